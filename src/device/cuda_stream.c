@@ -248,8 +248,9 @@ static void describe_memops(CUstreamBatchMemOpParams *params, const struct cecl_
             params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
             params[i].waitValue.address = address;
             params[i].waitValue.value = ops[i].value;
-            /* CUDA compares modulo 2^32 */
-            params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+            /* GEQ compares modulo 2^32 */
+            params[i].waitValue.flags = ops[i].kind == CECL_MEMOP_WAIT ? CU_STREAM_WAIT_VALUE_GEQ
+                                                                       : CU_STREAM_WAIT_VALUE_AND;
         }
     }
 }

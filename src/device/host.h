@@ -39,8 +39,9 @@ bool host_ends_readable(const void *ptr, size_t bytes);
 void host_word_wake(const uint32_t *word);
 void host_word_write(uint32_t *word, uint32_t value); /* also wakes those threads */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
-/* Waits until (int32_t)(*word - value) >= 0 or *abandon. */
-void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);
+/* Waits until the wait of this kind is over, or *abandon. */
+void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind,
+                    const _Atomic bool *abandon);
 
 /* host_stream.c */
 /* Ends every stream of the device. Waits for flags are abandoned. */

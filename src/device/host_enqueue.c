@@ -137,14 +137,16 @@ ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, cecl
 ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const struct cecl_memop *ops,
                          size_t count)
 {
+    static const enum work_kind kinds[] = {[CECL_MEMOP_WRITE] = WORK_WRITE,
+                                           [CECL_MEMOP_WAIT] = WORK_WAIT,
+                                           [CECL_MEMOP_WAIT_ANY] = WORK_WAIT_ANY};
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     for (size_t i = 0; i < count; i++)
-        host_add(stream,
-                 (struct work){.kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
-                               .value = ops[i].value,
-                               .dst = ops[i].addr,
-                               .src = ops[i].addr});
+        host_add(stream, (struct work){.kind = kinds[ops[i].kind],
+                                       .value = ops[i].value,
+                                       .dst = ops[i].addr,
+                                       .src = ops[i].addr});
     host_finish_adding(stream);
     return ceclSuccess;
 }

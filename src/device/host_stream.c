@@ -54,7 +54,8 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_SPLITS: cecl_splits_host(work->own); break;
     case WORK_SUMS: cecl_row_sums_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
-    case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
+    case WORK_WAIT: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT, abandon); break;
+    case WORK_WAIT_ANY: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_ANY, abandon); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:
     case WORK_EVENT_RECORD:

@@ -44,12 +44,18 @@ void host_word_copy(uint32_t *dst, const void *src)
     host_word_write(dst, value);
 }
 
-void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon)
+static bool ends_wait(uint32_t now, uint32_t value, enum cecl_memop_kind kind)
+{
+    return kind == CECL_MEMOP_WAIT ? (int32_t)(now - value) >= 0 : (now & value) != 0;
+}
+
+void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind,
+                    const _Atomic bool *abandon)
 {
     struct timespec slice = {.tv_nsec = FIRST_SLICE_NS};
     for (int tries = 0;; tries++) {
         const uint32_t now = atomic_load_explicit(atomic_of(word), memory_order_seq_cst);
-        if ((int32_t)(now - value) >= 0 || atomic_load(abandon))
+        if (ends_wait(now, value, kind) || atomic_load(abandon))
             return;
         if (tries >= SPINS) {
             syscall(SYS_futex, word, FUTEX_WAIT, now, &slice, NULL, 0);

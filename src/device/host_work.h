@@ -17,6 +17,7 @@ enum work_kind {
     WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
+    WORK_WAIT_ANY,
     WORK_DROP, /* `own` is the graph whose launch ends here */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
     WORK_EVENT_WAIT,

@@ -18,11 +18,12 @@ static void query_of_a_held_stream_is_in_progress_until_the_word_comes(void **st
     kit_end(&kit);
 }
 
-/* Whether a wait for `value` ends while the word is `word`. */
-static bool passes(struct kit *kit, uint32_t word, uint32_t value)
+/* Whether a wait of this kind for `value` ends while the word is `word`. */
+static bool passes(struct kit *kit, enum cecl_memop_kind kind, uint32_t word, uint32_t value)
 {
+    const struct cecl_memop wait = {kit->flag, value, kind};
     host_writes(kit->flag, word);
-    must(wait_word(gpu[0], kit->stream, kit->flag, value));
+    must(OPS(gpu[0])->memops(gpu[0], kit->stream, &wait, 1));
     const bool passed = ends_within(gpu[0], kit->stream, A_WHILE_MS);
     host_writes(kit->flag, value);
     assert_true(ends_within(gpu[0], kit->stream, SOON_MS));
@@ -32,11 +33,21 @@ static bool passes(struct kit *kit, uint32_t word, uint32_t value)
 static void wait_compares_cyclically(void **state)
 {
     struct kit kit = kit_make(gpu[0]);
-    assert_true(passes(&kit, 5, 5));
-    assert_true(passes(&kit, 6, 5));
-    assert_false(passes(&kit, 4, 5));
-    assert_true(passes(&kit, 5, 0xfffffff0u));
-    assert_false(passes(&kit, 0xfffffff0u, 5));
+    assert_true(passes(&kit, CECL_MEMOP_WAIT, 5, 5));
+    assert_true(passes(&kit, CECL_MEMOP_WAIT, 6, 5));
+    assert_false(passes(&kit, CECL_MEMOP_WAIT, 4, 5));
+    assert_true(passes(&kit, CECL_MEMOP_WAIT, 5, 0xfffffff0u));
+    assert_false(passes(&kit, CECL_MEMOP_WAIT, 0xfffffff0u, 5));
+    kit_end(&kit);
+}
+
+static void wait_for_bits_ends_with_any_of_them(void **state)
+{
+    struct kit kit = kit_make(gpu[0]);
+    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 6, 2));
+    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 2, 6));
+    assert_false(passes(&kit, CECL_MEMOP_WAIT_ANY, 0xfffffffdu, 2));
+    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 0xaaaa0003u, 2));
     kit_end(&kit);
 }
 
@@ -384,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(query_of_a_held_stream_is_in_progress_until_the_word_comes),
         cmocka_unit_test(wait_compares_cyclically),
+        cmocka_unit_test(wait_for_bits_ends_with_any_of_them),
         cmocka_unit_test(memops_of_many_batches_run_in_order),
         cmocka_unit_test(memops_after_a_wait_in_an_earlier_batch_are_held),
         cmocka_unit_test(copies_of_a_batch_all_arrive_and_touch_nothing_else),

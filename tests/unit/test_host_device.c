@@ -22,23 +22,29 @@ static void a_held_stream_holds_no_other(void **state)
     assert_int_equal(dev->ops->stream_query(dev, held), ceclSuccess);
 }
 
-static void waits_compare_cyclically(void **state)
+/* Waits for a value, or, with CECL_MEMOP_WAIT_ANY, for one of its bits. */
+static void waits_end_by_their_kind(void **state)
 {
     static const struct {
         uint32_t have, want;
         bool over;
-    } cases[] = {{5, 5, true},
-                 {6, 5, true},
-                 {4, 5, false},
-                 {1, 0xffffffffu, true},
-                 {0xffffffffu, 1, false},
-                 {0x80000000u, 1, true}};
+        enum cecl_memop_kind kind;
+    } cases[] = {{5, 5, true, CECL_MEMOP_WAIT},
+                 {6, 5, true, CECL_MEMOP_WAIT},
+                 {4, 5, false, CECL_MEMOP_WAIT},
+                 {1, 0xffffffffu, true, CECL_MEMOP_WAIT},
+                 {0xffffffffu, 1, false, CECL_MEMOP_WAIT},
+                 {0x80000000u, 1, true, CECL_MEMOP_WAIT},
+                 {6, 2, true, CECL_MEMOP_WAIT_ANY},
+                 {2, 6, true, CECL_MEMOP_WAIT_ANY},
+                 {5, 2, false, CECL_MEMOP_WAIT_ANY},
+                 {0x80000000u, 0x80000000u, true, CECL_MEMOP_WAIT_ANY}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint32_t word = cases[i].have;
         _Atomic uint32_t begun = 0;
         ceclStream_t stream = new_stream();
         memop(stream, CECL_MEMOP_WRITE, (uint32_t *)&begun, 1);
-        memop(stream, CECL_MEMOP_WAIT, &word, cases[i].want);
+        memop(stream, cases[i].kind, &word, cases[i].want);
         if (cases[i].over) {
             assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
         } else {
@@ -195,7 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DEVICE_TEST(a_held_stream_holds_no_other),
-        DEVICE_TEST(waits_compare_cyclically),
+        DEVICE_TEST(waits_end_by_their_kind),
         DEVICE_TEST(work_runs_in_stream_order),
         DEVICE_TEST(the_queue_keeps_its_size_in_a_steady_state),
         DEVICE_TEST(streams_that_are_none_are_refused),
