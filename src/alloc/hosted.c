@@ -14,9 +14,9 @@ uint64_t cecl_hosted_half(uint64_t most)
 static uint64_t row_bytes(int nranks)
 {
     const uint64_t words = CECL_LANES * (uint64_t)nranks + cecl_hosted_pair_words(nranks) +
-                           cecl_hosted_slots(nranks) * (uint64_t)nranks +
-                           cecl_hosted_turn_words(nranks) + cecl_hosted_count_words(nranks) +
-                           cecl_hosted_signal_words(nranks) + 2 * cecl_hosted_handed_words(nranks);
+                           cecl_hosted_slots(nranks) * (uint64_t)nranks + 1 +
+                           cecl_hosted_count_words(nranks) + cecl_hosted_signal_words(nranks) +
+                           2 * cecl_hosted_handed_words(nranks);
     return cecl_round_up(words * sizeof(uint32_t), LINE);
 }
 
@@ -42,8 +42,8 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     const size_t bytes = used_bytes(nranks, half_bytes);
     const uint64_t pairs = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t);
     const uint64_t early = pairs + cecl_hosted_pair_words(nranks) * sizeof(uint32_t);
-    const uint64_t turns = early + cecl_hosted_slots(nranks) * (uint64_t)nranks * sizeof(uint32_t);
-    const uint64_t counts = turns + cecl_hosted_turn_words(nranks) * sizeof(uint32_t);
+    const uint64_t turn = early + cecl_hosted_slots(nranks) * (uint64_t)nranks * sizeof(uint32_t);
+    const uint64_t counts = turn + sizeof(uint32_t);
     *hosted = (struct cecl_hosted){0};
     CECL_TRY(dev->ops->host_share(dev, first, bytes));
     *hosted =
@@ -54,7 +54,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
                              .apart = row_bytes(nranks),
                              .pairs = pairs,
                              .early = early,
-                             .turns = turns,
+                             .turn = turn,
                              .signals = counts + cecl_hosted_count_words(nranks) * sizeof(uint32_t),
                              .halves = first + words_bytes(nranks),
                              .half_bytes = half_bytes};

@@ -20,7 +20,7 @@ struct cecl_hosted {
     uint64_t apart;   /* bytes */
     uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h), */
     uint64_t early;   /* to its words for requests (flags/early.h), */
-    uint64_t turns;   /* to its words for captured calls (flags/turns.h), */
+    uint64_t turn;    /* to its word for captured calls (flags/turns.h), */
     uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
     /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
@@ -49,24 +49,20 @@ static inline uint32_t *cecl_hosted_early(const struct cecl_hosted *hosted, int 
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->early);
 }
 
-/* Words for captured calls in each row. */
-static inline uint32_t cecl_hosted_turn_words(int nranks)
-{
-    return CECL_TURNS * (uint32_t)nranks;
-}
-/* Next in each row are words that count each rank's captured calls of one kernel. */
+/* Words that count each rank's captured calls of one kernel, in each row behind its word for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
     return 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
 }
-static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int rank)
+/* The rank's word for captured calls. */
+static inline uint32_t *cecl_hosted_turn(const struct cecl_hosted *hosted, int rank)
 {
-    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turns);
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turn);
 }
 
-static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank, int nranks)
+static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank)
 {
-    return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
+    return cecl_hosted_turn(hosted, rank) + 1;
 }
 
 /* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks] (flags/signals.h). */

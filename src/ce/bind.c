@@ -191,8 +191,10 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
         add_slot_op(bound, step, CECL_MEMOP_WAIT, word, counter->slot_bytes);
         return;
     }
-    cecl_bound_value(engine, bound, step->counter, step->phase,
-                     add_op(bound, step->lane, CECL_MEMOP_WAIT, word));
+    cecl_bound_value(
+        engine, bound, step->counter, step->phase,
+        add_op(bound, step->lane,
+               counter->replay == CECL_REPLAY_BITS ? CECL_MEMOP_WAIT_ANY : CECL_MEMOP_WAIT, word));
     if (counter->awaited)
         cecl_bound_value(engine, bound, step->counter, step->phase,
                          (uint32_t *)&counter->awaited[step->peer]);

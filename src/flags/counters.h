@@ -25,13 +25,16 @@ enum cecl_replay {
     /* yes: the lane that waits for a word sets the word to 0 after the wait, so each signal may have only
      * one wait */
     CECL_REPLAY_RESET,
+    /* yes: a value is a set of bits, a wait is for one bit, and each run ends as the run before ended
+     * (flags/turns.h) */
+    CECL_REPLAY_BITS,
     CECL_REPLAY_KERNEL /* yes: kernels count by themselves, in memory of the device */
 };
 
 struct cecl_counter {
     /* The words that rank 0 holds, one for each rank that writes. The words that rank r holds lie r * apart
-     * bytes further. NULL: only kernels know where the words are. `own`: each rank has a single word, which
-     * it writes for its own host. */
+     * bytes further. NULL: only kernels know where the words are. `own`: each rank holds a single word, which
+     * it writes itself: for its own host (apart 0), or for all peers. */
     char *words;
     uint64_t apart;
     bool own;

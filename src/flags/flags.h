@@ -194,7 +194,8 @@ static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int hold
                                         int counter)
 {
     const struct cecl_counter *row = &flags->counters[counter];
-    uint32_t *words = (uint32_t *)(void *)(row->words + (uint64_t)holder * row->apart);
+    const int at = row->own ? writer : holder;
+    uint32_t *words = (uint32_t *)(void *)(row->words + (uint64_t)at * row->apart);
     return row->own ? words : words + writer;
 }
 

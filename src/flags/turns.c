@@ -7,12 +7,15 @@ void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hos
 {
     flags->counters[CECL_COUNTER_REPLAY] =
         (struct cecl_counter){.words = (char *)flags->replay, .own = true, .unit = 1};
-    for (int turn = 0; turn < CECL_TURNS && hosted; turn++)
-        flags->counters[CECL_COUNTER_TURN + turn] = (struct cecl_counter){
-            .words = (char *)(cecl_hosted_turns(hosted, 0) + turn * flags->nranks),
-            .apart = hosted->apart,
-            .replay = CECL_REPLAY_RESET,
-            .unit = 1};
+    if (!hosted)
+        return;
+    flags->counters[CECL_COUNTER_TURN] =
+        (struct cecl_counter){.words = (char *)cecl_hosted_turn(hosted, 0),
+                              .apart = hosted->apart,
+                              .own = true,
+                              .replay = CECL_REPLAY_BITS,
+                              .unit = 1};
+    atomic_store((_Atomic uint32_t *)cecl_hosted_turn(hosted, flags->rank), cecl_turns_bit(0, 1));
 }
 
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags)
@@ -31,7 +34,7 @@ _Static_assert(CECL_NUMBERINGS == 2, "cecl_hosted_count_words has so many for ea
 
 static uint32_t *counts_of(const struct cecl_flags *flags, int holder, enum cecl_numbering kind)
 {
-    return cecl_hosted_counts(flags->hosted, holder, flags->nranks) + (int)kind * flags->nranks;
+    return cecl_hosted_counts(flags->hosted, holder) + (int)kind * flags->nranks;
 }
 
 struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind)
@@ -68,44 +71,48 @@ bool cecl_turns_go_on(const struct cecl_flags *flags)
                                           CECL_REPLAY_SEEN);
 }
 
-static bool is_set(const struct cecl_flags *flags, int holder, int writer, int turn)
+static bool is_of_node(const struct cecl_flags *flags, int rank)
 {
-    const uint32_t *word = cecl_flags_word(flags, holder, writer, CECL_COUNTER_TURN + turn);
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire) != 0;
+    const struct cecl_nodes *nodes = flags->nodes;
+    return flags->hosted && (!nodes || nodes->node[rank] == nodes->node[flags->rank]);
 }
 
-static bool any_set(const struct cecl_flags *flags, int holder, int writer)
+static uint32_t turn_of(const struct cecl_flags *flags, int rank)
 {
-    for (int turn = 0; turn < CECL_TURNS; turn++)
-        if (is_set(flags, holder, writer, turn))
-            return true;
-    return false;
+    const uint32_t *word = cecl_flags_word(flags, rank, rank, CECL_COUNTER_TURN);
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
 uint32_t cecl_turns_sum(const struct cecl_flags *flags)
 {
     uint32_t sum = 0;
     for (int r = 0; r < flags->nranks && flags->hosted; r++) {
-        for (int turn = 0; turn < CECL_TURNS; turn++)
-            sum = sum * 31 + is_set(flags, flags->rank, r, turn);
+        if (is_of_node(flags, r))
+            sum = sum * 31 + turn_of(flags, r);
         for (int kind = 0; kind < CECL_NUMBERINGS; kind++)
             sum = sum * 31 + count_of(flags, kind, r);
     }
     return sum;
 }
 
+/* Whether a peer has signalled fewer phases than this rank. The difference is less than half of a cycle. */
+static bool lags(const struct cecl_flags *flags, int peer)
+{
+    return is_of_node(flags, peer) &&
+           (int16_t)((turn_of(flags, flags->rank) >> 16) - (turn_of(flags, peer) >> 16)) > 0;
+}
+
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late)
 {
     for (int r = 0; r < flags->nranks && flags->hosted; r++)
-        if (r != flags->rank && (is_behind(flags, r) || (!any_set(flags, flags->rank, r) &&
-                                                         any_set(flags, r, flags->rank))))
+        if (r != flags->rank && (is_behind(flags, r) || lags(flags, r)))
             cecl_rank_list_add(late, r);
 }
 
 void cecl_turns_release(const struct cecl_flags *flags)
 {
-    if (flags->hosted)
-        flags->hosted->dev->ops->host_write(flags->hosted->dev,
-                                            cecl_hosted_turns(flags->hosted, flags->rank),
-                                            cecl_hosted_turn_words(flags->nranks), 1);
+    for (int r = 0; r < flags->nranks && cecl_turns_run(flags); r++)
+        if (r != flags->rank && is_of_node(flags, r))
+            flags->hosted->dev->ops->host_write(
+                flags->hosted->dev, cecl_flags_word(flags, r, r, CECL_COUNTER_TURN), 1, UINT32_MAX);
 }

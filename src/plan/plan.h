@@ -92,7 +92,7 @@ struct cecl_pass {
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
  * of one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and
  * each peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a
- * value. */
+ * value. (In captured calls a rank has one word for all peers, CECL_COUNTER_TURN: `phase` is a set of bits.) */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
@@ -122,8 +122,8 @@ enum cecl_step_kind {
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
     uint8_t lane; /* the lane that carries out the step */
-    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank: a signal tells this rank's host, a wait waits
-     * for the network */
+    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank: a signal tells this rank's host, or with
+     * CECL_COUNTER_TURN all peers; a wait waits for the network */
     uint16_t peer;
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */

@@ -47,10 +47,10 @@ enum {
     CECL_COUNTER_HOLDS,
     /* a rank tells its own host whether a captured call runs (enum cecl_replay_state) */
     CECL_COUNTER_REPLAY,
-    /* the phases of captured calls use these in turn; the lane that waits for a word resets that word */
+    /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
+     * (flags/turns.h) */
     CECL_COUNTER_TURN,
-    CECL_TURNS = 8,
-    CECL_COUNTERS = CECL_COUNTER_TURN + CECL_TURNS,
+    CECL_COUNTERS,
     CECL_COUNTERS_MAX = CECL_COUNTERS + 8 /* room for further counters in a table */
 };
 

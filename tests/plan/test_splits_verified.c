@@ -12,7 +12,6 @@
 #define CALLS 3
 #define TIMES 7
 #define STAGING (1u << 14) /* the table is behind it */
-#define TURNS (((1u << CECL_TURNS) - 1) << CECL_COUNTER_TURN)
 
 /* The splits, the offsets after them, and the layouts of all ranks of a call. */
 struct drawn {
@@ -321,7 +320,7 @@ static void captured_calls_are_right_in_replays(void **state)
         }
         struct cecl_plan *plans = plans_over(round < 5 ? NULL : &nodes, chunk, d, TIMES, n);
         struct cecl_verify_program program = {
-            .nranks = n, .plans = plans, .ncalls = TIMES, .resets = TURNS, .order = next(&x) | 1};
+            .nranks = n, .plans = plans, .ncalls = TIMES, .order = next(&x) | 1};
         for (int i = 0; i < TIMES * n; i++) {
             plans[i].part.call.captured = i / n % 3 != 1;
             if (plans[i].part.call.captured)

@@ -284,11 +284,22 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
         return step->kind == CECL_STEP_WAIT && step->phase >= 1 && step->phase <= plan->nexchanges;
     if (counter == CECL_COUNTER_EARLY && v->ncounters >= CECL_COUNTERS)
         return step->phase >= 1;
-    if (v->program && counter >= CECL_COUNTER_TURN && counter < v->ncounters)
+    if (v->program && counter == CECL_COUNTER_TURN) /* a wait is for a single bit */
+        return step->phase % (1u << VERIFY_BITS) != 0 &&
+               (step->kind == CECL_STEP_SIGNAL ||
+                (step->phase < 1u << VERIFY_BITS && (step->phase & (step->phase - 1)) == 0));
+    if (v->program && counter >= CECL_COUNTERS && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
            (counter == CECL_COUNTER_SLOTS || counter < (uint32_t)v->nlanes) &&
            (step->kind == CECL_STEP_WAIT || counter == step->lane);
+}
+
+/* Whether the step's peer is this rank itself: a wait for the network, or a signal to all peers. */
+static bool is_at_itself(const struct cecl_step *step)
+{
+    return step->counter == CECL_COUNTER_NET ||
+           (step->counter == CECL_COUNTER_TURN && step->kind == CECL_STEP_SIGNAL);
 }
 
 /* Checks a flag step, or a step at which lanes meet. */
@@ -302,7 +313,7 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
                           ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
                           : has_counter(v, plan, step) && step->peer < v->nranks &&
                                 verify_reaches(plan, rank, step->peer) &&
-                                (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
+                                (step->peer == rank) == is_at_itself(step);
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("an invalid step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);

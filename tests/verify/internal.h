@@ -61,6 +61,22 @@ struct verify_word {
     struct verify_mark by, reset;
 };
 
+/* A rank's word whose values are sets of bits (bits.c), and how often a peer has waited for one of these bits. Only
+ * the lower half of the word has such bits. */
+#define VERIFY_BITS 16
+struct verify_bits {
+    uint32_t word;
+    struct verify_mark by; /* the last signal */
+    struct {
+        uint32_t raised; /* how often the bit was set so far */
+        struct verify_mark by, cleared;
+    } bit[VERIFY_BITS];
+};
+struct verify_taken {
+    uint32_t count;
+    struct verify_mark last;
+};
+
 /* What one rank sent to another over the network, in order: the bytes' tags at the time when the exchange
  * began. */
 struct verify_sent {
@@ -96,6 +112,8 @@ struct verifier {
     struct verify_origin *origins; /* [actor][event] */
     struct verify_signal *signals; /* [holder][writer][counter][value] */
     struct verify_word *words;     /* [holder][writer][counter] */
+    struct verify_bits *bits;      /* [writer] */
+    struct verify_taken *taken;    /* [writer][reader][VERIFY_BITS] */
     uint64_t draws;  /* random state for the order in which lanes continue; 0: in turn */
     uint32_t **tags; /* [nmemories][rank][byte]: the tag of the source byte that is there */
     /* [nmemories][rank][byte], only for RECV and messages: how often this call wrote the byte */
@@ -271,6 +289,13 @@ static inline bool verify_is_own(uint32_t counter)
            counter == CECL_COUNTER_LINE || counter == CECL_COUNTER_REACHED ||
            counter == CECL_COUNTER_HOLDS;
 }
+
+/* bits.c: signals and waits of words whose values are sets of bits. *stuck: the bit is not set yet. */
+void verify_bits_begin(struct verifier *v);
+ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_step *step,
+                                uint32_t at);
+ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_step *step,
+                             uint32_t at, bool *stuck);
 
 /* run.c: checks that every signal of a counter without phases had a wait. */
 ceclResult_t verify_awaited(const struct verifier *v);

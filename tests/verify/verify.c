@@ -123,10 +123,12 @@ static bool allocate(struct verifier *v)
     v->origins = calloc(actors * most, sizeof(*v->origins));
     v->signals = calloc(words * (size_t)(v->most_phases + 1), sizeof(*v->signals));
     v->words = calloc(words, sizeof(*v->words));
+    v->bits = calloc(n, sizeof(*v->bits));
+    v->taken = calloc(n * n * VERIFY_BITS, sizeof(*v->taken));
     v->ranks = calloc(n, sizeof(*v->ranks));
     v->actors = calloc(actors, sizeof(*v->actors));
     return allocate_areas(v) && verify_exchange_allocate(v) && v->clocks && v->origins &&
-           v->signals && v->words && v->ranks && v->actors;
+           v->signals && v->words && v->bits && v->taken && v->ranks && v->actors;
 }
 
 static void release(struct verifier *v)
@@ -149,6 +151,8 @@ static void release(struct verifier *v)
     free(v->actors);
     free(v->signals);
     free(v->words);
+    free(v->bits);
+    free(v->taken);
     free(v->accesses);
     free(v->ranks);
 }
@@ -165,7 +169,7 @@ static void begin_program(struct verifier *v)
                 const struct cecl_step *step = &launch.plan->steps[s];
                 if (step->lane >= v->nlanes && step->lane < CECL_LANES_MAX)
                     v->nlanes = step->lane + 1;
-                if (step->kind <= CECL_STEP_WAIT)
+                if (step->kind <= CECL_STEP_WAIT && step->counter != CECL_COUNTER_TURN)
                     at_least(&v->most_phases, step->phase);
             }
         }
@@ -232,6 +236,7 @@ static ceclResult_t examine(struct verifier *v)
     if (!allocate(v))
         return cecl_fail(ceclOutOfMemory, "no host memory to verify %d calls of %d ranks",
                          v->ncalls, v->nranks);
+    verify_bits_begin(v);
     CECL_TRY(verify_run(v));
     CECL_TRY(verify_races(v));
     return v->wrong_data ? VERIFY_FAULT("%s", v->fault) : verify_awaited(v);

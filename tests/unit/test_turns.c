@@ -1,0 +1,131 @@
+/* The words of captured calls, without calls: what the watchdog reads from them, and how waits end after a
+ * failure. One rank's view, with all ranks' words in this program's memory. */
+#include "host_fixture.h"
+
+#include "flags/turns.h"
+
+#define RANKS 4
+#define ME 1
+
+static struct cecl_hosted hosted;
+static struct cecl_flags flags;
+static void *memory;
+static uint32_t replay;
+
+static uint32_t *word_of(int rank)
+{
+    return cecl_flags_word(&flags, rank, rank, CECL_COUNTER_TURN);
+}
+
+static int open_words(void **state)
+{
+    memory = calloc(1, cecl_hosted_bytes(RANKS, 0));
+    if (set_up(state) != 0 || !memory ||
+        cecl_hosted_open(&hosted, dev, memory, RANKS, 0) != ceclSuccess)
+        return 1;
+    flags = (struct cecl_flags){.dev = dev, .nranks = RANKS, .hosted = &hosted, .replay = &replay};
+    for (int r = 0; r < RANKS; r++) {
+        flags.rank = (ME + 1 + r) % RANKS; /* ME comes last */
+        cecl_turns_describe(&flags, &hosted);
+    }
+    replay = CECL_REPLAY_BEGUN;
+    return 0;
+}
+
+static int close_words(void **state)
+{
+    cecl_hosted_close(&hosted);
+    free(memory);
+    return tear_down(state);
+}
+
+/* Sets the word of a rank that has signalled phase j of n. */
+static void signal_phase(int rank, uint32_t j, uint32_t n)
+{
+    *word_of(rank) = cecl_turns_word(j, n);
+}
+
+/* Checks that of all ranks only `rank` is late; -1: none. */
+static void expect_late(int rank)
+{
+    struct cecl_rank_list late = {0};
+    cecl_turns_late(&flags, &late);
+    assert_int_equal(late.count, rank >= 0);
+    if (rank >= 0)
+        assert_int_equal(late.ranks[0], rank);
+}
+
+static void nobody_is_late_at_first(void **state)
+{
+    expect_late(-1);
+}
+
+static void the_peer_that_is_a_phase_behind_is_late(void **state)
+{
+    for (uint32_t n = 3; n <= 20; n++)
+        for (uint32_t j = 1; j <= n; j++) {
+            for (int r = 0; r < RANKS; r++)
+                signal_phase(r, j, n);
+            expect_late(-1);
+            signal_phase(2, j == 1 ? n : j - 1, n); /* behind */
+            signal_phase(3, j % n + 1, n);          /* ahead */
+            expect_late(2);
+        }
+}
+
+static void ranks_of_another_node_are_never_late(void **state)
+{
+    static const uint16_t node_of[RANKS] = {0, 0, 1, 1};
+    static struct cecl_nodes nodes;
+    assert_int_equal(cecl_nodes_make(&nodes, node_of, RANKS), ceclSuccess);
+    flags.nodes = &nodes;
+    signal_phase(ME, 1, 3);
+    expect_late(0); /* and not ranks 2 and 3, whose words are as at first */
+}
+
+static void the_sum_changes_with_each_signal(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (uint32_t j = 1; j <= 3; j++) {
+            const uint32_t before = cecl_turns_sum(&flags);
+            signal_phase(r, j, 3);
+            assert_int_not_equal(cecl_turns_sum(&flags), before);
+        }
+}
+
+/* Waits of this rank for all phases of a call of the longest cycle of bits. */
+static void a_release_ends_each_wait_for_a_peer(void **state)
+{
+    ceclStream_t stream = new_stream();
+    for (uint32_t j = 0; j < 20; j++)
+        for (int r = 0; r < RANKS; r++)
+            if (r != ME)
+                memop(stream, CECL_MEMOP_WAIT_ANY, word_of(r), cecl_turns_bit(j, 20));
+    cecl_turns_release(&flags);
+    synchronize(stream);
+    assert_int_equal(*word_of(ME), cecl_turns_bit(0, 1));
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+}
+
+/* Peers that still run their own captured calls must not go on because of this rank. */
+static void a_release_without_a_call_that_runs_writes_nothing(void **state)
+{
+    replay = CECL_REPLAY_ENDED;
+    cecl_turns_release(&flags);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(*word_of(r), cecl_turns_bit(0, 1));
+}
+
+int main(void)
+{
+#define TURNS_TEST(test) cmocka_unit_test_setup_teardown(test, open_words, close_words)
+    const struct CMUnitTest tests[] = {
+        TURNS_TEST(nobody_is_late_at_first),
+        TURNS_TEST(the_peer_that_is_a_phase_behind_is_late),
+        TURNS_TEST(ranks_of_another_node_are_never_late),
+        TURNS_TEST(the_sum_changes_with_each_signal),
+        TURNS_TEST(a_release_ends_each_wait_for_a_peer),
+        TURNS_TEST(a_release_without_a_call_that_runs_writes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

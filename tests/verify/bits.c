@@ -1,0 +1,97 @@
+/* The words of captured calls (CECL_COUNTER_TURN): a rank writes one word for all its peers, and a wait is for one
+ * bit of it.
+ *
+ * Each time a bit is set in a word, each peer waits once for this bit. The n-th wait must end with the n-th
+ * setting in every possible run. So two things must have an order: the bit is cleared after all peers' waits for
+ * it, and a peer's next wait for the bit comes after the clearing. Then what a wait guarantees does not depend on the
+ * order of the walk. */
+#include "verify/internal.h"
+
+static struct verify_taken *taken_by(const struct verifier *v, int writer, int reader, int bit)
+{
+    return &v->taken[(writer * v->nranks + reader) * VERIFY_BITS + bit];
+}
+
+/* At first the last phase of all calls so far is done. */
+void verify_bits_begin(struct verifier *v)
+{
+    for (int r = 0; r < v->nranks; r++)
+        v->bits[r] = (struct verify_bits){.word = 1, .bit[0].raised = 1};
+}
+
+static bool is_after(const struct verifier *v, int actor, const struct verify_mark *mark)
+{
+    return mark->event == 0 ||
+           verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
+}
+
+/* Checks that all peers' waits for a bit come before the actor's last event, which clears the bit. */
+static ceclResult_t check_clear(const struct verifier *v, int rank, int actor, int bit, uint32_t at)
+{
+    const struct cecl_plan *plan = verify_launch(v, rank, v->ranks[rank].launch).plan;
+    for (int r = 0; r < v->nranks; r++) {
+        const struct verify_taken *taken = taken_by(v, rank, r, bit);
+        if (r != rank && verify_reaches(plan, rank, r) &&
+            (taken->count != v->bits[rank].bit[bit].raised || !is_after(v, actor, &taken->last)))
+            return VERIFY_FAULT("launch %d, rank %d, step %u: clears bit %d, for which rank %d may "
+                                "still wait",
+                                v->ranks[rank].launch, rank, at, bit, r);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_step *step,
+                                uint32_t at)
+{
+    const int actor = verify_actor(v, rank, step->lane);
+    struct verify_bits *bits = &v->bits[rank];
+    verify_event(v, actor, at);
+    const struct verify_mark now = {(uint32_t)actor, v->actors[actor].nevents};
+    if (!is_after(v, actor, &bits->by))
+        return VERIFY_FAULT(
+            "launch %d, rank %d, step %u: the signal has no order with the one before",
+            v->ranks[rank].launch, rank, at);
+    for (int b = 0; b < VERIFY_BITS; b++) {
+        const bool was = bits->word >> b & 1, is = step->phase >> b & 1;
+        if (was && !is) {
+            CECL_TRY(check_clear(v, rank, actor, b, at));
+            bits->bit[b].cleared = now;
+        } else if (is && !was) {
+            bits->bit[b].raised++;
+            bits->bit[b].by = now;
+        }
+    }
+    bits->word = step->phase;
+    bits->by = now;
+    return ceclSuccess;
+}
+
+ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_step *step,
+                             uint32_t at, bool *stuck)
+{
+    const int actor = verify_actor(v, rank, step->lane);
+    const struct verify_bits *bits = &v->bits[step->peer];
+    int b = 0;
+    while (!(step->phase >> b & 1))
+        b++;
+    struct verify_taken *taken = taken_by(v, step->peer, rank, b);
+    *stuck = (bits->word & step->phase) == 0;
+    /* the upper halves tell the watchdog which rank is late (flags/turns.h) */
+    if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) <= 0)
+        return VERIFY_FAULT(
+            "launch %d, rank %d, step %u: waits for rank %u, which does not look late",
+            v->ranks[rank].launch, rank, at, step->peer);
+    if (*stuck)
+        return ceclSuccess;
+    if (taken->count >= bits->bit[b].raised || !is_after(v, actor, &bits->bit[b].cleared))
+        return VERIFY_FAULT(
+            "launch %d, rank %d, step %u: may go on early, by an earlier bit %d of rank "
+            "%u",
+            v->ranks[rank].launch, rank, at, b, step->peer);
+    uint32_t *clock = verify_event(v, actor, at);
+    if (bits->bit[b].by.event)
+        verify_join(v, clock, (int)bits->bit[b].by.actor, bits->bit[b].by.event);
+    taken->count++;
+    taken->last = (struct verify_mark){(uint32_t)actor, v->actors[actor].nevents};
+    return ceclSuccess;
+}
