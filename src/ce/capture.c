@@ -55,6 +55,17 @@ static void add_wait(struct capture *capture)
     memcpy(capture->covered, capture->signalled, sizeof(capture->covered));
 }
 
+/* Each wait is for a phase that this rank has signalled: a wait covers all signals before it. */
+static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_t phase)
+{
+    if (capture->signalled[lane] < phase)
+        return cecl_fail(ceclInternalError,
+                         "a captured call waits for phase %u, which this rank has not signalled",
+                         phase);
+    add_wait(capture);
+    return ceclSuccess;
+}
+
 /* Whether steps [at, at + peers) are signals to all peers of one phase, or waits for all. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at)
 {
@@ -99,7 +110,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
             if (step->kind == CECL_STEP_SIGNAL)
                 add_signal(capture, step->counter, step->phase);
             else if (capture->covered[step->counter] < step->phase)
-                add_wait(capture);
+                CECL_TRY(add_wait_for(capture, step->counter, step->phase));
             at += peers - 1;
         } else if (!orders_lanes(step)) {
             return cecl_fail(ceclInternalError, "step %u cannot be captured", at);
@@ -128,13 +139,24 @@ static void repeat_step(const struct cecl_plan *plan, uint32_t at, struct cecl_p
     cecl_plan_repeat(built, &step);
 }
 
+/* Whether the call begins and ends with a phase. Then the phases tell the host that the call is running. */
+static bool shows_itself(const struct capture *capture)
+{
+    uint32_t first = 0, last = capture->nitems;
+    while (first < last && capture->items[first].kind == ITEM_LEFT_OUT)
+        first++;
+    return first < last && capture->items[first].kind == ITEM_SIGNAL &&
+           capture->items[last - 1].kind == ITEM_SIGNAL;
+}
+
 static void emit(const struct capture *capture, const struct cecl_plan *plan,
                  struct cecl_plan *built)
 {
     const int rank = plan->part.call.rank;
     const uint32_t n = capture->nphases;
+    const bool tells = capture->nitems > 0 && !shows_itself(capture);
     uint32_t phase = 0;
-    if (capture->nitems > 0)
+    if (tells)
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_BEGUN);
     if (n > 0)
         cecl_plan_wait_all(built, CECL_COUNTER_TURN, cecl_turns_bit(0, n));
@@ -149,7 +171,7 @@ static void emit(const struct capture *capture, const struct cecl_plan *plan,
         case ITEM_STEP: repeat_step(plan, capture->items[i].step, built); break;
         case ITEM_LEFT_OUT: break;
         }
-    if (capture->nitems > 0)
+    if (tells)
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
 }
 

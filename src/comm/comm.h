@@ -300,6 +300,9 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
+/* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
+ * ended, whether or not its first one has begun. */
+bool cecl_watch_is_done(ceclComm_t comm);
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 

@@ -356,8 +356,8 @@ bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, in
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)
 {
-    return cecl_comm_hear(comm) == ceclSuccess && cecl_flags_idle(&comm->engine.flags) &&
-           cecl_graph_query(&comm->engine) != ceclInProgress && !atomic_load(&comm->gave_pointers);
+    return cecl_comm_hear(comm) == ceclSuccess && cecl_watch_is_done(comm) &&
+           !atomic_load(&comm->gave_pointers);
 }
 
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)

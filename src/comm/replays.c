@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ce/graph.h"
 #include "flags/handed.h"
 #include "flags/pads.h"
 #include "flags/turns.h"
@@ -19,11 +20,20 @@ static const char *last_captured(ceclComm_t comm)
     return name ? name : "no call";
 }
 
-static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
+/* Whether captured calls have gone on since the words of `sum` and `late` were read. A rank that leaves writes its
+ * last word first. */
+static bool has_gone_on(ceclComm_t comm, uint32_t sum, bool exchanges)
+{
+    return !exchanges && cecl_turns_sum(&comm->engine.flags) != sum;
+}
+
+static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, uint32_t sum,
+                          bool exchanges)
 {
     struct cecl_mesh_goodbye last;
     for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
-        if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last)) {
+        if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last) &&
+            !has_gone_on(comm, sum, exchanges)) {
             cecl_fail(ceclRemoteError,
                       "rank %d has left, and a graph that was launched here waits for it: its "
                       "process or its communicator ended",
@@ -50,18 +60,27 @@ static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchange
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
+/* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
+ * the driver knows whether a graph was launched. It answers queries at any time (0020), and is asked only while a
+ * peer has not ended a call that has ended here. */
+static bool may_wait(ceclComm_t comm)
+{
+    return cecl_turns_run(&comm->engine.flags) || cecl_graph_query(&comm->engine) == ceclInProgress;
+}
+
 void cecl_replays_look(ceclComm_t comm, int64_t now)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_rank_list late = {0};
     if (!atomic_load(&comm->last_captured))
         return;
-    if (cecl_turns_go_on(flags)) {
+    if (cecl_turns_go_on(flags) || !may_wait(comm)) {
         comm->watch.turned = now;
         return;
     }
-    struct cecl_net *net = comm->engine.net;
-    uint32_t sum = cecl_turns_sum(flags);
+    struct cecl_net *net = cecl_turns_run(flags) ? comm->engine.net : NULL;
+    const uint32_t words = cecl_turns_sum(flags);
+    uint32_t sum = words;
     const bool exchanges = net && net->ops->late(net, &late, &sum);
     if (sum != comm->watch.turns) {
         comm->watch.turns = sum;
@@ -75,7 +94,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         return;
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (!exchanges || net->is_exact)
-        lose_a_leaver(comm, &late);
+        lose_a_leaver(comm, &late, words, exchanges);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
         time_out(comm, &late, exchanges, waited_ms);
 }

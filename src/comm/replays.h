@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-/* Checks a captured call that is running: which peer keeps it waiting, and for how long. Sets the
+/* Checks a captured call that is running, or that waits to begin: which peer keeps it waiting, and for how long. Sets the
  * asynchronous error when that is too long, or when the missing peer has left. Called by the watchdog. */
 void cecl_replays_look(ceclComm_t comm, int64_t now);
 

@@ -403,8 +403,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
                      what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }
 
-/* A graph that was launched but has not begun is not done either. */
-static bool is_done(ceclComm_t comm)
+bool cecl_watch_is_done(ceclComm_t comm)
 {
     return cecl_flags_idle(&comm->engine.flags) &&
            cecl_graph_query(&comm->engine) != ceclInProgress;
@@ -414,7 +413,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
-    while (!is_done(comm)) {
+    while (!cecl_watch_is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. The caller then waits for
          * these calls, with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)

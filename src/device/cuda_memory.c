@@ -229,6 +229,12 @@ void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uin
         atomic_store((_Atomic uint32_t *)&words[i], value);
 }
 
+void cuda_host_set_bits(struct cecl_device *dev, uint32_t *word, uint32_t bits)
+{
+    (void)dev;
+    atomic_fetch_or((_Atomic uint32_t *)word, bits);
+}
+
 /* Returns ceclInProgress if the stream's work is not done in time. */
 static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int ms)
 {

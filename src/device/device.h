@@ -166,6 +166,8 @@ struct cecl_device_ops {
     /* Writes `value` to `count` words in memory of host_share or words_alloc, so that streams and
      * kernels that wait for these words continue. Does not use the driver, so it never waits. */
     void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
+    /* The same for bits of one word: sets them, and keeps the others as streams write them. */
+    void (*host_set_bits)(struct cecl_device *dev, uint32_t *word, uint32_t bits);
     /* Refuses memory that this device's copies cannot reach. On CUDA these are plain host memory,
      * another GPU's memory and NULL; on the host NULL, ranges that wrap around, and ranges whose
      * first or last byte cannot be read. `name` is the argument's name, for the message. */

@@ -84,6 +84,13 @@ void host_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uin
         host_word_write(&words[i], value);
 }
 
+void host_host_set_bits(struct cecl_device *dev, uint32_t *word, uint32_t bits)
+{
+    (void)dev;
+    atomic_fetch_or(atomic_of(word), bits);
+    host_word_wake(word);
+}
+
 ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

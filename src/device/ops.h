@@ -22,6 +22,7 @@
     OP(prefix, host_share)                                                                         \
     OP(prefix, host_unshare)                                                                       \
     OP(prefix, host_write)                                                                         \
+    OP(prefix, host_set_bits)                                                                      \
     OP(prefix, check_pointer)                                                                      \
     OP(prefix, region_find)                                                                        \
     OP(prefix, region_id)                                                                          \

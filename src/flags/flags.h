@@ -163,7 +163,7 @@ struct cecl_flags {
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
-    uint32_t *replay; /* host-visible: whether a captured call is running; see turns.h */
+    uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
 };
 
 /* The values of CECL_FLAGS. */

@@ -62,25 +62,33 @@ static bool is_behind(const struct cecl_flags *flags, int peer)
     return false;
 }
 
-bool cecl_turns_go_on(const struct cecl_flags *flags)
-{
-    uint32_t begun = CECL_REPLAY_BEGUN;
-    if (!cecl_turns_run(flags))
-        return true;
-    return atomic_compare_exchange_strong((_Atomic uint32_t *)flags->replay, &begun,
-                                          CECL_REPLAY_SEEN);
-}
-
 static bool is_of_node(const struct cecl_flags *flags, int rank)
 {
     const struct cecl_nodes *nodes = flags->nodes;
     return flags->hosted && (!nodes || nodes->node[rank] == nodes->node[flags->rank]);
 }
 
+static _Atomic uint32_t *word_of(const struct cecl_flags *flags, int rank)
+{
+    return (_Atomic uint32_t *)cecl_flags_word(flags, rank, rank, CECL_COUNTER_TURN);
+}
+
 static uint32_t turn_of(const struct cecl_flags *flags, int rank)
 {
-    const uint32_t *word = cecl_flags_word(flags, rank, rank, CECL_COUNTER_TURN);
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+    return atomic_load_explicit(word_of(flags, rank), memory_order_acquire) & ~CECL_TURNS_SEEN;
+}
+
+/* Whether this rank has signalled a phase of a captured call, and not yet its last one. */
+static bool is_amid_phases(const struct cecl_flags *flags)
+{
+    return flags->hosted && turn_of(flags, flags->rank) >> 16 != 0;
+}
+
+bool cecl_turns_run(const struct cecl_flags *flags)
+{
+    const uint32_t state =
+        atomic_load_explicit((_Atomic uint32_t *)flags->replay, memory_order_acquire);
+    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN || is_amid_phases(flags);
 }
 
 uint32_t cecl_turns_sum(const struct cecl_flags *flags)
@@ -102,6 +110,28 @@ static bool lags(const struct cecl_flags *flags, int peer)
            (int16_t)((turn_of(flags, flags->rank) >> 16) - (turn_of(flags, peer) >> 16)) > 0;
 }
 
+/* Whether a peer is behind this rank in the phases of captured calls. */
+static bool any_lags(const struct cecl_flags *flags)
+{
+    for (int r = 0; r < flags->nranks; r++)
+        if (lags(flags, r))
+            return true;
+    return false;
+}
+
+bool cecl_turns_go_on(const struct cecl_flags *flags)
+{
+    uint32_t begun = CECL_REPLAY_BEGUN;
+    if (!cecl_turns_run(flags) && !any_lags(flags))
+        return true;
+    const bool signalled =
+        flags->hosted &&
+        !(atomic_fetch_or(word_of(flags, flags->rank), CECL_TURNS_SEEN) & CECL_TURNS_SEEN);
+    return atomic_compare_exchange_strong((_Atomic uint32_t *)flags->replay, &begun,
+                                          CECL_REPLAY_SEEN) ||
+           signalled;
+}
+
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late)
 {
     for (int r = 0; r < flags->nranks && flags->hosted; r++)
@@ -109,10 +139,18 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late
             cecl_rank_list_add(late, r);
 }
 
+/* Whether this rank's stream may wait for the peer: in a call that runs, or at the beginning of the next one for the
+ * last phase of the call before. Such a wait is not seen, because no phase was signalled; but the peer's word shows
+ * that the wait would not end. */
+static bool may_wait_for(const struct cecl_flags *flags, int peer)
+{
+    return cecl_turns_run(flags) || !(turn_of(flags, peer) & cecl_turns_bit(0, 1));
+}
+
 void cecl_turns_release(const struct cecl_flags *flags)
 {
-    for (int r = 0; r < flags->nranks && cecl_turns_run(flags); r++)
-        if (r != flags->rank && is_of_node(flags, r))
-            flags->hosted->dev->ops->host_write(
-                flags->hosted->dev, cecl_flags_word(flags, r, r, CECL_COUNTER_TURN), 1, UINT32_MAX);
+    for (int r = 0; r < flags->nranks; r++)
+        if (r != flags->rank && is_of_node(flags, r) && may_wait_for(flags, r))
+            flags->hosted->dev->ops->host_set_bits(
+                flags->hosted->dev, (uint32_t *)word_of(flags, r), CECL_TURNS_PHASES);
 }

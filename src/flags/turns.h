@@ -17,14 +17,17 @@
  * the call before. The first phase of each call has bit 1, which no last phase and no phase before a last one has. So
  * a call has three phases at least (ce/capture.h).
  *
- * The upper half of the word is for the watchdog: phase j of n is j / n of a cycle of 65,536.
+ * The upper half of the word is for the watchdog: phase j of n is j / n of a cycle of 65,536, and 0 only for the
+ * last phase. So a rank's word also tells its own host whether a captured call is running. The watchdog sets SEEN
+ * in the word of its own rank; if it finds SEEN later, the stream has written no phase in between.
  *
  * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
  * memory (sm/meeting.h). It does not use these words. Each such call also writes its number for all hosts,
  * to separate words in memory of the host. A peer whose number is lower than this rank's is behind.
  *
- * One more word tells this rank's host whether a captured call is running. All captured calls of a
- * communicator run one after the other, so one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and
+ * end with a phase: one kernel, messages, or the call of a rank that is alone in its node. All captured calls of
+ * a communicator run one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -32,12 +35,16 @@
 
 #include "flags/flags.h"
 
-/* The values of the word for the host. Streams write BEGUN and ENDED. The watchdog turns BEGUN into SEEN:
+/* The values of flags->replay. Streams write BEGUN and ENDED. The watchdog turns BEGUN into SEEN:
  * if it still finds SEEN later, no captured call has begun or ended in between. */
 enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_SEEN };
 
 /* The least number of phases of a captured call. */
 #define CECL_TURNS_LEAST 3
+
+/* Bits of a rank's word: those of phases; and that the rank's watchdog has seen the word. */
+#define CECL_TURNS_PHASES 0x1fu
+#define CECL_TURNS_SEEN 0x8000u
 
 /* The bit of phase j, from 1 to n; phase 0 is the last phase of the call before. */
 static inline uint32_t cecl_turns_bit(uint32_t j, uint32_t n)
@@ -47,8 +54,9 @@ static inline uint32_t cecl_turns_bit(uint32_t j, uint32_t n)
 /* The word of a rank that has signalled phase j of n. */
 static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n)
 {
-    return (uint32_t)((uint64_t)j * 65536 / n) << 16 | cecl_turns_bit(j - 1, n) |
-           cecl_turns_bit(j, n);
+    const uint32_t part =
+        (uint32_t)((uint64_t)j * 65536 / n); /* 65536 for phase n, which becomes 0 */
+    return (part ? part : 1) << 16 | cecl_turns_bit(j - 1, n) | cecl_turns_bit(j, n);
 }
 
 /* For cecl_flags_open. Fills in the table's rows for captured calls, and this rank's word. flags->replay must be
@@ -64,23 +72,22 @@ struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum ce
 
 /* -- for the watchdog and for teardown -- */
 
-/* Whether a captured call is running, according to the word that streams write. A graph that was launched
- * but has not begun does not count. */
-static inline bool cecl_turns_run(const struct cecl_flags *flags)
-{
-    const uint32_t state =
-        atomic_load_explicit((_Atomic uint32_t *)flags->replay, memory_order_acquire);
-    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN;
-}
-/* Whether a captured call has begun or ended since the last look. Also true if no captured call is running. */
+/* Whether a captured call is running, according to the words that streams write. A graph that was launched
+ * does not count before its first call has signalled its first phase. */
+bool cecl_turns_run(const struct cecl_flags *flags);
+/* Whether a captured call has begun or ended, or signalled a phase, since the last look. Also true if no captured
+ * call is running and no peer is behind. (A peer may be behind a call that has ended here: it must still signal its
+ * last phase, for which this rank's next call waits.) */
 bool cecl_turns_go_on(const struct cecl_flags *flags);
 /* A value that changes whenever a rank of this node signals a phase of a captured call. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
 /* Adds to `late` the peers that are behind this rank in captured calls. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
-/* Ends the waits of a captured call that is running, without the driver: sets all bits of the peers' words. Streams
- * of peers may write these words again. So call this function repeatedly, as long as a graph may be replayed. Peers
- * must have been notified, because this also ends their own waits for these words. */
+/* Ends the waits of captured calls, without the driver: sets all bits of the peers' words. Streams of peers may
+ * write these words again. So call this function repeatedly, as long as a graph may be replayed. After a
+ * failure peers must have been notified, because this also ends their own waits for these words. After an end in
+ * order it changes nothing for them: this rank has signalled its last phase, so every peer has signalled the phase
+ * before, and only a later call could go on early, which does not take place without this rank. */
 void cecl_turns_release(const struct cecl_flags *flags);
 
 #endif

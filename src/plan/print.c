@@ -54,6 +54,19 @@ static void print_post(const struct cecl_plan *plan, const struct cecl_step *ste
     fputc('\n', out);
 }
 
+/* A phase of a captured call, by its bits in a rank's word (flags/turns.h). */
+static void print_turn(const struct cecl_step *step, FILE *out)
+{
+    if (step->kind == CECL_STEP_WAIT)
+        fprintf(out, "wait for rank %u: bits", step->peer);
+    else
+        fprintf(out, "signal all ranks of the node: bits");
+    for (int bit = 0; bit < 16; bit++)
+        if (step->phase >> bit & 1)
+            fprintf(out, " %d", bit);
+    fputc('\n', out);
+}
+
 static void print_flag(const struct cecl_step *step, FILE *out)
 {
     static const char *const words[] = {
@@ -67,8 +80,13 @@ static void print_flag(const struct cecl_step *step, FILE *out)
         [CECL_COUNTER_BEGUN] = "messages begin ",
         [CECL_COUNTER_DONE] = "done ",
         [CECL_COUNTER_NET] = "exchange ",
+        [CECL_COUNTER_REPLAY] = "captured call: ", /* enum cecl_replay_state */
     };
-    const bool known = step->counter < sizeof(words) / sizeof(words[0]);
+    const bool known = step->counter < sizeof(words) / sizeof(words[0]) && words[step->counter];
+    if (step->counter == CECL_COUNTER_TURN) {
+        print_turn(step, out);
+        return;
+    }
     fprintf(out, "%s rank %u: %s%" PRIu32 "\n",
             step->kind == CECL_STEP_WAIT ? "wait for" : "signal", step->peer,
             known ? words[step->counter] : "another counter, ", step->phase);

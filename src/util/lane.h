@@ -45,7 +45,8 @@ enum {
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
     CECL_COUNTER_HOLDS,
-    /* a rank tells its own host whether a captured call runs (enum cecl_replay_state) */
+    /* a rank tells its own host whether a captured call runs, if phases of the call do not tell it (enum
+     * cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "flags/turns.h"
 #include "launch/launcher.h"
 
 #define COUNT 300
@@ -229,6 +230,61 @@ static void a_peer_that_aborts_ends_replays_that_wait(void **state)
     for (int i = 0; i < 50; i++) /* these calls wait for the rank that has left, or are refused */
         (void)!ceclGraphLaunch(graph, stream);
     assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+    abort_all(graph);
+}
+
+/* A call begins with the wait for the last phase of peers' calls before. A peer that does not end its call is named by a
+ * rank whose graph waits so, but is no trouble for ranks without a graph that waits. */
+static void a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting(void **state)
+{
+    open_all();
+    ceclGraph_t graph = captured(1);
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    multi_limit(comm, 300);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (is_last())
+        atomic_store((_Atomic uint32_t *)cecl_flags_word(&comm->engine.flags, multi_rank,
+                                                         multi_rank, CECL_COUNTER_TURN),
+                     cecl_turns_word(2, 3));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!is_last()) /* the last rank's own call seems to run */
+        assert_int_equal(multi_async_within(comm, 1.0), ceclSuccess);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0) {
+        char words[64];
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+        snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
+        const ceclResult_t found = multi_async_within(comm, PROMPT);
+        if (found == ceclSuccess || !strstr(ceclGetLastError(comm), words))
+            fail_msg("%d: %s", (int)found, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    abort_all(graph);
+}
+
+/* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. */
+static void a_shrink_succeeds_only_once_graphs_have_ended(void **state)
+{
+    const int last = multi_nranks - 1;
+    ceclComm_t rest = NULL;
+    open_all();
+    ceclGraph_t graph = captured(50);
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    for (int i = 0; i < 600 && !is_last(); i++)
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (is_last()) {
+        multi_ok(comm, ceclCommRevoke(comm));
+    } else {
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+        multi_ok(comm, ceclCommShrink(comm, &last, 1, &rest, NULL));
+        assert_int_equal(comm->dev->captures->event_query(comm->dev, comm->engine.order),
+                         ceclSuccess);
+        multi_ok(NULL, ceclCommDestroy(rest));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
     abort_all(graph);
 }
 
@@ -537,6 +593,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_does_not_launch_is_named),
         cmocka_unit_test(many_replays_without_a_pause_are_no_timeout),
         cmocka_unit_test(a_peer_that_aborts_ends_replays_that_wait),
+        cmocka_unit_test(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting),
+        cmocka_unit_test(a_shrink_succeeds_only_once_graphs_have_ended),
         cmocka_unit_test(memory_that_a_graph_uses_is_not_freed),
         cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
         cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),

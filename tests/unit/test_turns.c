@@ -28,7 +28,7 @@ static int open_words(void **state)
         flags.rank = (ME + 1 + r) % RANKS; /* ME comes last */
         cecl_turns_describe(&flags, &hosted);
     }
-    replay = CECL_REPLAY_BEGUN;
+    replay = CECL_REPLAY_ENDED;
     return 0;
 }
 
@@ -73,7 +73,7 @@ static void the_peer_that_is_a_phase_behind_is_late(void **state)
         }
 }
 
-static void ranks_of_another_node_are_never_late(void **state)
+static void ranks_of_another_node_are_never_late_nor_released(void **state)
 {
     static const uint16_t node_of[RANKS] = {0, 0, 1, 1};
     static struct cecl_nodes nodes;
@@ -81,6 +81,10 @@ static void ranks_of_another_node_are_never_late(void **state)
     flags.nodes = &nodes;
     signal_phase(ME, 1, 3);
     expect_late(0); /* and not ranks 2 and 3, whose words are as at first */
+    cecl_turns_release(&flags);
+    assert_int_not_equal(*word_of(0), cecl_turns_bit(0, 1));
+    assert_int_equal(*word_of(2), cecl_turns_bit(0, 1));
+    assert_int_equal(*word_of(3), cecl_turns_bit(0, 1));
 }
 
 static void the_sum_changes_with_each_signal(void **state)
@@ -93,27 +97,102 @@ static void the_sum_changes_with_each_signal(void **state)
         }
 }
 
+/* n: also more phases than the cycle has values */
+static void a_call_runs_between_its_first_phase_and_its_last(void **state)
+{
+    static const uint32_t counts[] = {3, 4, 20, 65535, 65536, 65537, 200000};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        const uint32_t n = counts[i], some[] = {1, 2, n / 2, n - 2, n - 1};
+        for (size_t j = 0; j < sizeof(some) / sizeof(some[0]); j++) {
+            signal_phase(ME, some[j], n);
+            assert_true(cecl_turns_run(&flags));
+        }
+        signal_phase(ME, n, n);
+        assert_false(cecl_turns_run(&flags));
+    }
+    replay = CECL_REPLAY_BEGUN;
+    assert_true(cecl_turns_run(&flags));
+}
+
+static void a_look_tells_whether_a_phase_was_signalled_since_the_last(void **state)
+{
+    assert_true(cecl_turns_go_on(&flags));
+    assert_true(cecl_turns_go_on(&flags)); /* no call runs */
+    for (uint32_t j = 1; j <= 2; j++) {
+        signal_phase(ME, j, 3);
+        const uint32_t sum = cecl_turns_sum(&flags);
+        assert_true(cecl_turns_go_on(&flags));
+        assert_false(cecl_turns_go_on(&flags));
+        assert_true(cecl_turns_run(&flags));
+        assert_int_equal(cecl_turns_sum(&flags), sum);
+    }
+    signal_phase(ME, 2, 3); /* the same phase of the next replay */
+    assert_true(cecl_turns_go_on(&flags));
+    assert_false(cecl_turns_go_on(&flags));
+    replay = CECL_REPLAY_BEGUN;
+    assert_true(cecl_turns_go_on(&flags));
+    assert_false(cecl_turns_go_on(&flags));
+}
+
+/* The next call here may wait for this peer, and shows nothing until then (comm/replays.c asks the driver). */
+static void a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        signal_phase(r, 2, 3);
+    signal_phase(ME, 3, 3);
+    assert_true(cecl_turns_go_on(&flags));
+    assert_false(cecl_turns_go_on(&flags));
+    for (int r = 0; r < RANKS; r++)
+        signal_phase(r, 3, 3);
+    assert_true(cecl_turns_go_on(&flags));
+    assert_true(cecl_turns_go_on(&flags));
+}
+
 /* Waits of this rank for all phases of a call of the longest cycle of bits. */
 static void a_release_ends_each_wait_for_a_peer(void **state)
 {
     ceclStream_t stream = new_stream();
+    signal_phase(ME, 1, 20);
     for (uint32_t j = 0; j < 20; j++)
         for (int r = 0; r < RANKS; r++)
             if (r != ME)
                 memop(stream, CECL_MEMOP_WAIT_ANY, word_of(r), cecl_turns_bit(j, 20));
     cecl_turns_release(&flags);
     synchronize(stream);
-    assert_int_equal(*word_of(ME), cecl_turns_bit(0, 1));
+    assert_int_equal(*word_of(ME), cecl_turns_word(1, 20));
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+}
+
+/* The peer's own host still sees whether its call runs. */
+static void a_release_leaves_how_far_a_peer_is(void **state)
+{
+    signal_phase(ME, 1, 3);
+    for (uint32_t j = 1; j <= 3; j++) {
+        signal_phase(2, j, 3);
+        cecl_turns_release(&flags);
+        assert_int_equal(*word_of(2) >> 16, cecl_turns_word(j, 3) >> 16);
+    }
+}
+
+static void a_release_ends_the_wait_that_a_call_begins_with(void **state)
+{
+    ceclStream_t stream = new_stream();
+    signal_phase(3, 2, 3); /* and then its process ended */
+    memop(stream, CECL_MEMOP_WAIT_ANY, word_of(3), cecl_turns_bit(0, 3));
+    assert_false(cecl_turns_run(&flags));
+    cecl_turns_release(&flags);
+    synchronize(stream);
+    assert_int_equal(*word_of(2), cecl_turns_bit(0, 1));
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
 }
 
 /* Peers that still run their own captured calls must not go on because of this rank. */
 static void a_release_without_a_call_that_runs_writes_nothing(void **state)
 {
-    replay = CECL_REPLAY_ENDED;
+    signal_phase(3, 1, 3);
     cecl_turns_release(&flags);
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(*word_of(r), cecl_turns_bit(0, 1));
+        assert_int_equal(*word_of(r), r == 3 ? cecl_turns_word(1, 3) : cecl_turns_bit(0, 1));
 }
 
 int main(void)
@@ -122,9 +201,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TURNS_TEST(nobody_is_late_at_first),
         TURNS_TEST(the_peer_that_is_a_phase_behind_is_late),
-        TURNS_TEST(ranks_of_another_node_are_never_late),
+        TURNS_TEST(ranks_of_another_node_are_never_late_nor_released),
         TURNS_TEST(the_sum_changes_with_each_signal),
+        TURNS_TEST(a_call_runs_between_its_first_phase_and_its_last),
+        TURNS_TEST(a_look_tells_whether_a_phase_was_signalled_since_the_last),
+        TURNS_TEST(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here),
         TURNS_TEST(a_release_ends_each_wait_for_a_peer),
+        TURNS_TEST(a_release_leaves_how_far_a_peer_is),
+        TURNS_TEST(a_release_ends_the_wait_that_a_call_begins_with),
         TURNS_TEST(a_release_without_a_call_that_runs_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
