@@ -78,15 +78,20 @@ catch 3 NO_FIRST_BARRIER 'assertion violated'
 catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits forever
 
 model=graphs
-prove 2 3
-prove 3 1
-prove 2 1 -DFAULTS=1 -DSEQUENCE=3
-prove 2 2 -DFAULTS=1 -DSEQUENCE=6
-for fault in SAME_WORD A_AT_THE_END LONE LATE_RESET NO_ORDER; do
-    catch 3 $fault 'assertion violated'
+prove 3 2 -DFAULTS -DPHASES=3 # the longest search
+prove 3 1 -DFAULTS
+prove 2 2 -DFAULTS
+prove 2 4
+prove 3 3
+for fault in TWO_PHASES NO_WAIT_0 SAME_BIT TWO_BITS; do
+    catch 2 $fault 'assertion violated.*signals'
 done
-catch 2 TELL_LATE 'assertion violated' -DFAULTS=1
-catch 2 RELEASE_ONCE 'invalid end state' -DFAULTS=1
+catch 2 NO_ORDER 'assertion violated.*block'
+catch 1 ONE_BIT 'invalid end state'
+for fault in RELEASE_ONCE RELEASE_OWN ONLY_AMID WHOLE_WORD; do
+    catch 2 $fault 'invalid end state' -DFAULTS
+done
+catch 2 TELL_LATE 'assertion violated.*block' -DFAULTS -DPHASES=3
 
 model=places
 prove 2 7 # the ring goes round three times

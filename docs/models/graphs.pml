@@ -1,254 +1,193 @@
 /* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for
- * Spin. All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or
- * three phases, and eager calls, alternately on two streams. Words of captured calls are set and
- * reset. Launches run in the order in which the host makes them: each waits for the launch before
- * it. In its second phase a call signals that it has pushed a block to each peer; a call with one
- * phase has no block. With FAULTS, rank 0's communicator fails that many times, at any time; the
- * sequence is then fixed (SEQUENCE).
+ * Spin. All ranks launch the same sequence, which Spin chooses: graphs whose call has three to five
+ * phases, and eager calls, alternately on two streams. Launches run in the order in which the host
+ * makes them: each waits for the launch before it. Each call pushes a block to each peer before its
+ * last barrier, and checks its own blocks after it. With FAULTS, rank 0 fails at any time: either
+ * its communicator fails and its stream goes on, or it dies and its stream stops where it is. All
+ * launches are then on one stream.
  *
- * Checked: no deadlock, so all waits end, also after a failure; no word is set before it was
- * reset; a call that ends on a rank that knows of no failure has all its blocks, and no block of
- * a later call.
+ * Checked: no deadlock, so all waits end, also after a failure. On a rank that knows of no failure,
+ * no wait ends before the peer has signalled the phase, and a call that ends has all its blocks, and
+ * no block of a later launch. The watchdog takes a step only if this changes a word. So a stream
+ * that is never released is a deadlock.
  *
- * Planted faults: SAME_WORD uses word A in each phase; A_AT_THE_END uses A for the third phase;
- * LONE gives a single phase no second word; LATE_RESET resets a word after the next signal;
- * NO_ORDER lets launches of a rank run at the same time; RELEASE_ONCE releases waits once;
- * TELL_LATE releases waits before peers learn of the failure. */
+ * Planted faults: TWO_PHASES leaves out the last phase; NO_WAIT_0 leaves out the wait with which a
+ * call begins; ONE_BIT gives a word only the bit of the last phase; SAME_BIT gives all phases
+ * between the first and the last one bit, and TWO_BITS gives them two bits by turns; NO_ORDER lets
+ * launches of a rank run at the same time; RELEASE_ONCE releases waits once; RELEASE_OWN sets the bits
+ * in the rank's own word; ONLY_AMID releases waits only while the rank's own call runs; WHOLE_WORD
+ * clears the upper half of the words that it sets; TELL_LATE releases waits before peers learn of
+ * the failure. */
 #ifndef RANKS
-#define RANKS 2
+#define RANKS 2 /* or 3 */
 #endif
 #ifndef CALLS
 #define CALLS 3
 #endif
-#ifndef FAULTS
-#define FAULTS 0
+#ifdef FAULTS
+#define STREAMS 1
+#else
+#define STREAMS 2
 #endif
-#ifndef SEQUENCE
-/* with faults: two bits for each launch, from the lowest on; 11: three phases, then two */
-#define SEQUENCE 11
-#endif
-#define WORDS 3
-#define WORD(holder, writer, w) (((holder) * RANKS + (writer)) * WORDS + (w))
 #define PAIR(holder, writer) ((holder) * RANKS + (writer))
 
+#ifdef TWO_PHASES
+#define LEAST 2
+#define LAST_BARRIER n
+#else
+#define LEAST 3
+#define LAST_BARRIER (n - 1)
+#endif
 #define EAGER 0 /* this value replaces the number of phases */
-byte phases[CALLS];    /* kind of each launch */
-bool on_second[CALLS]; /* stream of each launch */
-bool drawn;
+byte phases[CALLS]; /* of each launch */
 
-bool word[RANKS * RANKS * WORDS];
-byte epoch[RANKS * RANKS]; /* flags of eager calls: how many phases the writer has signalled */
+#define ALL_PHASES 31
+#define AMID 32   /* the upper half of a word: 0 only for the last phase */
+byte word[RANKS]; /* the rank's streams write it, and all peers wait for it */
+byte signals[RANKS]; /* phases that the rank has signalled, to check waits */
+byte epoch[RANKS * RANKS]; /* flags of eager calls */
 byte block[RANKS * RANKS]; /* [holder, writer]: 1 + the launch whose block the writer pushed */
-byte recorded[RANKS];      /* launches of a rank whose end is marked by its event */
-byte ended[RANKS];         /* the same, in any order */
+byte ended[RANKS]; /* launches of a rank that have ended; its event marks the last one */
 
-bool failed[RANKS];
-bool told[RANKS];
+bool told[RANKS];     /* the rank knows of a failure */
 bool released[RANKS]; /* waits for eager flags end */
-byte faults;
+bool dead;            /* rank 0 has died */
 
-#define HEARD(rank) (failed[rank] || told[rank])
-#define ANY_FAILED (faults > 0)
+#ifdef SAME_BIT
+#define MIDDLE(j) 2
+#elif defined(TWO_BITS)
+#define MIDDLE(j) (2 + (j) % 2)
+#else
+#define MIDDLE(j) (2 + ((j) + 1) % 3)
+#endif
+#define BIT(j) (1 << ((j) % n == 0 -> 0 : ((j) == 1 -> 1 : MIDDLE(j))))
+#ifdef ONE_BIT
+#define BEFORE(j) 0
+#else
+#define BEFORE(j) BIT(j - 1)
+#endif
 
-/* Each of the following visits the peers in rotated order. */
+/* Visits the peers in rotated order, and waits at each for the condition. i is 1 before and after. */
 #define PEER ((me + i) % RANKS)
-
-inline signal_all(w)
-{
-    i = 1;
-    do
-    :: atomic {
-        i < RANKS ->
-        assert(ANY_FAILED || !word[WORD(PEER, me, w)]);
-        word[WORD(PEER, me, w)] = true;
-        i++
-    }
-    :: i == RANKS -> break
+#define EACH_PEER(condition, action)                                                               \
+    do                                                                                             \
+    :: atomic {                                                                                    \
+        condition -> action;                                                                       \
+        i++;                                                                                       \
+        if                                                                                         \
+        :: i < RANKS                                                                               \
+        :: i == RANKS -> i = 1; break                                                              \
+        fi                                                                                         \
+    }                                                                                              \
     od
-}
 
-inline wait_all(w)
-{
-    i = 1;
-    do
-    :: atomic { i < RANKS && word[WORD(me, PEER, w)] -> i++ }
-    :: i == RANKS -> break
-    od
-}
+#define SIGNAL(j) word[me] = BEFORE(j) | BIT(j) | (j < n -> AMID : 0); signals[me]++
+#define WAIT(j)                                                                                    \
+    EACH_PEER(word[PEER] & BIT(j), assert(told[me] || signals[PEER] >= signals[me]))
 
-inline reset_all(w)
+/* An eager barrier: flags grow. */
+#define MEET(value)                                                                                \
+    EACH_PEER(true, epoch[PAIR(PEER, me)] = value);                                                \
+    EACH_PEER(epoch[PAIR(me, PEER)] >= value || released[me], skip)
+
+#define PUSH EACH_PEER(true, block[PAIR(PEER, me)] = call + 1)
+
+/* Carries out the launches of one stream. */
+proctype stream(byte me; byte call)
 {
-    d_step {
-        i = 1;
+    byte i = 1, j = 0, n = 0;
+    {
         do
-        :: i < RANKS -> word[WORD(me, PEER, w)] = false; i++
-        :: i == RANKS -> break
-        od
-    }
-}
-
-inline meet(w)
-{
-    signal_all(w);
-    wait_all(w);
-#ifdef LATE_RESET
-    if
-    :: owes < WORDS -> reset_all(owes)
-    :: else
-    fi;
-    owes = w
+#ifdef NO_ORDER
+        :: atomic { call < CALLS -> n = phases[call] }
 #else
-    reset_all(w)
+        :: atomic { call < CALLS && ended[me] == call -> n = phases[call] }
 #endif
-}
-
-/* An eager exchange: flags grow. n: this rank's exchanges, counted from 1. */
-inline meet_eagerly(n)
-{
-    i = 1;
-    do
-    :: atomic { i < RANKS -> epoch[PAIR(PEER, me)] = n; i++ }
-    :: i == RANKS -> break
-    od;
-    i = 1;
-    do
-    :: atomic { i < RANKS && (epoch[PAIR(me, PEER)] >= n || released[me]) -> i++ }
-    :: i == RANKS -> break
-    od
-}
-
-inline push(call)
-{
-    i = 1;
-    do
-    :: atomic { i < RANKS -> block[PAIR(PEER, me)] = call + 1; i++ }
-    :: i == RANKS -> break
-    od
-}
-
-inline check_blocks(call)
-{
-    d_step {
-        i = 1;
-        do
-        :: i < RANKS -> assert(HEARD(me) || block[PAIR(me, PEER)] == call + 1); i++
-        :: i == RANKS -> break
+            if
+            :: n == EAGER ->
+                MEET(2 * call + 1);
+                PUSH;
+                MEET(2 * call + 2)
+            :: n != EAGER ->
+#ifndef NO_WAIT_0
+                WAIT(0);
+#endif
+                do
+                :: j < LAST_BARRIER ->
+                    if
+                    :: j == LAST_BARRIER - 1 -> PUSH
+                    :: else
+                    fi;
+                    atomic { j++; SIGNAL(j) }
+                    WAIT(j)
+                :: j == LAST_BARRIER -> break
+                od
+            fi;
+            EACH_PEER(true, assert(told[me] || block[PAIR(me, PEER)] == call + 1));
+            atomic { /* no other process can tell these steps apart */
+#ifndef TWO_PHASES
+                if
+                :: n == EAGER
+                :: n != EAGER -> SIGNAL(n)
+                fi;
+#endif
+                ended[me]++;
+                call = call + STREAMS;
+                n = 0;
+                j = 0
+            }
+        :: call >= CALLS -> break
         od
-    }
+    } unless { dead && me == 0 }
 }
 
-#ifdef SAME_WORD
-#define SECOND 0
+#ifdef ONLY_AMID
+#define MAY_WAIT_FOR(peer) (word[me] & AMID)
 #else
-#define SECOND 1
+#define MAY_WAIT_FOR(peer) (word[me] & AMID || !(word[peer] & 1))
 #endif
-#ifdef A_AT_THE_END
-#define THIRD 0
+#ifdef RELEASE_OWN
+#define RELEASED(peer) word[me]
 #else
-#define THIRD 2
+#define RELEASED(peer) word[peer]
+#endif
+#ifdef WHOLE_WORD
+#define KEPT 0
+#else
+#define KEPT AMID
 #endif
 
-/* The number of eager calls before a launch. */
-inline count_eager(call)
-{
-    d_step {
-        before = 0;
-        i = 0;
-        do
-        :: i < call && phases[i] == EAGER -> before++; i++
-        :: i < call && phases[i] != EAGER -> i++
-        :: i >= call -> break
-        od;
-        i = 0
+#define RELEASE(peer)                                                                              \
+    atomic {                                                                                       \
+        MAY_WAIT_FOR(peer) && (RELEASED(peer) & ALL_PHASES) != ALL_PHASES ->                       \
+            RELEASED(peer) = RELEASED(peer) & KEPT | ALL_PHASES                                    \
     }
-}
 
-proctype stream(byte me; bool second)
-{
-    byte call = 0, i = 0, before = 0, owes = WORDS;
-    drawn;
-    do
-    :: call < CALLS && on_second[call] != second -> call++
-    :: call < CALLS && on_second[call] == second ->
-#ifndef NO_ORDER
-        recorded[me] == call;
-#endif
-        count_eager(call);
-        if
-        :: phases[call] == EAGER ->
-            meet_eagerly(2 * before + 1);
-            push(call);
-            meet_eagerly(2 * before + 2);
-            check_blocks(call)
-        :: phases[call] == 1 ->
-            meet(0)
-#ifndef LONE
-            ;
-            meet(SECOND)
-#endif
-        :: phases[call] == 2 ->
-            meet(0);
-            push(call);
-            meet(SECOND);
-            check_blocks(call)
-        :: phases[call] == 3 ->
-            meet(0);
-            push(call);
-            meet(SECOND);
-            check_blocks(call);
-            meet(THIRD)
-        fi;
-        atomic { recorded[me] = call + 1; ended[me]++ }
-        call++
-    :: call == CALLS -> break
-    od
-}
-
-inline tell_all()
-{
-    d_step {
-        i = 0;
-        do
-        :: i < RANKS && i != me -> told[i] = true; i++
-        :: i < RANKS && i == me -> i++
-        :: i == RANKS -> break
-        od
-    }
-}
-
-inline release()
-{
-    d_step {
-        released[me] = true;
-        i = 0;
-        do
-        :: i < RANKS * WORDS -> word[me * RANKS * WORDS + i] = true; i++
-        :: i == RANKS * WORDS -> break
-        od;
-        i = 0
-    }
-}
-
-/* Ends the waits of a rank whose communicator has failed, until its launches are over. Before
- * that it tells the peers of the failure. */
+/* Ends the waits of a rank that knows of a failure. Before that it tells the peers. */
 proctype watchdog(byte me)
 {
-    byte i;
-    do
-    :: ended[me] == CALLS -> break
-    :: HEARD(me) && ended[me] < CALLS ->
+    byte i = 1;
+end_well:
+    {
 #ifdef TELL_LATE
-        release();
-        tell_all()
-#else
-        tell_all();
-        release()
+        atomic { told[me] || dead -> told[me] = true }
+        released[me] = true;
+end_late:
+        RELEASE((me + 1) % RANKS);
 #endif
+        EACH_PEER(told[me] || dead, told[me] = true; told[PEER] = true);
+        released[me] = true;
+end_over:
+        do
+        :: RELEASE((me + 1) % RANKS)
 #ifdef RELEASE_ONCE
-        ;
-        break
+            ;
+            break
+#else
+        :: RELEASE((me + RANKS - 1) % RANKS)
 #endif
-    od
+        od
+    } unless { dead && me == 0 }
 }
 
 init
@@ -257,39 +196,37 @@ init
     atomic {
         do
         :: i < CALLS ->
-#if FAULTS
-            phases[i] = SEQUENCE >> (2 * i) & 3; /* a failure at any time has far more states */
+#ifdef PHASES
+            phases[i] = PHASES; /* with all kinds, faults of 3 ranks have too many states */
 #else
             if
             :: phases[i] = EAGER
-            :: phases[i] = 1
-            :: phases[i] = 2
-            :: phases[i] = 3
+            :: phases[i] = LEAST
+            :: phases[i] = LEAST + 1
+            :: phases[i] = LEAST + 2
             fi;
 #endif
-            on_second[i] = FAULTS == 0 && i % 2;
             i++
         :: i == CALLS -> break
         od;
         i = 0;
         do
         :: i < RANKS ->
-            run stream(i, false);
-            run stream(i, true);
-            if
-            :: FAULTS > 0 -> run watchdog(i)
-            :: else
-            fi;
+            word[i] = 1; /* as behind a last phase */
+            run stream(i, 0);
+#ifdef FAULTS
+            run watchdog(i);
+#else
+            run stream(i, 1);
+#endif
             i++
         :: i == RANKS -> break
-        od;
-        drawn = true
+        od
     }
-    do
-    :: faults < FAULTS -> atomic {
-        faults++;
-        failed[0] = true
-    }
-    :: faults == FAULTS -> break
-    od
+#ifdef FAULTS
+    if
+    :: told[0] = true
+    :: dead = true
+    fi
+#endif
 }
