@@ -77,7 +77,9 @@ struct cecl_worker {
     void (*frees)(ceclComm_t comm);
     /* how many questions about progress were asked; the number of the last one that was answered */
     uint64_t asked, answered;
+    bool about_graphs; /* one of the questions is whether a graph is pending */
     /* the last answer */
+    bool graphs; /* a graph was pending, when that was last asked */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
     struct cecl_progress progress;
@@ -317,5 +319,8 @@ void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
  * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
+/* Asks the worker whether a graph was launched whose captured calls have not ended. Also true if the driver does not
+ * answer. This rank must have launched a captured call before. */
+bool cecl_worker_sees_graphs(ceclComm_t comm);
 
 #endif

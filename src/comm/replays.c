@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ce/graph.h"
 #include "flags/handed.h"
 #include "flags/pads.h"
 #include "flags/turns.h"
@@ -61,11 +60,11 @@ static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchange
 }
 
 /* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
- * the driver knows whether a graph was launched. It answers queries at any time (0020), and is asked only while a
- * peer has not ended a call that has ended here. */
+ * the driver knows whether a graph was launched. The worker asks it, and only while a peer has not ended a call that has
+ * ended here. */
 static bool may_wait(ceclComm_t comm)
 {
-    return cecl_turns_run(&comm->engine.flags) || cecl_graph_query(&comm->engine) == ceclInProgress;
+    return cecl_turns_run(&comm->engine.flags) || cecl_worker_sees_graphs(comm);
 }
 
 void cecl_replays_look(ceclComm_t comm, int64_t now)

@@ -1,5 +1,5 @@
 /* The worker of a communicator: a thread for driver calls that may be slow. It imports and closes the memory
- * that peers announce, and reads flags.
+ * that peers announce, reads flags, and asks the driver about graphs.
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
  * for pending work and holds up other threads that copy, allocate or launch. cuIpcCloseMemHandle waits for
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ce/graph.h"
 #include "comm/comm.h"
 #include "util/clock.h"
 #include "util/thread.h"
@@ -57,12 +58,16 @@ static void answer(ceclComm_t comm)
     struct cecl_progress progress;
     pthread_mutex_lock(&worker->lock);
     const uint64_t question = worker->asked;
-    const bool waits = question != worker->answered;
+    const bool waits = question != worker->answered, about_graphs = worker->about_graphs;
+    worker->about_graphs = false;
     pthread_mutex_unlock(&worker->lock);
     if (!waits)
         return;
     const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, worker->rows, &progress);
+    const bool graphs = about_graphs && cecl_graph_query(&comm->engine) == ceclInProgress;
     pthread_mutex_lock(&worker->lock);
+    if (about_graphs)
+        worker->graphs = graphs;
     worker->result = result;
     worker->progress = progress;
     memcpy(worker->answer, worker->rows,
@@ -148,17 +153,34 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     return false;
 }
 
-ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+/* Asks, and waits for the answer. Returns false if none came in time. The caller holds the lock. */
+static bool ask(ceclComm_t comm)
 {
     struct cecl_worker *worker = &comm->worker;
     const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS);
-    ceclResult_t result = ceclInProgress;
-    pthread_mutex_lock(&worker->lock);
     const uint64_t question = ++worker->asked;
     cecl_mesh_rouse(comm->mesh);
     while (worker->answered < question && wait_for_news(worker, &until))
         ;
-    if (worker->answered >= question) {
+    return worker->answered >= question;
+}
+
+bool cecl_worker_sees_graphs(ceclComm_t comm)
+{
+    struct cecl_worker *worker = &comm->worker;
+    pthread_mutex_lock(&worker->lock);
+    worker->about_graphs = true;
+    const bool sees = !ask(comm) || worker->graphs;
+    pthread_mutex_unlock(&worker->lock);
+    return sees;
+}
+
+ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+{
+    struct cecl_worker *worker = &comm->worker;
+    ceclResult_t result = ceclInProgress;
+    pthread_mutex_lock(&worker->lock);
+    if (ask(comm)) {
         *progress = worker->progress;
         memcpy(rows, worker->answer, CECL_LANES * (size_t)comm->nranks * sizeof(*rows));
         result = worker->result == ceclSuccess ? ceclSuccess
