@@ -271,8 +271,8 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
-     * up to 1.2 s later; up to 3.2 s later if several peers are late, because one of them may name
-     * the rank at fault. If this process stands still for more than 1.2 s while enqueued calls wait for
+     * up to 1.4 s later; up to 3.4 s later if several peers are late, because one of them may name
+     * the rank at fault. If this process stands still for more than 1.4 s while enqueued calls wait for
      * peers, that time does not count. It counts in waits of the host, and in small calls by a kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
@@ -1940,9 +1940,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStr
                                                         ceclGraph_t *graph);
 
 /* Carries out what the graph has captured, in the order of `stream`, any number of times.
- * Local; the host does not wait. Threads: any, one at a time for graphs of one communicator. Ownership:
- * none. Errors: ceclInvalidArgument (NULL, no such stream), ceclInvalidUsage (the communicator has
- * ended; `stream` captures), the asynchronous error, ceclUnhandledCudaError. */
+ * Local; the host waits only while the driver's queue is full. Threads: any, one at a time for graphs
+ * of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, no such stream),
+ * ceclInvalidUsage (the communicator has ended; `stream` captures), the asynchronous error,
+ * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
 
 /* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.

@@ -75,11 +75,11 @@ struct cecl_worker {
     bool ended;
     /* the last function that the thread calls, if the thread outlives the communicator; otherwise NULL */
     void (*frees)(ceclComm_t comm);
-    /* how many questions about progress were asked; the number of the last one that was answered */
+    /* how many questions were asked; the number of the last one that was answered */
     uint64_t asked, answered;
-    bool about_graphs; /* one of the questions is whether a graph is pending */
-    /* the last answer */
-    bool graphs; /* a graph was pending, when that was last asked */
+    bool about_flags, about_graphs; /* what questions without an answer are about */
+    /* the last answer about graphs, and the last about flags */
+    bool graphs;
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
     struct cecl_progress progress;
@@ -286,11 +286,11 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
 #define CECL_WATCH_TICK_MS 500 /* the longest time between two looks of the watchdog */
-/* How long the watchdog waits for the worker's answer at each look. The driver takes microseconds
+/* How long the watchdog waits for an answer of the worker, at most twice at each look. The driver takes microseconds
  * unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
 /* How late the watchdog may be, because it starts and ends a measurement of time only when it looks. */
-#define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
+#define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + 2 * CECL_WATCH_ANSWER_MS))
 /* Within CECL_WATCH_LATE_MS the kernel of a small call ends its wait, and the watchdog notices at its next
  * look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
@@ -319,8 +319,8 @@ void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
  * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
-/* Asks the worker whether a graph was launched whose captured calls have not ended. Also true if the driver does not
- * answer. This rank must have launched a captured call before. */
-bool cecl_worker_sees_graphs(ceclComm_t comm);
+/* Asks the worker whether a graph was launched whose captured calls have not ended. ceclInProgress if the driver does not
+ * answer within CECL_WATCH_ANSWER_MS; then *pending is true. This rank must have captured a call before. */
+ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending);
 
 #endif

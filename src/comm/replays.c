@@ -62,18 +62,22 @@ static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchange
 /* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
  * the driver knows whether a graph was launched. The worker asks it, and only while a peer has not ended a call that has
  * ended here. */
-static bool may_wait(ceclComm_t comm)
+static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
-    return cecl_turns_run(&comm->engine.flags) || cecl_worker_sees_graphs(comm);
+    bool pending = true;
+    *is_certain = cecl_turns_run(&comm->engine.flags) ||
+                  cecl_worker_ask_graphs(comm, &pending) == ceclSuccess;
+    return pending;
 }
 
 void cecl_replays_look(ceclComm_t comm, int64_t now)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_rank_list late = {0};
+    bool is_certain;
     if (!atomic_load(&comm->last_captured))
         return;
-    if (cecl_turns_go_on(flags) || !may_wait(comm)) {
+    if (cecl_turns_go_on(flags) || !may_wait(comm, &is_certain)) {
         comm->watch.turned = now;
         return;
     }
@@ -92,7 +96,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
     if (late.count == 0)
         return;
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
-    if (!exchanges || net->is_exact)
+    if (is_certain && (!exchanges || net->is_exact))
         lose_a_leaver(comm, &late, words, exchanges);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
         time_out(comm, &late, exchanges, waited_ms);

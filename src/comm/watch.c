@@ -287,6 +287,9 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(&comm->engine.flags);
         release_words(comm);
     }
+    /* The same holds for words of captured calls. A graph may be launched at any time. */
+    if (atomic_load(&comm->last_captured))
+        cecl_replays_release(comm);
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     if (pending && !comm->watch.silenced)
@@ -300,8 +303,6 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)
         release_words(comm);
-    if (atomic_load(&comm->last_captured)) /* a graph may be launched at any time */
-        cecl_replays_release(comm);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 

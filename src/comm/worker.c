@@ -58,21 +58,25 @@ static void answer(ceclComm_t comm)
     struct cecl_progress progress;
     pthread_mutex_lock(&worker->lock);
     const uint64_t question = worker->asked;
-    const bool waits = question != worker->answered, about_graphs = worker->about_graphs;
-    worker->about_graphs = false;
+    const bool about_flags = worker->about_flags, about_graphs = worker->about_graphs;
+    worker->about_flags = worker->about_graphs = false;
     pthread_mutex_unlock(&worker->lock);
-    if (!waits)
+    if (!about_flags && !about_graphs)
         return;
-    const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, worker->rows, &progress);
     const bool graphs = about_graphs && cecl_graph_query(&comm->engine) == ceclInProgress;
+    const ceclResult_t result =
+        about_flags ? cecl_flags_progress(&comm->engine.flags, worker->rows, &progress)
+                    : ceclSuccess;
     pthread_mutex_lock(&worker->lock);
     if (about_graphs)
         worker->graphs = graphs;
-    worker->result = result;
-    worker->progress = progress;
-    memcpy(worker->answer, worker->rows,
-           CECL_LANES * (size_t)comm->nranks * sizeof(*worker->answer));
-    cecl_keep_message(worker->words);
+    if (about_flags) {
+        worker->result = result;
+        worker->progress = progress;
+        memcpy(worker->answer, worker->rows,
+               CECL_LANES * (size_t)comm->nranks * sizeof(*worker->answer));
+        cecl_keep_message(worker->words);
+    }
     worker->answered = question;
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
@@ -165,14 +169,15 @@ static bool ask(ceclComm_t comm)
     return worker->answered >= question;
 }
 
-bool cecl_worker_sees_graphs(ceclComm_t comm)
+ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending)
 {
     struct cecl_worker *worker = &comm->worker;
     pthread_mutex_lock(&worker->lock);
     worker->about_graphs = true;
-    const bool sees = !ask(comm) || worker->graphs;
+    const bool answered = ask(comm);
+    *pending = !answered || worker->graphs;
     pthread_mutex_unlock(&worker->lock);
-    return sees;
+    return answered ? ceclSuccess : ceclInProgress;
 }
 
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
@@ -180,6 +185,7 @@ ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progre
     struct cecl_worker *worker = &comm->worker;
     ceclResult_t result = ceclInProgress;
     pthread_mutex_lock(&worker->lock);
+    worker->about_flags = true;
     if (ask(comm)) {
         *progress = worker->progress;
         memcpy(rows, worker->answer, CECL_LANES * (size_t)comm->nranks * sizeof(*rows));

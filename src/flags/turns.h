@@ -87,7 +87,8 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late
  * write these words again. So call this function repeatedly, as long as a graph may be replayed. After a
  * failure peers must have been notified, because this also ends their own waits for these words. After an end in
  * order it changes nothing for them: this rank has signalled its last phase, so every peer has signalled the phase
- * before, and only a later call could go on early, which does not take place without this rank. */
+ * before, and only a later call could go on early, which does not take place without this rank. If a graph is
+ * launched here nevertheless, peers that still make captured calls may go on early, too (comm/replays.c). */
 void cecl_turns_release(const struct cecl_flags *flags);
 
 #endif

@@ -29,7 +29,7 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
     /* "Small calls by one kernel": 1.84 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 and 0.89 x with 16 KiB. Of 4
      * MiB and more cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests measured 0.80, 0.92
-     * and 0.95 x with 4, 16 and 64 MiB. */
+     * and 0.95 x with 4, 16 and 64 MiB ("nccl-tests under the default policy"). */
     {CECL_NCCL_OP_ncclAlltoAll, 4, KIB(64), KIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.40 to 1.87 x up to 512 KiB, 1.27 and 1.29 x from 32 MiB on; 0.96 x at
      * 2 MiB. nccl-tests measured cecl slower at 8 KiB, and in place at 8 MiB. */

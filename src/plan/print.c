@@ -80,7 +80,7 @@ static void print_flag(const struct cecl_step *step, FILE *out)
         [CECL_COUNTER_BEGUN] = "messages begin ",
         [CECL_COUNTER_DONE] = "done ",
         [CECL_COUNTER_NET] = "exchange ",
-        [CECL_COUNTER_REPLAY] = "captured call: ", /* enum cecl_replay_state */
+        [CECL_COUNTER_REPLAY] = "captured call begins (1) or ends (2): ",
     };
     const bool known = step->counter < sizeof(words) / sizeof(words[0]) && words[step->counter];
     if (step->counter == CECL_COUNTER_TURN) {
