@@ -2,6 +2,7 @@
  * within a time limit, with an error that names the rank. */
 #include "multi.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -271,29 +272,42 @@ static void a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting(void **s
     abort_all(graph);
 }
 
-/* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. */
-static void a_shrink_succeeds_only_once_graphs_have_ended(void **state)
+static void *open_gate(void *gate)
+{
+    multi_pause_ms(1000);
+    comm->dev->ops->host_write(comm->dev, gate, 1, 1);
+    return NULL;
+}
+
+/* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. Here a graph has not
+ * even begun when the others shrink: its stream waits for a word that a thread writes later. */
+static void a_shrink_waits_for_graphs_that_have_not_begun(void **state)
 {
     const int last = multi_nranks - 1;
     ceclComm_t rest = NULL;
+    uint32_t *gate = NULL;
+    pthread_t opener;
     open_all();
-    ceclGraph_t graph = captured(50);
+    ceclGraph_t graph = captured(3);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    /* So many that a shrink that does not wait for them is found, on the host device. A GPU has little room in its
-     * queues; and many ranks must end this work in CECL_RELEASED_MS, too. */
-    const int launches = multi_on_gpus(comm) ? 3 : multi_nranks > 3 ? 60 : 300;
-    for (int i = 0; i < launches && !is_last(); i++)
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
     MPI_Barrier(MPI_COMM_WORLD);
     if (is_last()) {
         multi_ok(comm, ceclCommRevoke(comm));
     } else {
+        multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
+        const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
+        multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
+        multi_ok(NULL, ceclGraphLaunch(graph, stream));
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+        assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
         multi_ok(comm, ceclCommShrink(comm, &last, 1, &rest, NULL));
         assert_int_equal(comm->dev->captures->event_query(comm->dev, comm->engine.order),
                          ceclSuccess);
+        pthread_join(opener, NULL);
         multi_ok(NULL, ceclCommDestroy(rest));
+        (void)!ceclStreamSynchronize(comm, stream);
+        comm->dev->ops->words_free(comm->dev, gate);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     abort_all(graph);
@@ -605,7 +619,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_replays_without_a_pause_are_no_timeout),
         cmocka_unit_test(a_peer_that_aborts_ends_replays_that_wait),
         cmocka_unit_test(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting),
-        cmocka_unit_test(a_shrink_succeeds_only_once_graphs_have_ended),
+        cmocka_unit_test(a_shrink_waits_for_graphs_that_have_not_begun),
         cmocka_unit_test(memory_that_a_graph_uses_is_not_freed),
         cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
         cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),
