@@ -291,14 +291,16 @@ static void a_shrink_waits_for_graphs_that_have_not_begun(void **state)
     ceclGraph_t graph = captured(3);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (is_last()) {
-        multi_ok(comm, ceclCommRevoke(comm));
-    } else {
+    if (!is_last()) {
         multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
         const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
         multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
         multi_ok(NULL, ceclGraphLaunch(graph, stream));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (is_last()) {
+        multi_ok(comm, ceclCommRevoke(comm));
+    } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
         assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
         multi_ok(comm, ceclCommShrink(comm, &last, 1, &rest, NULL));
