@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "ce/graph.h"
 #include "comm/comm.h"
 #include "flags/gates.h"
 #include "flags/turns.h"

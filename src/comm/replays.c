@@ -61,7 +61,7 @@ static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchange
 
 /* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
  * the driver knows whether a graph was launched. The worker asks it, and only while a peer has not ended a call that has
- * ended here. */
+ * ended here. is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
     bool pending = true;
