@@ -86,7 +86,7 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
     do {
         cecl_watch_release(comm);
         (void)!cecl_watch_drain(comm, cecl_deadline(20));
-        ended = cecl_watch_is_done(comm);
+        ended = cecl_comm_is_done(comm);
     } while (!ended && cecl_ms_left(deadline) != 0);
     return ended;
 }

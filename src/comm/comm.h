@@ -267,6 +267,9 @@ void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up, whether rows of an ended call did not fit, and whether
  * the network failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
+/* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
+ * ended, whether or not its first one has begun. */
+bool cecl_comm_is_done(ceclComm_t comm);
 /* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave,
  * and only those peers fail that need this rank for a later call. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
@@ -302,9 +305,6 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-/* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
- * ended, whether or not its first one has begun. */
-bool cecl_watch_is_done(ceclComm_t comm);
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ce/graph.h"
 #include "comm/comm.h"
 #include "flags/gates.h"
 #include "flags/turns.h"
@@ -353,9 +354,15 @@ bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, in
            (late->count <= 1 && !leads_away(comm, late));
 }
 
+bool cecl_comm_is_done(ceclComm_t comm)
+{
+    return cecl_flags_idle(&comm->engine.flags) &&
+           cecl_graph_query(&comm->engine) != ceclInProgress;
+}
+
 bool cecl_comm_owes_nothing(ceclComm_t comm)
 {
-    return cecl_comm_hear(comm) == ceclSuccess && cecl_watch_is_done(comm) &&
+    return cecl_comm_hear(comm) == ceclSuccess && cecl_comm_is_done(comm) &&
            !atomic_load(&comm->gave_pointers);
 }
 

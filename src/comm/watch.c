@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "ce/graph.h"
 #include "comm/comm.h"
 #include "comm/replays.h"
 #include "comm/signalled.h"
@@ -404,17 +403,11 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
                      what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }
 
-bool cecl_watch_is_done(ceclComm_t comm)
-{
-    return cecl_flags_idle(&comm->engine.flags) &&
-           cecl_graph_query(&comm->engine) != ceclInProgress;
-}
-
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
-    while (!cecl_watch_is_done(comm)) {
+    while (!cecl_comm_is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. The caller then waits for
          * these calls, with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
