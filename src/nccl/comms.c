@@ -378,8 +378,6 @@ ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t
 
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
 {
-    if (cecl_nccl_comm_is(comm, CECL_NCCL_SET(FINALIZING)))
-        return ceclInProgress;
     struct cecl_nccl_comm *entry = enter_own(comm);
     if (!entry)
         return ceclSuccess;

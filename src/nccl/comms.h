@@ -164,7 +164,7 @@ bool cecl_nccl_comm_abort(ncclComm_t comm);
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
 /* The asynchronous error of cecl's communicator for `comm`, as an ncclResult_t, or the error of making or
- * finalizing that communicator in the background; ncclInProgress while it is being finalized. */
+ * finalizing that communicator in the background. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* The ncclResult_t for a result of libcecl.so. Prints the message of the first error on `comm`. comm NULL:

@@ -362,19 +362,22 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 
 /* While cecl's communicator is being made, only the thread that makes it asks NCCL: the first call of
  * NCCL's ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not
- * do that at the same time. */
+ * do that at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be older
+ * than the end of that thread, so what counts is whether the thread had ended before NCCL was asked. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {
         *error = ceclInProgress;
         return ceclSuccess;
     }
+    const bool is_finalizing =
+        !IS_NCCLS_OWN() && cecl_nccl_comm_is(comm, CECL_NCCL_SET(FINALIZING));
     const ncclResult_t result = cecl_nccl_pass_ncclCommGetAsyncError(comm, error);
     if (IS_NCCLS_OWN() || result != ceclSuccess || *error != ceclSuccess)
         return result;
     *error = cecl_nccl_birth_look(comm);
     if (*error == ceclSuccess)
-        *error = cecl_nccl_comm_error(comm);
+        *error = is_finalizing ? ceclInProgress : cecl_nccl_comm_error(comm);
     return result;
 }
 

@@ -113,6 +113,9 @@ STANDIN_API void standin_go_hollow(bool is);
 /* From now on, each collective of this process takes at least this many microseconds. */
 STANDIN_API void standin_take_us(unsigned us);
 
+/* From now on, ncclCommGetAsyncError returns this many microseconds after it has looked. */
+STANDIN_API void standin_looks_take_us(unsigned us);
+
 /* From now on, the calls on splits stall (`hold`), and splits have this asynchronous error. */
 STANDIN_API void standin_trouble_splits(bool hold, ncclResult_t error);
 
