@@ -190,6 +190,32 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     abort_all(graph);
 }
 
+/* A launch waits inside CUDA while the stream's queue is full. Here no launch can end before the last rank launches,
+ * too, which it does not. */
+static void a_full_launch_queue_does_not_hold_up_a_failure(void **state)
+{
+    enum { CALLS = 50, LAUNCHES = 600 };
+    char words[64];
+    ceclResult_t found = ceclSuccess;
+    open_all();
+    ceclGraph_t graph = captured(CALLS);
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_limit(comm, 3000);
+    if (!is_last()) {
+        for (int i = 0; i < LAUNCHES && found == ceclSuccess; i++)
+            found = ceclGraphLaunch(graph, stream);
+        if (found == ceclSuccess)
+            found = ceclStreamSynchronize(comm, stream);
+        snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
+        if (found == ceclSuccess || !strstr(ceclGetLastError(comm), words))
+            fail_msg("%d: %s", (int)found, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    abort_all(graph);
+}
+
 /* Whether replays that go on for longer than a time limit succeed. */
 static bool replays_outlast(int limit_ms)
 {
@@ -618,6 +644,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_start_that_others_do_not_capture_is_named),
         cmocka_unit_test(a_call_that_others_do_not_make_ends_in_time),
         cmocka_unit_test(a_rank_that_does_not_launch_is_named),
+        cmocka_unit_test(a_full_launch_queue_does_not_hold_up_a_failure),
         cmocka_unit_test(many_replays_without_a_pause_are_no_timeout),
         cmocka_unit_test(a_peer_that_aborts_ends_replays_that_wait),
         cmocka_unit_test(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting),
