@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "../share.h"
+
 #include "learn/classes.h"
 #include "world.h"
 
@@ -242,7 +244,7 @@ static uint64_t number(const char *variable, uint64_t otherwise)
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
     int slower = 0, missed = 0, gaining = 0, none = 0, all = 0, disagree = 0;
     for (uint64_t i = 0; i < programs; i++) {
         const struct server server = any_server(seed * 100003 + i);

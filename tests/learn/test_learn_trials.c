@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "../share.h"
 #include "world.h"
 
 static uint64_t number(const char *variable, uint64_t otherwise)
@@ -92,7 +93,7 @@ static void expect_goals(const struct tally *tally, uint64_t programs)
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
@@ -106,7 +107,7 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_loop(seed * 100003 + i);
@@ -120,7 +121,7 @@ static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
 static void ranks_that_share_no_memory_decide_alike(void **state)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         struct program program =

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../open_descriptors.h"
+#include "../share.h"
 #include "boot/mesh_internal.h"
 #include "comm/comm.h"
 
@@ -74,9 +75,8 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
 
 int multi_share(int all)
 {
-    const char *given = getenv("CECL_TEST_SHARE"), *device = getenv("CECL_DEVICE");
-    const int share = given && device && strcmp(device, "host") == 0 ? atoi(given) : 1;
-    return share < 2 ? all : all < share ? 1 : all / share;
+    const char *device = getenv("CECL_DEVICE");
+    return device && strcmp(device, "host") == 0 ? test_share(all) : all;
 }
 
 bool multi_over_nodes(void)

@@ -88,8 +88,7 @@ void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
 void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
 void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and checks every block */
 
-/* How many of `all` rounds a test runs. On the host device, CECL_TEST_SHARE=N runs every Nth
- * round, at least one. scripts/test.sh runs a share, CI runs all rounds. */
+/* test_share on the host device, and all rounds on GPUs. */
 int multi_share(int all);
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */

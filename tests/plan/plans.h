@@ -2,6 +2,7 @@
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
+#include "../share.h"
 #include "../with_cmocka.h"
 
 #include <stdlib.h>

@@ -82,7 +82,7 @@ static void replays_of_several_calls_between_eager_ones_are_right(void **state)
 {
     uint64_t x = 20261125;
     print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < 800; round++) {
+    for (int round = 0; round < test_share(800); round++) {
         const int n = 2 + round % (RANKS_MAX - 1);
         struct cecl_part parts[TEMPLATES];
         int sequence[TIMES];
@@ -103,7 +103,7 @@ static void each_call_is_right_when_it_runs_again_and_again(void **state)
 {
     static const int same[TIMES];
     uint64_t x = 7;
-    for (int round = 0; round < 600; round++) {
+    for (int round = 0; round < test_share(600); round++) {
         const int n = 2 + round % (RANKS_MAX - 1);
         struct cecl_part part = draw(&x, n);
         part.call.captured = 1;
@@ -118,7 +118,7 @@ static void each_call_is_right_when_it_runs_again_and_again(void **state)
 static void groups_are_right_when_they_run_again(void **state)
 {
     uint64_t x = 99;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < test_share(200); round++) {
         const int n = 2 + round % 4;
         struct cecl_part parts[3], mine[3];
         struct cecl_plan plans[2 * 5] = {0};
@@ -170,7 +170,7 @@ static void replays_over_nodes_between_eager_calls_are_right(void **state)
     static struct cecl_nodes nodes;
     uint64_t x = 20261126;
     print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < test_share(400); round++) {
         struct nodes_call templates[3], calls[TIMES];
         const uint64_t before = x;
         draw_nodes(&x, &nodes, 2 + (int)(next(&x) % 3), 1 + (int)(next(&x) % 3), next(&x) % 2,

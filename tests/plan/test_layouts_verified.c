@@ -24,7 +24,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part, uint64_t layout[2 *
 static void blocks_that_differ_are_right(void **state)
 {
     uint64_t x = 77;
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < test_share(400); round++) {
         const int n = 1 + round % RANKS_MAX;
         uint64_t layouts[3][2 * RANKS_MAX];
         struct cecl_part parts[3];

@@ -154,7 +154,7 @@ static void rows_cross_nodes(void **state)
     static struct cecl_nodes nodes;
     uint64_t x = 20261126;
     print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < test_share(300); round++) {
         const uint64_t chunk = draw_layout(&x, &nodes);
         for (int c = 0; c < CALLS; c++)
             if (next(&x) % 2)
@@ -219,7 +219,7 @@ static void other_calls_stand_beside(void **state)
     for (int n = 2; n <= 6; n++)
         for (int all = 0; all < 2; all++)
             verify_beside(all ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, NULL, 0, n, &x);
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < test_share(60); round++) {
         const uint64_t chunk = draw_layout(&x, &nodes);
         verify_beside(round % 2 ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, &nodes, chunk,
                       nodes.nranks, &x);

@@ -21,7 +21,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
 static void strided_blocks_are_right(void **state)
 {
     uint64_t x = 2077;
-    for (int round = 0; round < 1200; round++) {
+    for (int round = 0; round < test_share(1200); round++) {
         const int n = 1 + round % RANKS_MAX;
         struct cecl_part parts[3];
         for (int c = 0; c < 3; c++)
@@ -33,7 +33,7 @@ static void strided_blocks_are_right(void **state)
 static void strided_blocks_in_groups_are_right(void **state)
 {
     uint64_t x = 99;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < test_share(200); round++) {
         const int n = 1 + round % 8;
         const uint32_t count = 2 + (uint32_t)next(&x) % 4;
         struct cecl_part parts[6], mine[6];

@@ -45,7 +45,7 @@ static void verify(struct cecl_plan *plans, int ncalls, int n, int round)
 static void tiles_are_reduced(void **state)
 {
     uint64_t x = 37;
-    for (int round = 0; round < 900; round++) {
+    for (int round = 0; round < test_share(900); round++) {
         const int n = 1 + round % RANKS_MAX;
         struct cecl_plan plans[CALLS * RANKS_MAX] = {0};
         struct tiled calls[CALLS];
@@ -65,7 +65,7 @@ static void tiles_are_reduced(void **state)
 static void tiles_are_reduced_in_groups(void **state)
 {
     uint64_t x = 38;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < test_share(200); round++) {
         const int n = 1 + round % 6;
         struct cecl_plan plans[2 * RANKS_MAX] = {0};
         struct tiled calls[CALLS];
@@ -92,7 +92,7 @@ static void tiles_are_reduced_in_groups(void **state)
 static void late_ranks_change_nothing(void **state)
 {
     uint64_t x = 39;
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < test_share(100); round++) {
         const int n = 2 + round % 5;
         struct cecl_plan plans[RANKS_MAX] = {0};
         struct tiled call;

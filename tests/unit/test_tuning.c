@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../share.h"
 #include "../with_cmocka.h"
 
 #include "tune/file.h"
@@ -274,7 +275,7 @@ static void any_bytes_are_read_or_refused_with_a_line(void **state)
 {
     uint64_t x = 20261122;
     int taken = 0, refused = 0;
-    for (int i = 0; i < 50000; i++) {
+    for (int i = 0; i < test_share(50000); i++) {
         char room[400];
         struct cecl_tuning_file file;
         const size_t bytes = draw(&x, room, sizeof(room));
