@@ -199,9 +199,6 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 /* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
-/* Like mesh_first_reason, but called when a rank has gone without giving a reason. While ranks join, also
- * asks the oob. */
-ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
 /* A door at which peers may call to tell why they give up. */
 struct cecl_door;
 struct mesh_attended {

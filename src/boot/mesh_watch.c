@@ -124,6 +124,18 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
     return -1;
 }
 
+/* Like mesh_first_reason, but called when a rank has gone without giving a reason. While ranks join, also asks the
+ * oob. */
+static ceclResult_t find_reason(struct cecl_mesh *mesh)
+{
+    CECL_TRY(mesh_first_reason(mesh));
+    pthread_mutex_lock(&mesh->life_lock);
+    const struct cecl_oob *oob = mesh->oob;
+    const ceclResult_t result = oob && oob->check ? oob->check(oob, true) : ceclSuccess;
+    pthread_mutex_unlock(&mesh->life_lock);
+    return result;
+}
+
 /* The error for a peer that has closed without a message. While ranks join, a rank that gives up also
  * closes connections on which it cannot send the reason yet. So if the peer's process is alive, another
  * rank is to blame: one whose process has ended, or one that has said why it gave up. */
@@ -132,7 +144,7 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
     const int ended = joins && watched ? find_ended(mesh, rank) : -1;
     if (joins && ended < 0)
-        CECL_TRY(mesh_find_reason(mesh));
+        CECL_TRY(find_reason(mesh));
     return cecl_fail(ceclRemoteError, "rank %d %s", ended < 0 ? rank : ended,
                      !joins || ended >= 0 ? "ended unexpectedly"
                      : watched            ? "left while the communicator was made"
@@ -193,26 +205,16 @@ ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
-ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
-{
-    CECL_TRY(mesh_first_reason(mesh));
-    pthread_mutex_lock(&mesh->life_lock);
-    const struct cecl_oob *oob = mesh->oob;
-    const ceclResult_t result = oob && oob->check ? oob->check(oob, true) : ceclSuccess;
-    pthread_mutex_unlock(&mesh->life_lock);
-    return result;
-}
-
 ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
                                const struct mesh_attended *at, int ms)
 {
     const int64_t deadline = cecl_deadline(ms);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    ceclResult_t told = mesh_find_reason(mesh);
+    ceclResult_t told = find_reason(mesh);
     while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
         at->attend(mesh, at->context, at->door, 1);
-        told = mesh_find_reason(mesh);
+        told = find_reason(mesh);
     }
     return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }

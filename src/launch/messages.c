@@ -86,10 +86,11 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* The rank that comes second makes this check, or both ranks if they capture the message. If the posts differ,
- * the communicator fails, so that the peers learn of it. */
-ceclResult_t cecl_check_same(const struct cecl_call *call, uint64_t number,
-                             const struct cecl_post *theirs)
+/* Checks that the posts of a message have equal numbers of bytes, and that a graph captures both or neither. The rank
+ * that comes second makes this check, or both ranks if they capture the message. If the posts differ, the communicator
+ * fails, so that the peers learn of it. */
+static ceclResult_t check_same(const struct cecl_call *call, uint64_t number,
+                               const struct cecl_post *theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
     if ((call->captured != 0) != (theirs->captured != 0))
@@ -116,7 +117,7 @@ ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
     message->group = theirs->group;
     place->there = (struct cecl_peer_buffer){theirs->window, theirs->offset};
     place->version = theirs->version;
-    return cecl_check_same(place->call, message->number, theirs);
+    return check_same(place->call, message->number, theirs);
 }
 
 static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)

@@ -26,9 +26,6 @@ static inline bool cecl_has_own(const struct cecl_launch *launch)
     return *cecl_count_with(launch->comm, CECL_SENDER, launch->comm->rank) > 0;
 }
 
-/* Checks what the two ranks of a message have posted: equal numbers of bytes, and both or neither captured. */
-ceclResult_t cecl_check_same(const struct cecl_call *call, uint64_t number,
-                             const struct cecl_post *theirs);
 /* Reads the peer's post of message `index`, and checks it. */
 ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
                                  const struct cecl_post *theirs);
