@@ -24,6 +24,7 @@ struct op {
     bool reduces;
     bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
+    bool no_request;   /* cecl makes no request of it */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
