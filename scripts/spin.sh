@@ -209,6 +209,7 @@ catch 1 LATE_TARGET 'invalid end state'
 catch 1 NO_END_MARK 'invalid end state'
 
 model=meeting
+prove 3 1
 prove 3 1 -DDEATHS=1
 catch 1 STATE_FIRST 'invalid end state' -DDEATHS=1
 catch 1 NO_TAKEOVER 'assertion violated.*members' -DDEATHS=1

@@ -190,8 +190,8 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     abort_all(graph);
 }
 
-/* A launch waits inside CUDA while the stream's queue is full. Here no launch can end before the last rank launches,
- * too, which it does not. The limit is short only once all others wait for that rank. */
+/* A launch waits inside CUDA while the stream's queue is full. Here no launch can end, because the last rank launches
+ * nothing. The limit is short only once all others wait for that rank. */
 static void a_full_launch_queue_does_not_hold_up_a_failure(void **state)
 {
     enum { CALLS = 50, LAUNCHES = 600 };

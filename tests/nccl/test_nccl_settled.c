@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include "../share.h"
-
 #include "nccl/call.h"
 #include "nccl/depth.h"
 #include "nccl/learning.h"
@@ -227,7 +225,7 @@ static void run_without_a_period(uint64_t *seed, struct side *plain, struct side
 static void learning_catches_up_on_the_calls_that_were_passed(void **state)
 {
     uint64_t passed = 0, known = 0, caught_up = 0, calls = 0;
-    for (uint64_t number = 1; number <= 12; number += (uint64_t)(12 / test_share(12))) {
+    for (uint64_t number = 1; number <= 12; number++) {
         uint64_t seed = number;
         print_message("seed %d\n", (int)number);
         struct side *plain = open_side(false), *settling = open_side(true);
@@ -245,7 +243,7 @@ static void learning_catches_up_on_the_calls_that_were_passed(void **state)
     print_message("%d thousand calls: %d of settled periods and %d without a period passed; caught "
                   "up %d times\n",
                   (int)(calls / 1000), (int)(passed / 1000), (int)(known / 1000), (int)caught_up);
-    assert_true(passed > calls / 3);
+    assert_true(passed > calls / 2);
     assert_true(known > calls / 20);
     assert_true(caught_up > 100);
 }
@@ -273,7 +271,7 @@ static void make_one(uint64_t *seed, struct side *plain, struct side *settling, 
 
 static void a_class_whose_verdict_wears_out_in_groups_is_tried_in_time(void **state)
 {
-    for (uint32_t grouped = 0; grouped < 60; grouped += (uint32_t)(60 / test_share(60))) {
+    for (uint32_t grouped = 0; grouped < 60; grouped++) {
         uint64_t seed = 1;
         struct side *plain = open_side(false), *settling = open_side(true);
         for (int i = 0; i < 20000 || !cecl_classes_rest(&settling->learn.classes); i++)
