@@ -58,8 +58,8 @@ struct cecl_capture_ops {
 
     /* -- what is captured -- */
 
-    /* The operations of the same names in device.h, for a stream that captures. The copies of a
-     * batch run one after the other. */
+    /* The operations of the same names in device.h, for a stream that captures. Here, too, the copies of
+     * a batch have no order. */
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t stream,
                            const struct cecl_batch *batch);
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,

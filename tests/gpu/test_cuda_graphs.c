@@ -206,31 +206,45 @@ static cudaGraphExec_t made_of(cudaGraph_t graph)
 
 /* ---- shape */
 
-/* The number of nodes of each kind (CUgraphNodeType) in a graph. The runtime does not know all
- * kinds. */
+/* The driver's functions about nodes. The runtime does not know all kinds of nodes. */
+static struct {
+    CUresult (*get_nodes)(CUgraph, CUgraphNode *, size_t *);
+    CUresult (*get_type)(CUgraphNode, CUgraphNodeType *);
+    CUresult (*get_before)(CUgraphNode, CUgraphNode *, size_t *);
+} driver;
+
+static void find_functions(void)
+{
+    static const char *const names_of[] = {"cuGraphGetNodes", "cuGraphNodeGetType",
+                                           "cuGraphNodeGetDependencies"};
+    void *const places[] = {&driver.get_nodes, &driver.get_type, &driver.get_before};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    assert_non_null(library);
+    for (int i = 0; i < 3; i++) {
+        void *function = dlsym(library, names_of[i]);
+        assert_non_null(function);
+        memcpy(places[i], &function, sizeof(function));
+    }
+}
+
+static CUgraphNodeType type_of(CUgraphNode node)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    assert_int_equal(driver.get_type(node, &type), CUDA_SUCCESS);
+    return type;
+}
+
+/* The number of nodes of each kind (CUgraphNodeType) in a graph. */
 static void count_nodes(cudaGraph_t graph, size_t counts[32])
 {
-    static CUresult (*get_nodes)(CUgraph, CUgraphNode *, size_t *);
-    static CUresult (*get_type)(CUgraphNode, CUgraphNodeType *);
     CUgraphNode nodes[512];
     size_t count = 512;
-    if (!get_nodes) {
-        void *driver = dlopen("libcuda.so.1", RTLD_NOW), *function;
-        assert_non_null(driver);
-        function = dlsym(driver, "cuGraphGetNodes");
-        memcpy(&get_nodes, &function, sizeof(function));
-        function = dlsym(driver, "cuGraphNodeGetType");
-        memcpy(&get_type, &function, sizeof(function));
-        assert_true(get_nodes && get_type);
-    }
+    find_functions();
     memset(counts, 0, 32 * sizeof(*counts));
-    assert_int_equal(get_nodes(graph, nodes, &count), CUDA_SUCCESS);
+    assert_int_equal(driver.get_nodes(graph, nodes, &count), CUDA_SUCCESS);
     assert_true(count < 512);
-    for (size_t i = 0; i < count; i++) {
-        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-        assert_int_equal(get_type(nodes[i], &type), CUDA_SUCCESS);
-        counts[(size_t)type % 32]++;
-    }
+    for (size_t i = 0; i < count; i++)
+        counts[(size_t)type_of(nodes[i]) % 32]++;
 }
 
 static void print_nodes(const char *what, const size_t counts[32])
@@ -366,6 +380,71 @@ static void new_memory_is_told_during_a_global_capture(void **state)
     CUDA(cudaFree(plain));
 }
 
+/* ---- large batches */
+
+#define LARGE ((size_t)(4 << 20) + 24) /* elements of a block: 16 MiB */
+
+/* Whether a node of the graph follows two copies. */
+static bool follows_two_copies(cudaGraph_t graph)
+{
+    CUgraphNode nodes[64], before[64];
+    size_t count = 64;
+    find_functions();
+    assert_int_equal(driver.get_nodes(graph, nodes, &count), CUDA_SUCCESS);
+    for (size_t i = 0; i < count; i++) {
+        size_t nbefore = 64, copies = 0;
+        assert_int_equal(driver.get_before(nodes[i], before, &nbefore), CUDA_SUCCESS);
+        for (size_t j = 0; j < nbefore; j++)
+            copies += type_of(before[j]) == CU_GRAPH_NODE_TYPE_MEMCPY;
+        if (copies == 2)
+            return true;
+    }
+    return false;
+}
+
+static void exchange_large(cudaGraphExec_t exec, uint32_t *in, uint32_t *out, uint32_t seed)
+{
+    const size_t bytes = RANKS * LARGE * sizeof(uint32_t);
+    uint32_t *values = malloc(bytes);
+    assert_non_null(values);
+    for (size_t i = 0; i < RANKS * LARGE; i++)
+        values[i] = given(seed, rank, i);
+    CUDA(cudaMemcpyAsync(in, values, bytes, cudaMemcpyDefault, stream));
+    CUDA(cudaMemsetAsync(out, 0xa5, bytes, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    meet();
+    CUDA(cudaGraphLaunch(exec, stream));
+    CUDA(cudaGraphLaunch(exec, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaMemcpy(values, out, bytes, cudaMemcpyDefault));
+    for (size_t i = 0; i < RANKS * LARGE; i++)
+        if (values[i] != given(seed, (int)(i / LARGE), (size_t)rank * LARGE + i % LARGE))
+            fail_msg("rank %d, seed %u: element %zu is wrong", rank, seed, i);
+    free(values);
+}
+
+static void copies_of_a_large_batch_are_two_chains(void **state)
+{
+    uint32_t *in = NULL, *out = NULL;
+    cudaGraph_t graph = captured(EXCHANGE, 1, stream, cudaStreamCaptureModeThreadLocal);
+    assert_false(follows_two_copies(graph));
+    CUDA(cudaGraphDestroy(graph));
+    OK(ceclMemAlloc(comm, (void **)&in, RANKS * LARGE * sizeof(*in)));
+    OK(ceclMemAlloc(comm, (void **)&out, RANKS * LARGE * sizeof(*out)));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(ceclAlltoAll(in, out, LARGE, ceclUint32, comm, stream));
+    OK(ceclAlltoAll(in, out, LARGE, ceclUint32, comm, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    assert_true(follows_two_copies(graph));
+    cudaGraphExec_t exec = made_of(graph);
+    CUDA(cudaGraphDestroy(graph));
+    for (uint32_t seed = 1; seed <= 10; seed++)
+        exchange_large(exec, in, out, seed);
+    CUDA(cudaGraphExecDestroy(exec));
+    OK(ceclMemFree(comm, in));
+    OK(ceclMemFree(comm, out));
+}
+
 /* ---- clones, updates, and destruction */
 
 static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
@@ -444,6 +523,7 @@ static int run(void)
         cmocka_unit_test(each_kind_is_right_in_each_launch),
         cmocka_unit_test(graphs_and_eager_calls_go_on_on_two_streams),
         cmocka_unit_test(new_memory_is_told_during_a_global_capture),
+        cmocka_unit_test(copies_of_a_large_batch_are_two_chains),
         cmocka_unit_test(clones_outlive_what_they_were_made_of),
         cmocka_unit_test(a_graph_that_was_updated_does_the_new_call),
         cmocka_unit_test(captures_that_come_and_go_leave_memory_free),
