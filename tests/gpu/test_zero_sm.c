@@ -17,8 +17,8 @@
 #include "hold_sms.h"
 
 #define MAX_GPUS 8
-#define BLOCK ((size_t)2 << 20) /* too large for a small call */
 
+static size_t block = (size_t)2 << 20; /* bytes; too large for a small call */
 static int gpus;
 static ceclComm_t comms[MAX_GPUS];
 static ceclStream_t streams[MAX_GPUS];
@@ -36,12 +36,14 @@ static void open_all(void)
     assert_int_equal(cudaGetDeviceCount(&gpus), cudaSuccess);
     gpus = gpus > MAX_GPUS ? MAX_GPUS : gpus;
     OK(ceclCommInitAll(comms, gpus, NULL));
-    for (int g = 0; g < gpus; g++) {
+    for (int g = 0; g < gpus; g++)
         OK(ceclStreamCreate(comms[g], &streams[g]));
-        OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g],
-                        BLOCK * (size_t)gpus)); /* within the first segment: no exchange */
-        OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], BLOCK * (size_t)gpus));
+    OK(ceclGroupStart());
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclMemAlloc(comms[g], (void **)&recv_buffer[g], block * (size_t)gpus));
+        OK(ceclMemAlloc(comms[g], (void **)&send_buffer[g], block * (size_t)gpus));
     }
+    OK(ceclGroupEnd());
 }
 
 static void close_all(void)
@@ -64,7 +66,7 @@ static const struct shape exchange_out_of_place = {ceclOpAlltoAll, false};
 /* Where rank g's input lies, and its number of blocks. */
 static unsigned char *input_of(const struct shape *shape, int g)
 {
-    return shape->in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g];
+    return shape->in_place ? recv_buffer[g] + (size_t)g * block : send_buffer[g];
 }
 
 static int blocks_of(const struct shape *shape)
@@ -80,12 +82,12 @@ static unsigned char byte_of(int rank, size_t i, unsigned seed)
 /* Writes new inputs, and poison elsewhere. */
 static void fill(const struct shape *shape, unsigned seed)
 {
-    const size_t bytes = BLOCK * (size_t)blocks_of(shape);
-    unsigned char *host = malloc(BLOCK * (size_t)gpus);
+    const size_t bytes = block * (size_t)blocks_of(shape);
+    unsigned char *host = malloc(block * (size_t)gpus);
     assert_non_null(host);
     for (int g = 0; g < gpus; g++) {
-        memset(host, 0xA5, BLOCK * (size_t)gpus);
-        OK(ceclMemcpyAsync(comms[g], recv_buffer[g], host, BLOCK * (size_t)gpus, streams[g]));
+        memset(host, 0xA5, block * (size_t)gpus);
+        OK(ceclMemcpyAsync(comms[g], recv_buffer[g], host, block * (size_t)gpus, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
         for (size_t i = 0; i < bytes; i++)
             host[i] = byte_of(g, i, seed);
@@ -97,15 +99,15 @@ static void fill(const struct shape *shape, unsigned seed)
 
 static void check(const struct shape *shape, unsigned seed)
 {
-    unsigned char *host = malloc(BLOCK * (size_t)gpus);
+    unsigned char *host = malloc(block * (size_t)gpus);
     assert_non_null(host);
     for (int g = 0; g < gpus; g++) {
-        const size_t from = shape->op == ceclOpAllGather ? 0 : (size_t)g * BLOCK;
-        OK(ceclMemcpyAsync(comms[g], host, recv_buffer[g], BLOCK * (size_t)gpus, streams[g]));
+        const size_t from = shape->op == ceclOpAllGather ? 0 : (size_t)g * block;
+        OK(ceclMemcpyAsync(comms[g], host, recv_buffer[g], block * (size_t)gpus, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
         for (int r = 0; r < gpus; r++)
-            for (size_t i = 0; i < BLOCK; i++)
-                if (host[(size_t)r * BLOCK + i] != byte_of(r, from + i, seed))
+            for (size_t i = 0; i < block; i++)
+                if (host[(size_t)r * block + i] != byte_of(r, from + i, seed))
                     fail_msg("GPU %d: byte %zu of rank %d is wrong", g, i, r);
     }
     free(host);
@@ -156,16 +158,16 @@ static bool done_within(int ms)
 static void call_all(const struct shape *shape)
 {
     for (int g = 0; g < gpus; g++)
-        OK(shape->op == ceclOpAllGather ? ceclAllGather(input_of(shape, g), recv_buffer[g], BLOCK,
+        OK(shape->op == ceclOpAllGather ? ceclAllGather(input_of(shape, g), recv_buffer[g], block,
                                                         ceclUint8, comms[g], streams[g])
-                                        : ceclAlltoAll(input_of(shape, g), recv_buffer[g], BLOCK,
+                                        : ceclAlltoAll(input_of(shape, g), recv_buffer[g], block,
                                                        ceclUint8, comms[g], streams[g]));
 }
 
 static ceclExplanation_t explain(const struct shape *shape)
 {
     ceclExplanation_t e = {.zeroSm = -1};
-    OK(ceclExplain(shape->op, input_of(shape, 0), recv_buffer[0], BLOCK, ceclUint8, comms[0], &e));
+    OK(ceclExplain(shape->op, input_of(shape, 0), recv_buffer[0], block, ceclUint8, comms[0], &e));
     return e;
 }
 
@@ -213,7 +215,7 @@ static ceclWindow_t windows[MAX_GPUS];
 static void *share(void *argument)
 {
     const int g = (int)(intptr_t)argument;
-    if (ceclWindowShare(comms[g], recv_buffer[g], BLOCK * (size_t)gpus, &windows[g]) != ceclSuccess)
+    if (ceclWindowShare(comms[g], recv_buffer[g], block * (size_t)gpus, &windows[g]) != ceclSuccess)
         fprintf(stderr, "GPU %d: %s\n", g, ceclGetLastError(NULL));
     return NULL;
 }
@@ -236,8 +238,8 @@ static void put_from(int g)
 {
     for (int to = 0; to < gpus; to++)
         if (to != g)
-            OK(ceclPutSignal(recv_buffer[g] + (size_t)g * BLOCK, BLOCK, ceclUint8, to, windows[g],
-                             (size_t)g * BLOCK, 3, comms[g], streams[g]));
+            OK(ceclPutSignal(recv_buffer[g] + (size_t)g * block, block, ceclUint8, to, windows[g],
+                             (size_t)g * block, 3, comms[g], streams[g]));
 }
 
 /* GPU g waits for the blocks of all others, and gets the next GPU's block back. */
@@ -249,7 +251,7 @@ static void take_at(int g)
         if (from != g)
             OK(ceclWaitSignal(1, &wait, comms[g], streams[g]));
     }
-    OK(ceclGet(send_buffer[g], BLOCK, ceclUint8, next, windows[g], (size_t)next * BLOCK, comms[g],
+    OK(ceclGet(send_buffer[g], block, ceclUint8, next, windows[g], (size_t)next * block, comms[g],
                streams[g]));
 }
 
@@ -263,12 +265,12 @@ static void put_all(void)
 
 static void check_got(unsigned seed)
 {
-    unsigned char *host = malloc(BLOCK);
+    unsigned char *host = malloc(block);
     assert_non_null(host);
     for (int g = 0; g < gpus; g++) {
-        OK(ceclMemcpyAsync(comms[g], host, send_buffer[g], BLOCK, streams[g]));
+        OK(ceclMemcpyAsync(comms[g], host, send_buffer[g], block, streams[g]));
         OK(ceclStreamSynchronize(comms[g], streams[g]));
-        for (size_t i = 0; i < BLOCK; i++)
+        for (size_t i = 0; i < block; i++)
             if (host[i] != byte_of((g + 1) % gpus, i, seed))
                 fail_msg("GPU %d: byte %zu of its get is wrong", g, i);
     }
@@ -307,7 +309,7 @@ static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
         OK(ceclMemAlloc(comms[g], &buffers[g], bytes));
     OK(ceclGroupEnd());
     for (int g = 0; g < gpus; g++)
-        OK(ceclAllGather((char *)buffers[g] + (size_t)g * BLOCK, buffers[g], BLOCK, ceclUint8,
+        OK(ceclAllGather((char *)buffers[g] + (size_t)g * block, buffers[g], block, ceclUint8,
                          comms[g], streams[g]));
     for (int g = 0; g < gpus; g++)
         OK(ceclStreamSynchronize(comms[g], streams[g]));
@@ -346,9 +348,9 @@ static void plain_device_memory_may_be_sent(void **state)
     fill(&gather_out_of_place, 31);
     for (int g = 0; g < gpus; g++) {
         cudaSetDevice(g);
-        assert_int_equal(cudaMalloc(&plain[g], BLOCK), cudaSuccess);
-        OK(ceclMemcpyAsync(comms[g], plain[g], send_buffer[g], BLOCK, streams[g]));
-        OK(ceclAllGather(plain[g], recv_buffer[g], BLOCK, ceclUint8, comms[g], streams[g]));
+        assert_int_equal(cudaMalloc(&plain[g], block), cudaSuccess);
+        OK(ceclMemcpyAsync(comms[g], plain[g], send_buffer[g], block, streams[g]));
+        OK(ceclAllGather(plain[g], recv_buffer[g], block, ceclUint8, comms[g], streams[g]));
     }
     check(&gather_out_of_place, 31);
     for (int g = 0; g < gpus; g++)
@@ -382,13 +384,13 @@ static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
 }
 
 /* Each GPU's stream captures its rank's call; one thread makes all calls, in a group. */
-static void capture_gather(cudaGraphExec_t graphs[MAX_GPUS])
+static void capture_calls(const struct shape *shape, cudaGraphExec_t graphs[MAX_GPUS])
 {
     cudaGraph_t captured[MAX_GPUS];
     for (int g = 0; g < gpus; g++)
         begin_capture(g);
     OK(ceclGroupStart());
-    call_all(&gather_in_place);
+    call_all(shape);
     OK(ceclGroupEnd());
     for (int g = 0; g < gpus; g++)
         captured[g] = end_capture(g);
@@ -415,31 +417,47 @@ static void launch_graphs(const cudaGraphExec_t graphs[MAX_GPUS])
     }
 }
 
-static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
+static void each_launch_needs_no_sm(const struct shape *shape)
 {
     cudaGraphExec_t graphs[MAX_GPUS];
+    setenv("CECL_SM_POLICY", "never", 1);
     open_all();
-    capture_gather(graphs);
-    fill(&gather_in_place, 5);
+    unsetenv("CECL_SM_POLICY");
+    capture_calls(shape, graphs);
+    fill(shape, 5);
     launch_graphs(graphs); /* the first launch uploads the graph, which may need an SM */
-    check(&gather_in_place, 5);
+    check(shape, 5);
     for (unsigned seed = 6; seed < 8; seed++) {
-        fill(&gather_in_place, seed);
+        fill(shape, seed);
         hold_all();
         launch_graphs(graphs);
         const bool early = done_within(3000), held = all_held();
         let_go();
         assert_true(done_within(3000));
-        check(&gather_in_place, seed);
+        check(shape, seed);
         assert_true(held);
         assert_true(early);
     }
     for (int g = 0; g < gpus; g++)
         assert_int_equal(cudaGraphExecDestroy(graphs[g]), cudaSuccess);
-    fill(&gather_in_place, 8);
-    call_all(&gather_in_place); /* still usable */
-    check(&gather_in_place, 8);
+    fill(shape, 8);
+    call_all(shape); /* still usable */
+    check(shape, 8);
     close_all();
+}
+
+static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
+{
+    each_launch_needs_no_sm(&gather_in_place);
+}
+
+/* The copies of such a batch are two chains of the graph. */
+static void a_captured_call_with_large_batches_is_zero_sm_in_each_launch(void **state)
+{
+    const size_t before = block;
+    block = (size_t)16 << 20;
+    each_launch_needs_no_sm(&exchange_out_of_place);
+    block = before;
 }
 
 static void captured_puts_gets_and_signals_need_no_sm(void **state)
@@ -490,7 +508,7 @@ static void waiting_for_a_chunk_needs_no_sm(void **state)
     unsetenv("CECL_SM_POLICY");
     for (int g = 0; g < gpus; g++) {
         OK(ceclStreamCreate(comms[g], &gathering[g]));
-        OK(ceclAllGatherChunksInit(input_of(&gather_in_place, g), recv_buffer[g], BLOCK, CHUNKS,
+        OK(ceclAllGatherChunksInit(input_of(&gather_in_place, g), recv_buffer[g], block, CHUNKS,
                                    ceclUint8, comms[g], &requests[g]));
     }
     fill(&gather_in_place, 51);
@@ -519,7 +537,7 @@ static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
     setenv("CECL_TIMEOUT_MS", "400", 1);
     open_all();
     unsetenv("CECL_TIMEOUT_MS");
-    OK(ceclAllGather(recv_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comms[0], streams[0]));
+    OK(ceclAllGather(recv_buffer[0], recv_buffer[0], block, ceclUint8, comms[0], streams[0]));
     assert_int_equal(ceclStreamSynchronize(comms[0], streams[0]), ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(comms[0]),
                            gpus == 2 ? "waited for rank 1 for" : "waited for ranks 1"));
@@ -552,6 +570,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_captured_gather_is_zero_sm_in_each_launch),
+        cmocka_unit_test(a_captured_call_with_large_batches_is_zero_sm_in_each_launch),
         cmocka_unit_test(captured_puts_gets_and_signals_need_no_sm),
         cmocka_unit_test(waiting_for_a_chunk_needs_no_sm),
         cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
