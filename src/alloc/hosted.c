@@ -1,6 +1,8 @@
 /* The layout of the memory of the host. Devices map whole pages. */
 #include "alloc/hosted.h"
 
+#include <stdatomic.h>
+
 #include "util/round.h"
 
 #define PAGE 4096u
@@ -59,6 +61,13 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
                              .halves = first + words_bytes(nranks),
                              .half_bytes = half_bytes};
     return ceclSuccess;
+}
+
+/* Unlike the device's host_write this wakes no thread, which would take a system call a word. */
+void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
+{
+    for (size_t i = 0; i < count; i++)
+        atomic_store_explicit((_Atomic uint32_t *)&words[i], value, memory_order_relaxed);
 }
 
 void cecl_hosted_close(struct cecl_hosted *hosted)

@@ -100,6 +100,9 @@ size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 
+/* Sets words that nothing waits for: no stream or kernel, and no other rank, uses them yet. */
+void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value);
+
 /* No work that uses the memory may be pending. */
 void cecl_hosted_close(struct cecl_hosted *hosted);
 

@@ -24,8 +24,8 @@ ceclResult_t cecl_early_describe(struct cecl_flags *flags, const struct cecl_hos
                               .apart = hosted->apart,
                               .unit = 1,
                               .slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(uint32_t)};
-    hosted->dev->ops->host_write(hosted->dev, cecl_hosted_early(hosted, flags->rank),
-                                 slots * (size_t)flags->nranks, CECL_FIRST_EPOCH);
+    cecl_hosted_begin(cecl_hosted_early(hosted, flags->rank), slots * (size_t)flags->nranks,
+                      CECL_FIRST_EPOCH);
     return ceclSuccess;
 }
 

@@ -43,8 +43,8 @@ ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hos
                               .apart = hosted->apart,
                               .own = true,
                               .unit = 1};
-    hosted->dev->ops->host_write(hosted->dev, cecl_hosted_pairs(hosted, flags->rank),
-                                 cecl_hosted_pair_words(flags->nranks), CECL_FIRST_EPOCH);
+    cecl_hosted_begin(cecl_hosted_pairs(hosted, flags->rank), cecl_hosted_pair_words(flags->nranks),
+                      CECL_FIRST_EPOCH);
     return ceclSuccess;
 }
 
