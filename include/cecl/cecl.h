@@ -1,8 +1,7 @@
 /* cecl: collectives on the GPU's copy engines.
  *
  * This header is the manual of the library. It needs nothing of CUDA: a ceclStream_t is the same
- * pointer as a cudaStream_t. Every call exists since version 0.1, unless its text names a later
- * one.
+ * pointer as a cudaStream_t. CHANGELOG.md says which calls came in which version.
  *
  * A program does four things: it joins, allocates, communicates, and leaves (examples/allgather.c
  * is a whole program):
@@ -371,12 +370,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * several ranks are late.
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
  * one host. Over nodes a collective waits on the host until all ranks have made it. Barriers and calls
- * by splits on the device do not, but the first one may wait until NCCL has connected the ranks. Refused
- * over nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
- * ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes; over hosts also
- * ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi and their children
- * have a network between hosts; others refuse calls over hosts. Other hosts reach the ranks of a host
- * through the process of its first rank, so let that process end last.
+ * by splits on the device do not, but the first one may wait until NCCL has connected the ranks.
+ * Refused over nodes (ceclInvalidUsage; the message says what to call instead): ceclCommGetDeviceComm,
+ * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the host
+ * device only communicators of ceclCommInitMpi and their children have a network between hosts. Other
+ * hosts reach the ranks of a host through the process of its first rank, so let that process end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -614,7 +612,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
  * peerPtr  [out]
  * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on
  * both ranks.
- * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL). */
+ * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL), ceclInvalidUsage
+ * (a peer on another node). */
 CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
                                                       void **peerPtr);
 
@@ -715,7 +714,7 @@ typedef struct ceclDeviceComm {
  * or without pending calls, so that kernels of peers that wait for this rank end.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
- * Errors: ceclInvalidArgument (NULL). */
+ * Errors: ceclInvalidArgument (NULL), ceclInvalidUsage (over nodes). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
 
 /* ------------------------------------------------------------------------------------------------
@@ -725,26 +724,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The calling
- * thread waits a little for peers that have not done so yet; if one of them does not do so in that time,
- * the call is late. In a late call the later one of each two ranks moves the bytes of both directions,
- * because the earlier one does not know the later one's buffers. Results are the same, and so is the use
- * of SMs in calls that only move data.
+ * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
+ * calling thread waits a little for peers that have not done so yet. If one of them does not come in
+ * that time, the call is late: the later one of each two ranks then moves the bytes of both
+ * directions, because the earlier one does not know the later one's buffers. Results are the same,
+ * and so is the use of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie. While this rank's GPU has yet to do the
- *     calls before the last one that the peer has made, waiting costs nothing, so the thread waits;
- *     but not once the GPU has stood still for 50 ms (late.behind_ns), because it may wait for this
- *     thread. After that it waits for 20 us (late.wait_ns), plus the time that this rank has just
- *     spent on registering memory (at most 100 ms). On GPUs it waits longer by
- *     2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
- *     late.wait_ns_per_mib), because a late call takes that much longer. It does not wait for a
- *     peer that has not made the call before this one either. While an earlier call of this rank is
- *     pending on its GPU, it waits up to 500 us longer for any peer (late.pending_ns; shared by the
- *     calls of a group), at the same time. The longer waits of a communicator count at most 2 ms in
- *     all (late.pending_sum_ns) plus a 64th of the elapsed time; a wait by MiB counts a quarter of
- *     its time if the peer came in time. None takes more than what is left of these 2 ms.
- *     Among more than 64 ranks all wait for all. cecl_info --tuning prints these times.
+ *   - a peer that has not said yet where its buffers lie. It waits while this rank's GPU has yet to do
+ *     the calls before the last one that the peer has made, unless the GPU has stood still for 50 ms
+ *     (late.behind_ns). After that it waits for 20 us (late.wait_ns), and longer
+ *       - by the time that this rank has just spent on registering memory, at most 100 ms;
+ *       - on GPUs by 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
+ *         late.wait_ns_per_mib), because a late call takes that much longer;
+ *       - by up to 500 us while an earlier call of this rank is pending on its GPU (late.pending_ns).
+ *     The last two take at most 2 ms and a 64th of the elapsed time in all (late.pending_sum_ns). Among
+ *     more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1125,27 +1120,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *           ceclRecv from it.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
  *           host does not wait for that.
- * Messages from one rank to another match in order: the n-th ceclSend to a rank is received by that
- * rank's n-th ceclRecv from this one. Outside of a group later work in the stream, and every later
- * call on `comm`, waits until the message has arrived. So two ranks that both send first, and then
- * receive, wait until the timeout. Between ceclGroupStart and ceclGroupEnd messages have no order
- * and run at the same time: each ends once both of its ranks have reached their groups, whatever
- * else these groups hold. The two groups may have different shapes. If a group also has
- * collectives, messages come after them.
- * The rank whose host thread comes second moves the bytes: the sender pushes them, or the receiver
- * pulls them, by copy engines under every policy. In a group that has only messages, and both sends
- * and receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits up to about
- * 20 us (late.wait_ns), so that ranks that come at the same time each push what they send. A
- * private buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages
- * of a rank to itself go through the next rank's staging. A group may have 256 messages from one
- * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is that many
- * messages ahead of its peer's host waits for the peer. Communicators of more than 64 ranks have no
- * messages. If the two ranks give different numbers of bytes, no byte of the message moves, and the
- * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage, the
- * other ranks an asynchronous error, and the message names both ranks and numbers. Types are not
- * compared, as in NCCL.
- * Messages of a group may overlap in memory. Bytes that one of them receives and another uses are
- * then undefined.
+ * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one. Outside of
+ * a group later work in the stream, and every later call on `comm`, waits until the message has
+ * arrived. So two ranks that both send first, and then receive, wait until the timeout.
+ * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time: each
+ * ends once both of its ranks have reached their groups, which may have different shapes. If a group
+ * also has collectives, messages come after them. Messages of a group may overlap in memory; bytes
+ * that one of them receives and another uses are then undefined.
+ * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
+ * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
+ * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
+ * Limits: a group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and
+ * at least 16 with more. A rank that is that many messages ahead of its peer's host waits for the
+ * peer. Communicators of more than 64 ranks have no messages.
+ * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every policy:
+ * the sender pushes them, or the receiver pulls them. A group that has only messages, and sends and
+ * receives much (pair.wait_min_bytes; cecl_info --tuning prints it), waits up to about 20 us
+ * (late.wait_ns), so that ranks that come at the same time each push what they send. A private buffer
+ * is carried through a bounce buffer if its rank came first (see Buffers). Messages of a rank to
+ * itself go through the next rank's staging.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
@@ -1193,7 +1186,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
-  * op         not ceclAvg for integers; equal on all ranks.
+ * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership: as ceclAllGather.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (unknown op; ceclAvg of
@@ -1233,7 +1226,7 @@ typedef struct {
  * tiles     read during the call, with the array `begins`. count, width, rows and pitch are equal
  *           on all ranks; `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the
  *           caller's.
-  * op        as in ceclReduceScatter.
+ * op        as in ceclReduceScatter.
  * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
  * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and sizes beyond an address
@@ -1730,8 +1723,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *
  * These calls are refused inside a group, and need none. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
- * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
- * and the end of the process wait for them as for other calls. */
+ * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy and the end of the process wait for them as
+ * for other calls. */
 
 #define CECL_SIGNALS 64
 #define CECL_ONE_SIDED_RANKS 64
@@ -1865,7 +1858,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t 
  * bytes   [out] CECL_LENT_BYTES.
  * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this
  * rank.
- * Errors: ceclInvalidArgument (NULL). */
+ * Errors: ceclInvalidArgument (NULL), ceclInvalidUsage (over hosts). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory,
                                                            size_t *bytes);
 #define CECL_LENT_BYTES ((size_t)64 << 10)
@@ -1906,8 +1899,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
 /* -- graphs -- */
 
 /* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture). These
- * four do the same on every device, so that programs and tests run without a GPU. A captured call is
- * not carried out. It is part of the graph, and is carried out whenever the graph is launched.
+ * four do the same on every device. A captured call is carried out whenever the graph is launched.
  *
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
@@ -1917,12 +1909,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     It announces no chunks. One-sided calls have rules of their own; see there.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most).
- *   - ceclSend and ceclRecv: only the two ranks of a message capture it. Both capture their messages in
- *     the same order, and each host waits for the other. So put a send and a receive that the peer
- *     captures in the other order into one group. A captured group has at most 32 messages to a rank and
- *     32 from it (fewer if groupMessages of ceclCommLimits is less), and no messages between nodes. If a
- *     rank's graphs send to several ranks in a group, launch the graphs in the order in which they were
- *     captured.
+ *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
+ *     other. So put a send and a receive that the peer captures in the other order into one group. A
+ *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
+ *     ceclCommLimits is less), and none between nodes. Launch graphs with messages in the order in which
+ *     they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;
 
