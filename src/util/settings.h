@@ -36,9 +36,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "where ranks run. cuda: on GPUs, or init fails; host: on the CPU; auto: on GPUs if each "    \
       "rank has a GPU of its own, else on the CPU")                                                \
     X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull",                    \
-      "which rank copies a block: its owner (push) or its receiver (pull); auto: the tuning "      \
-      "table decides. If peers return a rank's own block (see CECL_SM_POLICY), blocks are pushed " \
-      "in any case; an all-to-all is pulled only if peers can reach every sendbuff")               \
+      "which rank copies a block: its owner (push) or its receiver (pull); auto: push, and for "   \
+      "reductions as the tuning table says. Calls out of place without SMs always push, and so "   \
+      "does an all-to-all if peers cannot reach every sendbuff")                                   \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy|host",                      \
       "how flags reach peers. write: a stream writes them at the peer; copy: a copy engine "       \
       "copies them; host: a stream writes them to memory of the host. auto: copy, or write if "    \
@@ -60,9 +60,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
       "which calls of NCCL cecl carries out. off: none; auto: those that are faster by trials or " \
       "measurements; all: all that it can; strict: as all, but a call that only moves data "       \
-      "returns ncclInvalidUsage if it would take an SM. If ranks differ, all ranks pass all "      \
-      "calls to NCCL. cecl's libnccl.so.2 reads this and the next five at a process's first call " \
-      "of NCCL")                                                                                   \
+      "returns ncclInvalidUsage if it would take an SM or be passed. If ranks differ, all ranks "  \
+      "pass all calls to NCCL. cecl's libnccl.so.2 reads CECL_NCCL and CECL_NCCL_... at a "        \
+      "process's first call of NCCL")                                                              \
     X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
       "under CECL_NCCL=auto: a file that keeps what trials found, with the GPU, the number of "    \
       "ranks, and the versions of NCCL and cecl for which it holds. The next run begins with it, " \
