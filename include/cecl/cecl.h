@@ -269,10 +269,10 @@ typedef struct ceclConfig {
     int device;           /* ceclDevice_t; CECL_DEVICE */
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
-    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
-     * up to 1.4 s later; up to 3.4 s later if several peers are late, because one of them may name
-     * the rank at fault. If this process stands still for more than 1.4 s while enqueued calls wait for
-     * peers, that time does not count. It counts in waits of the host, and in small calls by a kernel. */
+    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes up
+     * to 1.4 s later (3.4 s if several peers are late, because one of them may name the rank at
+     * fault). For enqueued calls, except small ones by a kernel, the bound does not count times of more
+     * than 1.4 s in which this process stands still. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -291,15 +291,12 @@ typedef struct ceclConfig {
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
-    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes)
-     * that only move data go through pinned memory of the host, and its flags lie there. A GPU
-     * makes all copies to and from other GPUs one after the other, whatever their streams'
-     * priorities, so a small call that is not urgent waits for large copies of other communicators,
-     * such as a prefetch. In an urgent communicator a small call waits for none of these copies,
-     * and is still zero SM, but it waits for large copies to and from the host. Calls that share a
-     * group with others, calls with a direction chosen, calls of strided blocks and ceclAlltoAllv
-     * go the usual way. Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0;
-     * CECL_URGENT. */
+    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes) that
+     * only move data, and its flags, go through pinned memory of the host. So they wait for no copies
+     * between GPUs, such as a prefetch by another communicator, but for large copies to and from the
+     * host. They are still zero SM. Calls that share a group with others, calls with a direction
+     * chosen, calls of strided blocks and ceclAlltoAllv go the usual way. Calls that are one kernel
+     * under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
