@@ -730,11 +730,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * The calling thread waits for
  *   - a peer that has not said yet where its buffers lie. It waits while this rank's GPU has yet to do
  *     the calls before the last one that the peer has made, unless the GPU has stood still for 50 ms
- *     (late.behind_ns). After that it waits for 20 us (late.wait_ns), and longer
+ *     (late.behind_ns). After that it waits for 20 us (late.wait_ns; not for a peer that has not made
+ *     the call before this one either), and longer
  *       - by the time that this rank has just spent on registering memory, at most 100 ms;
  *       - on GPUs by 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *         late.wait_ns_per_mib), because a late call takes that much longer;
- *       - by up to 500 us while an earlier call of this rank is pending on its GPU (late.pending_ns).
+ *       - by up to 500 us for any peer while an earlier call of this rank is pending on its GPU
+ *         (late.pending_ns).
  *     The last two take at most 2 ms and a 64th of the elapsed time in all (late.pending_sum_ns). Among
  *     more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
