@@ -39,9 +39,24 @@ ceclResult_t cecl_captured_check_thread(ceclComm_t comm, const char *name, const
                : ceclSuccess;
 }
 
+/* A group is carried out at its end. The capture in which its calls were made must still go on then. */
+static ceclResult_t check_capture(const struct cecl_launch *launch)
+{
+    struct cecl_device *dev = launch->comm->dev;
+    struct cecl_capture capture;
+    CECL_TRY(dev->captures->find(dev, launch->order.stream, &capture));
+    return capture.id == launch->capture.id
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "stream %p: the capture of this call has ended; end the group "
+                           "(ceclGroupEnd) before the capture",
+                           (void *)launch->order.stream);
+}
+
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
+    CECL_TRY(check_capture(launch));
     if (launch->kind == CECL_LAUNCH_MESSAGES)
         CECL_TRY(refuse_away(launch));
     else if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)

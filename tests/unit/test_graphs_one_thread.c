@@ -172,6 +172,33 @@ static void a_start_is_refused_at_once(void **state)
         OK(ceclRequestFree(requests[i]));
 }
 
+/* The calls of a group are carried out at its end, when the capture in which they were made may have ended. */
+static void a_group_that_outlasts_its_capture_is_refused(void **state)
+{
+    for (int again = 0; again < 2; again++) {
+        ceclGraph_t graphs[RANKS], others[RANKS] = {NULL};
+        for (int r = 0; r < RANKS; r++)
+            OK(ceclStreamBeginCapture(comms[r], streams[r]));
+        OK(ceclGroupStart());
+        for (int r = 0; r < RANKS; r++)
+            OK(gather(r));
+        for (int r = 0; r < RANKS; r++) {
+            OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
+            OK(ceclGraphDestroy(graphs[r]));
+            if (again)
+                OK(ceclStreamBeginCapture(comms[r], streams[r]));
+        }
+        assert_int_equal(ceclGroupEnd(), ceclInvalidUsage);
+        if (!strstr(ceclGetLastError(NULL), "the capture of this call has ended"))
+            fail_msg("%s", ceclGetLastError(NULL));
+        for (int r = 0; r < RANKS && again; r++) {
+            OK(ceclStreamEndCapture(comms[r], streams[r], &others[r]));
+            OK(ceclGraphDestroy(others[r]));
+        }
+    }
+    a_group_of_all_ranks_is_captured(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +207,7 @@ int main(void)
         cmocka_unit_test(a_group_of_all_ranks_is_captured),
         cmocka_unit_test(messages_of_all_ranks_are_captured),
         cmocka_unit_test(a_captured_message_is_explained),
+        cmocka_unit_test(a_group_that_outlasts_its_capture_is_refused),
     };
     return cmocka_run_group_tests(tests, open_with_memory, close_with_memory);
 }
