@@ -1,7 +1,10 @@
 /* Captured calls on a stream; see graph.h. */
 #include "ce/graph.h"
 
+#include <stdlib.h>
+
 #include "ce/bound.h"
+#include "util/grow.h"
 
 /* Makes an event that marks the end of what `ops` wait for: the stream `before` waits, then records it. */
 static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_memop *ops,
@@ -34,7 +37,11 @@ static ceclResult_t make_order(struct cecl_engine *engine)
 
 ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event)
 {
-    return make_event(engine, NULL, 0, event);
+    if (!CECL_HAS_ROOM(engine->aside, engine->naside, engine->aside_room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %u events", engine->naside + 1);
+    CECL_TRY(make_event(engine, NULL, 0, event));
+    engine->aside[engine->naside++] = *event;
+    return ceclSuccess;
 }
 
 static ceclResult_t add_reductions(const struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -115,10 +122,21 @@ ceclResult_t cecl_graph_query(const struct cecl_engine *engine)
                          : ceclSuccess;
 }
 
+ceclResult_t cecl_graph_query_all(const struct cecl_engine *engine)
+{
+    CECL_TRY(cecl_graph_query(engine));
+    for (uint32_t i = 0; i < engine->naside; i++)
+        CECL_TRY(engine->dev->captures->event_query(engine->dev, engine->aside[i]));
+    return ceclSuccess;
+}
+
 void cecl_graph_close(struct cecl_engine *engine)
 {
     if (engine->order)
         engine->dev->captures->event_destroy(engine->dev, engine->order);
+    while (engine->naside > 0)
+        engine->dev->captures->event_destroy(engine->dev, engine->aside[--engine->naside]);
+    free(engine->aside);
     if (engine->before)
         engine->dev->ops->stream_destroy(engine->dev, engine->before);
 }

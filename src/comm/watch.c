@@ -393,9 +393,9 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     free(rows);
     if (!known)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
-                         cecl_flags_calls_idle(flags) && !cecl_flags_idle(flags)
-                             ? "a one-sided call"
-                             : cecl_comm_last_call(comm),
+                         cecl_flags_idle(flags)         ? "a graph that was launched"
+                         : cecl_flags_calls_idle(flags) ? "a one-sided call"
+                                                        : cecl_comm_last_call(comm),
                          (long long)waited_ms);
     char pending[PENDING_BYTES];
     const char *who = cecl_comm_to_blame(comm, &progress.late);

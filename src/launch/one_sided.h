@@ -60,7 +60,8 @@ struct cecl_one_sided_room {
     /* room for as many signals as one call may have; NULL: not made yet */
     struct cecl_one_sided_handed *handed;
     struct cecl_event **events; /* room for as many events; NULL: not made yet */
-    /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL */
+    /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL. The engine destroys
+     * them */
     struct cecl_event **order;
     struct cecl_one_sided_kept *kept; /* a list */
 };

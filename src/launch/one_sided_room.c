@@ -54,14 +54,6 @@ ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_ar
     return cecl_bind_plan(&comm->engine, &room->plan, &room->bound);
 }
 
-static void free_order(ceclComm_t comm, struct cecl_event **order)
-{
-    for (int i = 0; order && i < 2 * CECL_SIGNALS * comm->nranks; i++)
-        if (order[i])
-            comm->dev->captures->event_destroy(comm->dev, order[i]);
-    free(order);
-}
-
 void cecl_one_sided_close(ceclComm_t comm)
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
@@ -70,7 +62,7 @@ void cecl_one_sided_close(ceclComm_t comm)
         room->kept = kept->next;
         free(kept);
     }
-    free_order(comm, room->order);
+    free(room->order);
     cecl_plan_free(&room->plan);
     free(room->bound.memory);
     free(room->given);

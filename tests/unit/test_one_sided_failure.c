@@ -257,14 +257,19 @@ static void a_failed_communicator_ends_with_waits_pending(void **state)
 
 static ceclGraph_t graph;
 
+static bool is_captured(int rank, ceclStream_t stream, bool waits, int peer)
+{
+    return ceclStreamBeginCapture(comms[rank], stream) == ceclSuccess &&
+           (waits ? waits_for(rank, peer, 5, stream)
+                  : ceclSignal(peer, 5, comms[rank], stream) == ceclSuccess) &&
+           ceclStreamEndCapture(comms[rank], stream, &graph) == ceclSuccess;
+}
+
 static bool is_launched(int rank, int times, bool waits, int peer)
 {
     ceclStream_t stream;
     bool is = ceclStreamCreate(comms[rank], &stream) == ceclSuccess &&
-              ceclStreamBeginCapture(comms[rank], stream) == ceclSuccess &&
-              (waits ? waits_for(rank, peer, 5, stream)
-                     : ceclSignal(peer, 5, comms[rank], stream) == ceclSuccess) &&
-              ceclStreamEndCapture(comms[rank], stream, &graph) == ceclSuccess;
+              is_captured(rank, stream, waits, peer);
     for (int i = 0; i < times && is; i++)
         is = ceclGraphLaunch(graph, stream) == ceclSuccess;
     return is;
@@ -327,6 +332,27 @@ static void a_graph_is_launched_while_its_communicator_fails(void **state)
     OK(ceclCommRevoke(comms[1]));
     expect_error(0, ceclRemoteError, "rank 1");
     OK(ceclGraphDestroy(graph));
+}
+
+/* The end of a communicator, an abort and a shrink wait for a graph that was launched. This one does not begin before a
+ * gate opens. */
+static void a_graph_with_a_signal_is_pending_before_it_begins(void **state)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    uint32_t *gate;
+    ceclStream_t stream;
+    OK(dev->ops->words_alloc(dev, 1, &gate));
+    const struct cecl_memop hold = {gate, 1, CECL_MEMOP_WAIT};
+    OK(ceclStreamCreate(comms[0], &stream));
+    OK(dev->ops->memops(dev, stream, &hold, 1));
+    assert_true(is_captured(0, stream, false, 1));
+    OK(ceclGraphLaunch(graph, stream));
+    assert_false(cecl_comm_is_done(comms[0]));
+    dev->ops->host_write(dev, gate, 1, 1);
+    OK(ceclStreamSynchronize(comms[0], stream));
+    assert_true(cecl_comm_is_done(comms[0]));
+    OK(ceclGraphDestroy(graph));
+    dev->ops->words_free(dev, gate);
 }
 
 /* ---- a process that ends */
@@ -397,6 +423,7 @@ int main(void)
         TEST(a_signal_that_nobody_takes_holds_up_the_next, SOON),
         TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
         TEST(a_graph_is_launched_while_its_communicator_fails, NEVER),
+        TEST(a_graph_with_a_signal_is_pending_before_it_begins, NEVER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
