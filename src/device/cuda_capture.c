@@ -377,13 +377,21 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
+/* Ends a broken capture, too, and returns the driver's error then: the stream is of no use before. */
+static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!cuda_is_legacy(stream)) /* the legacy stream cannot capture */
+        CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return cecl_fail(ceclInvalidUsage, "stream %p: captures no graph", (void *)stream);
+    CECL_TRY(check_owner(cuda, stream));
+    return instantiate(cuda, stream, graph);
+}
+
 static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t stream, void **graph)
 {
-    struct cecl_capture capture;
-    CECL_TRY(find(dev, stream, &capture));
-    if (capture.id == 0)
-        return cecl_fail(ceclInvalidUsage, "stream %p: captures no graph", (void *)stream);
-    CUDA_RETURN_WITHIN(cuda, dev, instantiate(cuda, stream, graph));
+    CUDA_RETURN_WITHIN(cuda, dev, end_capture(cuda, stream, graph));
 }
 
 static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)

@@ -445,6 +445,30 @@ static void copies_of_a_large_batch_are_two_chains(void **state)
     OK(ceclMemFree(comm, out));
 }
 
+/* ---- captures that break */
+
+/* The broken capture holds a call. It is gone once the capture is ended, and the stream captures again. */
+static void a_broken_capture_can_be_ended(void **state)
+{
+    ceclGraph_t graph = NULL;
+    OK(ceclStreamBeginCapture(comm, stream));
+    OK(call(GATHER, stream));
+    assert_int_not_equal(cudaStreamSynchronize(stream), cudaSuccess); /* breaks the capture */
+    assert_int_equal(call(GATHER, stream), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(comm), "was broken"));
+    assert_int_equal(ceclStreamEndCapture(comm, stream, &graph), ceclUnhandledCudaError);
+    assert_null(graph);
+    (void)cudaGetLastError();
+    OK(ceclStreamBeginCapture(comm, stream));
+    OK(call(GATHER, stream));
+    OK(ceclStreamEndCapture(comm, stream, &graph));
+    put(GATHER, 9, stream);
+    OK(ceclGraphLaunch(graph, stream));
+    check(GATHER, 9, stream);
+    meet();
+    OK(ceclGraphDestroy(graph));
+}
+
 /* ---- clones, updates, and destruction */
 
 static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
@@ -524,6 +548,7 @@ static int run(void)
         cmocka_unit_test(graphs_and_eager_calls_go_on_on_two_streams),
         cmocka_unit_test(new_memory_is_told_during_a_global_capture),
         cmocka_unit_test(copies_of_a_large_batch_are_two_chains),
+        cmocka_unit_test(a_broken_capture_can_be_ended),
         cmocka_unit_test(clones_outlive_what_they_were_made_of),
         cmocka_unit_test(a_graph_that_was_updated_does_the_new_call),
         cmocka_unit_test(captures_that_come_and_go_leave_memory_free),
