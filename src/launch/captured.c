@@ -86,7 +86,8 @@ static void gone(void *context)
     atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
 }
 
-/* Lets the graph hold the launch. After an error nothing has changed. */
+/* Lets the graph hold the launch, even if only a part of it can then be captured: the program may launch that part. After
+ * an error nothing has changed. */
 static ceclResult_t hold(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -109,16 +110,14 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
 {
     ceclComm_t comm = launch->comm;
     bool started = false;
-    ceclResult_t result = ceclSuccess;
-    if (program)
+    ceclResult_t result = hold(launch);
+    if (result == ceclSuccess && program)
         result = cecl_graph_capture(&comm->engine, program, launch->order.stream, &launch->capture,
                                     &started);
-    if (result == ceclSuccess)
-        result = hold(launch);
     cecl_registry_made(&comm->registry);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);
-    if (result == ceclSuccess)
+    if (result == ceclSuccess || started) /* the watchdog looks after such a graph */
         atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
     return result;
 }

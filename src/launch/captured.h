@@ -17,7 +17,8 @@ ceclResult_t cecl_captured_check_thread(ceclComm_t comm, const char *name, const
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
-/* Adds the launch's program to the graph; NULL: it has none. From then on the graph holds the launch. */
+/* Adds the launch's program to the graph; NULL: it has none. From then on the graph holds the launch, also if only a part
+ * could be added. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
 /* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many

@@ -1,0 +1,92 @@
+/* The capture of a call fails halfway, so the graph has only a part of the call. A program may launch it nevertheless: its
+ * waits end, and the communicator's memory stays for as long as the graph. On the host device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../with_cmocka.h"
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "flags/turns.h"
+
+#define RANKS 2
+#define COUNT 100
+#define PROGRAM_S 120 /* ends a test that hangs */
+
+static ceclComm_t comms[RANKS];
+static ceclStream_t streams[RANKS];
+static uint32_t *recv[RANKS];
+
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
+                                  const struct cecl_batch *batch)
+{
+    (void)dev;
+    (void)stream;
+    (void)batch;
+    return cecl_fail(ceclUnhandledCudaError, "the device refuses a copy");
+}
+
+static int open_with_memory(void **state)
+{
+    setenv("CECL_DEVICE", "host", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * COUNT * sizeof(**recv)));
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+    return 0;
+}
+
+/* Rank 0's graph has the call's first barrier, and no copy. */
+static void *capture_a_part(void)
+{
+    static struct cecl_capture_ops refusing;
+    struct cecl_device *dev = comms[0]->dev;
+    void *graph = NULL;
+    refusing = *dev->captures;
+    refusing.copies = refuse_copies;
+    dev->captures = &refusing;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclAllGather(recv[r] + r * COUNT, recv[r], COUNT, ceclUint32, comms[r], streams[r]));
+    assert_int_equal(ceclGroupEnd(), ceclUnhandledCudaError);
+    OK(dev->captures->stream_end(dev, streams[0], &graph));
+    return graph;
+}
+
+/* Without its end the call seems to run for ever, and the communicator's end would wait for that. */
+static void end_call(void)
+{
+    uint32_t *word = cecl_flags_word(&comms[0]->engine.flags, 0, 0, CECL_COUNTER_TURN);
+    atomic_store((_Atomic uint32_t *)word, cecl_turns_word(3, 3));
+}
+
+static void a_graph_with_a_part_of_a_call_is_held_and_its_waits_end(void **state)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    void *graph = capture_a_part();
+    OK(dev->captures->graph_launch(dev, graph, streams[0]));
+    OK(dev->ops->stream_synchronize(dev, streams[0]));
+    assert_int_equal(atomic_load(&comms[0]->captured), 1);
+    OK(dev->captures->graph_destroy(graph));
+    assert_int_equal(atomic_load(&comms[0]->captured), 0);
+    end_call();
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_graph_with_a_part_of_a_call_is_held_and_its_waits_end,
+                               open_with_memory),
+    };
+    alarm(PROGRAM_S);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
