@@ -6,20 +6,21 @@
 #include "ce/bound.h"
 #include "util/grow.h"
 
-/* Makes an event that marks the end of what `ops` wait for: the stream `before` waits, then records it. */
-static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_memop *ops,
-                               size_t count, struct cecl_event **out)
+/* Makes an event that marks the end of what `ops` wait for: a stream waits, then records it. `stream` is made, unless it
+ * exists. */
+static ceclResult_t make_event(const struct cecl_engine *engine, ceclStream_t *stream,
+                               const struct cecl_memop *ops, size_t count, struct cecl_event **out)
 {
     struct cecl_device *dev = engine->dev;
     struct cecl_event *event = NULL;
     ceclResult_t result = ceclSuccess;
-    if (!engine->before)
-        CECL_TRY(dev->ops->stream_create(dev, &engine->before));
+    if (!*stream)
+        CECL_TRY(dev->ops->stream_create(dev, stream));
     CECL_TRY(dev->captures->event_create(dev, &event));
     if (count > 0)
-        result = dev->ops->memops(dev, engine->before, ops, count);
+        result = dev->ops->memops(dev, *stream, ops, count);
     if (result == ceclSuccess)
-        result = dev->captures->event_record(dev, event, engine->before);
+        result = dev->captures->event_record(dev, event, *stream);
     if (result == ceclSuccess)
         *out = event;
     else
@@ -32,14 +33,16 @@ static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_mem
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
-    return engine->order ? ceclSuccess : make_event(engine, &wait, 1, &engine->order);
+    return engine->order ? ceclSuccess
+                         : make_event(engine, &engine->before, &wait, 1, &engine->order);
 }
 
+/* On a stream on which nothing waits, because one-sided calls do not wait for other calls. */
 ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event)
 {
     if (!CECL_HAS_ROOM(engine->aside, engine->naside, engine->aside_room))
         return cecl_fail(ceclOutOfMemory, "no host memory for %u events", engine->naside + 1);
-    CECL_TRY(make_event(engine, NULL, 0, event));
+    CECL_TRY(make_event(engine, &engine->beside, NULL, 0, event));
     engine->aside[engine->naside++] = *event;
     return ceclSuccess;
 }
@@ -139,4 +142,6 @@ void cecl_graph_close(struct cecl_engine *engine)
     free(engine->aside);
     if (engine->before)
         engine->dev->ops->stream_destroy(engine->dev, engine->before);
+    if (engine->beside)
+        engine->dev->ops->stream_destroy(engine->dev, engine->beside);
 }

@@ -334,6 +334,49 @@ static void a_graph_is_launched_while_its_communicator_fails(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
+static void barrier(ceclStream_t streams[RANKS])
+{
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclBarrier(comms[r], streams[r]));
+    OK(ceclGroupEnd());
+}
+
+/* Orders later launches of collectives behind the pending ones. */
+static void capture_a_barrier(ceclStream_t streams[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    barrier(streams);
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStreamEndCapture(comms[r], streams[r], &graph));
+        OK(ceclGraphDestroy(graph));
+    }
+}
+
+static void launch_on(int rank, ceclStream_t stream, bool waits, int peer)
+{
+    assert_true(is_captured(rank, stream, waits, peer));
+    OK(ceclGraphLaunch(graph, stream));
+    OK(ceclGraphDestroy(graph));
+}
+
+/* Rank 1 comes to the barrier after rank 0's signal, and rank 0 sends the signal while its own barrier is pending. */
+static void a_signal_of_a_graph_waits_for_no_collective(void **state)
+{
+    ceclStream_t streams[RANKS], others[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+        OK(ceclStreamCreate(comms[r], &others[r]));
+    }
+    launch_on(1, streams[1], true, 0);
+    barrier(streams);
+    capture_a_barrier(others);
+    launch_on(0, others[0], false, 1);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamSynchronize(comms[r], streams[r]));
+}
+
 /* The end of a communicator, an abort and a shrink wait for a graph that was launched. This one does not begin before a
  * gate opens. */
 static void a_graph_with_a_signal_is_pending_before_it_begins(void **state)
@@ -424,6 +467,7 @@ int main(void)
         TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
         TEST(a_graph_is_launched_while_its_communicator_fails, NEVER),
         TEST(a_graph_with_a_signal_is_pending_before_it_begins, NEVER),
+        TEST(a_signal_of_a_graph_waits_for_no_collective, NEVER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
