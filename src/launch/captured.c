@@ -122,14 +122,27 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
     return result;
 }
 
-uint32_t cecl_captured_await(ceclComm_t comm)
+int64_t cecl_captured_deadline(ceclComm_t comm)
+{
+    return cecl_deadline(comm->launcher->gone_ms);
+}
+
+bool cecl_captured_pause(int64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
+    if (cecl_ms_left(deadline) == 0)
+        return false;
+    nanosleep(&pause, NULL); /* a signal may end it early */
+    return true;
+}
+
+uint32_t cecl_captured_await(ceclComm_t comm)
+{
     if (atomic_load(&comm->captured) == 0)
         return 0;
-    const int64_t deadline = cecl_deadline(comm->launcher->gone_ms);
-    while (atomic_load(&comm->captured) > 0 && cecl_ms_left(deadline) != 0)
-        nanosleep(&pause, NULL);
+    const int64_t deadline = cecl_captured_deadline(comm);
+    while (atomic_load(&comm->captured) > 0 && cecl_captured_pause(deadline))
+        ;
     return atomic_load(&comm->captured);
 }
 
@@ -175,9 +188,9 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
     cecl_launch_take_returned(comm);
     if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
+    const int64_t deadline = cecl_captured_deadline(comm);
     const struct cecl_call *call = call_with(comm, offset, bytes);
-    if (call) { /* the call's graph may have been destroyed a moment ago */
-        (void)cecl_captured_await(comm);
+    while (call && cecl_captured_pause(deadline)) {
         cecl_launch_take_returned(comm);
         call = call_with(comm, offset, bytes);
     }

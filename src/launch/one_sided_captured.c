@@ -75,9 +75,9 @@ static bool is_held(const struct cecl_one_sided_room *room, const struct ceclWin
 bool cecl_one_sided_is_held(ceclComm_t comm, const struct ceclWindow *window)
 {
     const struct cecl_one_sided_room *room = &comm->launcher->one_sided;
-    if (!is_held(room, window))
-        return false;
-    (void)cecl_captured_await(comm); /* the call's graph may have been destroyed a moment ago */
+    const int64_t deadline = cecl_captured_deadline(comm);
+    while (is_held(room, window) && cecl_captured_pause(deadline))
+        ;
     return is_held(room, window);
 }
 
@@ -94,8 +94,9 @@ static bool uses(const struct cecl_one_sided_room *room, uint64_t start, uint64_
 ceclResult_t cecl_one_sided_check_free(ceclComm_t comm, uint64_t start, uint64_t bytes)
 {
     const struct cecl_one_sided_room *room = &comm->launcher->one_sided;
-    if (uses(room, start, bytes))
-        (void)cecl_captured_await(comm);
+    const int64_t deadline = cecl_captured_deadline(comm);
+    while (uses(room, start, bytes) && cecl_captured_pause(deadline))
+        ;
     return !uses(room, start, bytes)
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,

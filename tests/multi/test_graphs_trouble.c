@@ -10,6 +10,7 @@
 #include "launch/launcher.h"
 
 #define COUNT 300
+#define LONG_S 30 /* longer than this a call takes only if it waits in vain */
 
 static ceclComm_t comm;
 static ceclStream_t stream;
@@ -358,6 +359,35 @@ static void memory_that_a_graph_uses_is_not_freed(void **state)
     close_all();
 }
 
+/* The graph that uses the memory is destroyed while its launch is pending. Another graph stays. */
+static void memory_is_free_as_soon_as_its_own_graph_is_gone(void **state)
+{
+    uint32_t *gate = NULL;
+    pthread_t opener;
+    open_all();
+    uint32_t *former = recv;
+    ceclGraph_t graph = captured(1), other = NULL;
+    multi_ok(comm,
+             ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * COUNT * sizeof(*recv)));
+    other = captured(1);
+    multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
+    const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
+    multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclGraphDestroy(graph));
+    wait_for_graphs(1000 * LONG_S);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
+    const double start = multi_seconds();
+    multi_ok(comm, ceclMemFree(comm, former));
+    assert_true(multi_seconds() - start < LONG_S);
+    pthread_join(opener, NULL);
+    comm->dev->ops->words_free(comm->dev, gate);
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    multi_ok(comm, ceclGraphDestroy(other));
+    multi_ok(comm, ceclMemFree(comm, recv));
+    close_all();
+}
+
 static void a_communicator_that_ends_before_its_graph_says_so(void **state)
 {
     open_all();
@@ -652,6 +682,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting),
         cmocka_unit_test(a_shrink_waits_for_graphs_that_have_not_begun),
         cmocka_unit_test(memory_that_a_graph_uses_is_not_freed),
+        cmocka_unit_test(memory_is_free_as_soon_as_its_own_graph_is_gone),
         cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
         cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),
         cmocka_unit_test(messages_of_one_side_only_are_refused),
