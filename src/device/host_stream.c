@@ -221,14 +221,17 @@ static bool captures_now(struct host_stream *stream)
     return captures;
 }
 
+static ceclResult_t refuse_capture(const struct host_stream *stream)
+{
+    return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
+                     (const void *)stream);
+}
+
 static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {
     CECL_TRY(host_stream_find(dev, handle, out));
-    return captures_now(*out)
-               ? cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
-                           (void *)handle)
-               : ceclSuccess;
+    return captures_now(*out) ? refuse_capture(*out) : ceclSuccess;
 }
 
 /* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
@@ -261,14 +264,17 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct host_device *host = host_of(dev);
+    ceclResult_t result = ceclSuccess;
     pthread_mutex_lock(&host->lock);
     for (struct host_stream *stream = host->streams; stream; stream = stream->next) {
         pthread_mutex_lock(&stream->lock);
         *busy += stream->count > 0;
+        if (stream->capture) /* as on a GPU */
+            result = refuse_capture(stream);
         pthread_mutex_unlock(&stream->lock);
     }
     pthread_mutex_unlock(&host->lock);
-    return ceclSuccess;
+    return result;
 }
 
 ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)

@@ -199,6 +199,18 @@ static void a_group_that_outlasts_its_capture_is_refused(void **state)
     a_group_of_all_ranks_is_captured(state);
 }
 
+static void a_communicator_is_not_finalized_while_a_stream_captures(void **state)
+{
+    ceclGraph_t graph = NULL;
+    OK(ceclStreamBeginCapture(comms[1], streams[1]));
+    assert_int_equal(ceclCommFinalize(comms[1]), ceclInvalidUsage);
+    if (!strstr(ceclGetLastError(NULL), "captures a graph"))
+        fail_msg("%s", ceclGetLastError(NULL));
+    OK(ceclStreamEndCapture(comms[1], streams[1], &graph));
+    OK(ceclGraphDestroy(graph));
+    OK(ceclCommFinalize(comms[1]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +220,7 @@ int main(void)
         cmocka_unit_test(messages_of_all_ranks_are_captured),
         cmocka_unit_test(a_captured_message_is_explained),
         cmocka_unit_test(a_group_that_outlasts_its_capture_is_refused),
+        cmocka_unit_test(a_communicator_is_not_finalized_while_a_stream_captures),
     };
     return cmocka_run_group_tests(tests, open_with_memory, close_with_memory);
 }
