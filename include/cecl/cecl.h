@@ -1907,7 +1907,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     So can starts of requests: the graph captures the request's calls, and does not need the request.
  *     It announces no chunks. One-sided calls have rules of their own; see there.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
- *     most).
+ *     most). A group with captured calls ends before their capture does.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
  *     other. So put a send and a receive that the peer captures in the other order into one group. A
  *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
@@ -1922,7 +1922,7 @@ typedef struct ceclGraph *ceclGraph_t;
  * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
 
-/* Ends the capture, and makes a graph that can be launched.
+/* Ends the capture, and makes a graph that can be launched. A broken capture ends with an error.
  * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
  * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
  * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. */
