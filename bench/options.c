@@ -26,7 +26,7 @@ static const char usage[] =
     "                     sendrecv, send, put: one message\n"
     "  -f FACTOR          from one size to the next; default 4\n"
     "  -n, -w COUNT       calls in a round, and calls before it to warm up; default 20 and 5\n"
-    "  --rounds COUNT     rounds, each with cecl and the baselines; the median counts; default 7\n"
+    "  --rounds COUNT     rounds, each with all baselines; the median counts; default 7\n"
     "  -c 0|1             check every byte, before each round and after the last, on new random\n"
     "                     input; default 1\n"
     "  --in-place, --out-of-place   only that placement, or both; default both (alltoall,\n"
@@ -38,7 +38,7 @@ static const char usage[] =
     "                     malloc (cudaMalloc; on the host device a shared mapping), pieces\n"
     "                     (mapped handles of 20 MiB), private (cudaMallocAsync; malloc)\n"
     "  --first-use        also: host time of a first all-gather on new memory\n"
-    "  --late US          also: what a call costs if the last rank comes US microseconds late\n"
+    "  --late US          also: what a call costs if the last rank is US microseconds late\n"
     "  --beside BYTES     also: times of single calls, and of 4 bulk calls of BYTES bytes a rank\n"
     "                     on another communicator, each alone and beside the other\n"
     "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place);\n"
@@ -48,8 +48,7 @@ static const char usage[] =
     "  --request          cecl's calls are requests, which are made once and started\n"
     "  --early            the same, made ready before (all_gather)\n"
     "  --between BYTES    before each call the GPU fills BYTES bytes; times are without that\n"
-    "  --graph COUNT      also: graphs of COUNT calls, of cecl and the baselines; time: of a\n"
-    "                     launch / COUNT\n"
+    "  --graph COUNT      also: graphs of COUNT calls; time: of a launch / COUNT\n"
     "  --group COUNT      also: COUNT calls of the first size, one by one and in a group\n"
     "  --rows BYTES       also: strided blocks of the last size, in rows of BYTES bytes\n"
     "  --alloc            also: time of a ceclMemAlloc that grows a new communicator's pool, and\n"
@@ -61,7 +60,7 @@ static const char usage[] =
     "(ranks - 1) / ranks; for all_reduce bytes / time, and 2 x algbw x (ranks - 1) / ranks; for\n"
     "sendrecv, send and put both are bytes / time; as in nccl-tests. 1 GB = 10^9 bytes.\n"
     "ratio = a baseline's time / cecl's: above 1, cecl is faster. With one rank there is no\n"
-    "bandwidth and no ratio. errors: wrong bytes (of reductions: elements) of all libraries.\n"
+    "bandwidth and no ratio. errors: wrong bytes (of reductions: elements).\n"
     "Exit code: 0; 1 if bytes were wrong; 2 if an option was wrong; 3 if a call failed.\n";
 
 static bool parse_baseline(const char *text, struct options *o)
