@@ -40,8 +40,8 @@ struct ceclWindow {
 struct cecl_one_sided_kept {
     ceclComm_t comm;
     ceclWindow_t window; /* NULL: the call copies nothing */
-    struct cecl_buffer local;
-    uint64_t bytes;
+    /* bytes of the pool in which the call's own buffer lies; 0 bytes: the buffer is not in the pool */
+    uint64_t offset, bytes;
     _Atomic bool is_gone; /* the graph has ended */
     struct cecl_one_sided_kept *next;
 };

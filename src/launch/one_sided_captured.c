@@ -46,10 +46,11 @@ static ceclResult_t hold(ceclComm_t comm, const struct cecl_one_sided_args *args
     sweep(room);
     if (!kept)
         return cecl_fail(ceclOutOfMemory, "no host memory for a captured call");
+    const struct cecl_buffer local = cecl_window_find(&comm->windows, args->local);
     *kept = (struct cecl_one_sided_kept){.comm = comm,
                                          .window = bytes > 0 ? args->window : NULL,
-                                         .local = cecl_window_find(&comm->windows, args->local),
-                                         .bytes = bytes,
+                                         .offset = local.offset,
+                                         .bytes = cecl_buffer_is_pool(local) ? bytes : 0,
                                          .next = room->kept};
     atomic_fetch_add(&comm->captured, 1);
     const ceclResult_t result = comm->dev->captures->keep(comm->dev, capture, gone, kept);
@@ -84,9 +85,8 @@ bool cecl_one_sided_is_held(ceclComm_t comm, const struct ceclWindow *window)
 static bool uses(const struct cecl_one_sided_room *room, uint64_t start, uint64_t bytes)
 {
     const struct cecl_one_sided_kept *kept = room->kept;
-    while (kept &&
-           (atomic_load(&kept->is_gone) || kept->bytes == 0 || !cecl_buffer_is_pool(kept->local) ||
-            kept->local.offset >= start + bytes || start >= kept->local.offset + kept->bytes))
+    while (kept && (atomic_load(&kept->is_gone) || kept->bytes == 0 ||
+                    kept->offset >= start + bytes || start >= kept->offset + kept->bytes))
         kept = kept->next;
     return kept != NULL;
 }

@@ -188,6 +188,59 @@ static void a_graph_holds_its_window_and_its_memory(void **state)
     end(0, stream);
 }
 
+#define LARGE (4 << 20)
+
+/* Takes freed host memory of the size of a window's description. Fills it with the number of the pool's
+ * window, so that a description that is read after it was freed looks like one of the pool. */
+static void take_freed_memory(uint64_t *taken[64])
+{
+    for (size_t i = 0; i < 64; i++) {
+        taken[i] = malloc(64 + 16 * (i % 4));
+        assert_non_null(taken[i]);
+        for (size_t word = 0; word < 8; word++)
+            taken[i][word] = 2;
+    }
+}
+
+/* The graph does not hold the description of the put's own buffer, which the program may deregister. */
+static void a_graph_outlives_the_registration_of_its_buffer(void **state)
+{
+    const ceclStream_t stream = stream_of(0);
+    unsigned char *registered, *large[RANKS], *other[RANKS];
+    uint64_t *taken[64];
+    ceclWindow_t whole[RANKS];
+    ceclRegistration_t registration;
+    ceclGraph_t graph = NULL;
+    const int fd = memfd_create("registered", 0);
+    assert_int_equal(ftruncate(fd, LARGE), 0);
+    registered = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(registered, MAP_FAILED);
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclMemAlloc(comms[r], (void **)&other[r], 4096));
+        OK(ceclMemAlloc(comms[r], (void **)&large[r], LARGE));
+    }
+    OK(ceclGroupEnd());
+    share(large, LARGE, whole);
+    OK(ceclCommRegister(comms[0], registered, LARGE, &registration));
+    OK(ceclStreamBeginCapture(comms[0], stream));
+    OK(ceclPut(registered, LARGE, ceclUint8, 1, whole[0], 0, comms[0], stream));
+    OK(ceclStreamEndCapture(comms[0], stream, &graph));
+    OK(ceclCommDeregister(comms[0], registration));
+    take_freed_memory(taken);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemFree(comms[r], other[r]));
+    for (int i = 0; i < 64; i++)
+        free(taken[i]);
+    OK(ceclGraphDestroy(graph));
+    end_windows(whole, ceclSuccess, "");
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemFree(comms[r], large[r]));
+    end(0, stream);
+    munmap(registered, LARGE);
+    close(fd);
+}
+
 static void what_cannot_be_captured_is_refused(void **state)
 {
     const ceclSignalWait_t many = {1, 0, 257}, bad = {1, 64, 1};
@@ -212,6 +265,7 @@ int main(void)
         cmocka_unit_test(signals_of_graphs_keep_the_order_of_their_launches),
         cmocka_unit_test(a_wait_takes_as_many_as_it_says),
         cmocka_unit_test(a_graph_holds_its_window_and_its_memory),
+        cmocka_unit_test(a_graph_outlives_the_registration_of_its_buffer),
         cmocka_unit_test(what_cannot_be_captured_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, close_all);
