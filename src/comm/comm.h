@@ -57,7 +57,9 @@ struct cecl_watch {
     bool complained;     /* the user was warned that the driver holds up the end of the waits */
     /* the value of cecl_turns_sum when captured calls were last seen to progress */
     uint32_t turns;
-    int64_t turned;     /* when captured calls were last seen to progress, in ms */
+    int64_t turned; /* when captured calls were last seen to progress, in ms */
+    /* since when a graph has waited for a rank that has left, in ms; 0: none does */
+    int64_t vain_since;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
 

@@ -71,25 +71,51 @@ static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* This many ms after a peer has left, all of its signals have arrived, and this rank has noticed which
- * waits they ended. */
+/* Looks at the waits of graphs. *first: the wait that has lasted longest. Adds the peers of all waits to
+ * `late`. Returns a peer for which a graph waits although it has left, or -1. A rank's signals arrive before
+ * its goodbye, so this function asks whether a peer has left before it looks for the peer's signals. */
+static int look_at_peers(ceclComm_t comm, int64_t now_ms, struct cecl_handed_wait *first,
+                         struct cecl_rank_list *late)
+{
+    int gone = -1;
+    *first = (struct cecl_handed_wait){.peer = -1};
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        const bool has_left = peer != comm->rank && cecl_mesh_left(comm->mesh, peer);
+        if (!cecl_handed_look(&comm->engine.flags, peer, now_ms, first))
+            continue;
+        cecl_rank_list_add(late, peer);
+        gone = has_left ? peer : gone;
+    }
+    return gone;
+}
+
+/* A stream resets the word of a signal, and then says that its wait has ended. In between the wait seems to
+ * last. If it still lasts after this many ms, the signal of a rank that has left will not come. */
 #define GONE_MS 200
+
+static bool waits_in_vain(ceclComm_t comm, int gone, int64_t now_ms)
+{
+    int64_t *since = &comm->watch.vain_since;
+    if (gone < 0 || *since == 0)
+        *since = gone < 0 ? 0 : now_ms;
+    return gone >= 0 && now_ms - *since >= GONE_MS;
+}
 
 /* Waits of graphs. */
 static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
 {
     struct cecl_handed_wait first;
     struct cecl_rank_list late = {0};
-    cecl_handed_look(&comm->engine.flags, now_ms, &first, &late);
+    const int gone = look_at_peers(comm, now_ms, &first, &late);
+    const bool is_in_vain = waits_in_vain(comm, gone, now_ms);
     if (first.peer < 0)
         return;
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
-    if (first.peer != comm->rank && now_ms - first.since >= GONE_MS &&
-        cecl_mesh_left(comm->mesh, first.peer)) {
+    if (is_in_vain) {
         cecl_fail(ceclRemoteError,
                   "rank %d has left, and a graph that was launched here waits for it: its process "
                   "or its communicator ended",
-                  first.peer);
+                  gone);
         cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
     } else if (cecl_comm_time_is_up(comm, &late, now_ms - first.since)) {
         time_out_graph(comm, &first, &late, now_ms - first.since);

@@ -77,9 +77,8 @@ static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
     return read_word(&flags->signals.handed[i]) == 0;
 }
 
-/* Looks at the waits for one peer. Returns whether the peer is late. */
-static bool look_at_peer(struct cecl_flags *flags, int peer, int64_t now_ms,
-                         struct cecl_handed_wait *first)
+bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
+                      struct cecl_handed_wait *first)
 {
     const uint32_t count = count_of(flags), nranks = (uint32_t)flags->nranks;
     bool is_late = false;
@@ -94,15 +93,6 @@ static bool look_at_peer(struct cecl_flags *flags, int peer, int64_t now_ms,
         is_late = true;
     }
     return is_late;
-}
-
-void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,
-                      struct cecl_rank_list *late)
-{
-    *first = (struct cecl_handed_wait){.peer = -1};
-    for (int peer = 0; count_of(flags) > 0 && peer < flags->nranks; peer++)
-        if (look_at_peer(flags, peer, now_ms, first))
-            cecl_rank_list_add(late, peer);
 }
 
 void cecl_handed_release(const struct cecl_flags *flags)

@@ -59,9 +59,10 @@ struct cecl_handed_wait {
     bool sends;
     int64_t since; /* ms; the time when the wait was first seen */
 };
-/* Looks at all waits. *first: the wait that has lasted longest. Adds the peers of all waits to `late`. */
-void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,
-                      struct cecl_rank_list *late);
+/* Looks at the waits for one peer, and returns whether there is one. *first: [in, out] the wait that has
+ * lasted longest so far. */
+bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
+                      struct cecl_handed_wait *first);
 /* Ends all waits, without the driver. Must be called repeatedly as long as a graph may be launched. */
 void cecl_handed_release(const struct cecl_flags *flags);
 

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "flags/handed.h"
+#include "flags/turns.h"
 #include "util/clock.h"
 
 #define RANKS 3
@@ -326,6 +328,47 @@ static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
+/* The wait that has lasted longest is for another rank, which may still come. */
+static void a_rank_that_leaves_is_noticed_behind_an_earlier_wait(void **state)
+{
+    launch(0, 1, true, 1);
+    ceclGraph_t first = graph;
+    pause_ms(20);
+    launch(0, 1, true, 2);
+    pause_ms(20);
+    leave(2);
+    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that was launched here");
+    OK(ceclGraphDestroy(first));
+    OK(ceclGraphDestroy(graph));
+}
+
+/* The test is the stream: it has waited for a while, has taken the signal of rank 2, and only says so after
+ * rank 2 has left. */
+static bool the_wait_ends_after_all(int limit_ms)
+{
+    struct cecl_flags *flags = &comms[0]->engine.flags;
+    _Atomic uint32_t *hold =
+        (_Atomic uint32_t *)&flags->signals.holds[cecl_handed_hold(flags, 2, 5, false)];
+    ceclStream_t stream;
+    ceclResult_t async = ceclTimeout;
+    OK(ceclStreamCreate(comms[0], &stream));
+    assert_true(is_captured(0, stream, true, 2));
+    OK(ceclGraphDestroy(graph));
+    atomic_store(hold, CECL_REPLAY_BEGUN);
+    pause_ms(limit_ms / 3);
+    leave(2);
+    pause_ms(100);
+    atomic_store(hold, CECL_REPLAY_ENDED);
+    pause_ms(limit_ms / 3);
+    OK(ceclCommGetAsyncError(comms[0], &async));
+    return async == ceclSuccess;
+}
+
+static void a_rank_that_leaves_after_its_signal_is_not_missed(void **state)
+{
+    holds_within_a_limit(the_wait_ends_after_all);
+}
+
 static void a_graph_is_launched_while_its_communicator_fails(void **state)
 {
     launch(0, 50, true, 1);
@@ -465,6 +508,8 @@ int main(void)
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
         TEST(a_signal_that_nobody_takes_holds_up_the_next, SOON),
         TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
+        TEST(a_rank_that_leaves_is_noticed_behind_an_earlier_wait, NEVER),
+        cmocka_unit_test(a_rank_that_leaves_after_its_signal_is_not_missed),
         TEST(a_graph_is_launched_while_its_communicator_fails, NEVER),
         TEST(a_graph_with_a_signal_is_pending_before_it_begins, NEVER),
         TEST(a_signal_of_a_graph_waits_for_no_collective, NEVER),
