@@ -338,5 +338,8 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
     const ceclResult_t result = issue(&making, work),
                        joined = ops->stream_join(comm->dev, stream, work);
-    return result != ceclSuccess ? result : joined;
+    if (result != ceclSuccess || joined == ceclSuccess)
+        return result;
+    /* the call is carried out, but `stream` does not wait for it */
+    return cecl_comm_break(comm, joined);
 }

@@ -240,6 +240,29 @@ static void the_rank_at_the_end_of_the_waits_is_named(void **state)
     holds_within_a_limit(the_last_in_a_chain_is_named);
 }
 
+static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
+{
+    (void)dev;
+    (void)stream;
+    (void)work;
+    return cecl_fail(ceclUnhandledCudaError, "no join");
+}
+
+/* The signal is on its way, but the caller's stream does not wait until it is sent. */
+static void a_call_whose_stream_cannot_wait_for_it_fails_the_communicator(void **state)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    const struct cecl_device_ops *real = dev->ops;
+    struct cecl_device_ops refusing = *real;
+    refusing.stream_join = refuse_to_join;
+    dev->ops = &refusing;
+    const ceclResult_t result = ceclSignal(1, 5, comms[0], NULL);
+    dev->ops = real;
+    assert_int_equal(result, ceclUnhandledCudaError);
+    expect_error(0, ceclUnhandledCudaError, "no join");
+    expect_error(1, ceclRemoteError, "rank 0 gave up: no join");
+}
+
 /* Work on the failed communicator's streams ends, and so does the communicator. */
 static void a_failed_communicator_ends_with_waits_pending(void **state)
 {
@@ -503,6 +526,7 @@ int main(void)
         TEST(a_pending_wait_holds_up_the_end, SOON),
         TEST(an_abort_with_a_call_pending_fails_the_others, NEVER),
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_is_named),
+        TEST(a_call_whose_stream_cannot_wait_for_it_fails_the_communicator, NEVER),
         TEST(a_failed_communicator_ends_with_waits_pending, NEVER),
         TEST(a_graph_that_waits_in_vain_names_the_peer, SOON),
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
