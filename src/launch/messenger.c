@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "boot/rank_list.h"
 #include "launch/captured.h"
 #include "launch/nodes.h"
 
@@ -183,16 +184,21 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     return ceclSuccess;
 }
 
-static bool has_room(ceclComm_t comm)
+/* Lists the peers that have no room for the messages. Returns whether all have room. */
+static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
 {
-    bool room = true;
-    for (int peer = 0; peer < comm->nranks; peer++)
+    full->count = 0;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        bool room = true;
         for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
             const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);
             room = room && (count == 0 || cecl_posts_room(&comm->launcher->messenger.posts,
                                                           (enum cecl_role)role, peer, count));
         }
-    return room;
+        if (!room)
+            cecl_rank_list_add(full, peer);
+    }
+    return full->count == 0;
 }
 
 /* Waits while a peer has no room for the messages, because the peer has not made its own calls for this
@@ -200,15 +206,16 @@ static bool has_room(ceclComm_t comm)
 static ceclResult_t wait_for_room(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
+    struct cecl_rank_list full;
     cecl_launch_bound_waits(launch);
-    while (!has_room(comm)) {
+    while (!have_room(comm, &full)) {
         if (!cecl_launch_goes_on(comm)) {
             CECL_TRY(cecl_comm_async(comm));
-            cecl_fail(
-                ceclTimeout,
-                "a peer did not make the ceclSend or ceclRecv of this rank's last %u messages "
-                "within %d ms (CECL_TIMEOUT_MS)",
-                comm->launcher->messenger.posts.nslots, comm->config.timeout_ms);
+            cecl_fail(ceclTimeout,
+                      "%s did not make the ceclSend or ceclRecv of this rank's last %u messages "
+                      "within %d ms (CECL_TIMEOUT_MS)",
+                      cecl_rank_list_words(&full), comm->launcher->messenger.posts.nslots,
+                      comm->config.timeout_ms);
             cecl_comm_set_async(comm, ceclTimeout, cecl_message());
             return cecl_comm_async(comm);
         }

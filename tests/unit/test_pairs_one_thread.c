@@ -4,7 +4,7 @@
 
 #include "../with_cmocka.h"
 
-#include <cecl/cecl.h>
+#include "comm/comm.h"
 
 #define RANKS 4
 #define COUNT 3000
@@ -130,6 +130,31 @@ static void own_messages_match_in_order(void **state)
                             (COUNT - (size_t)i) * sizeof(int));
 }
 
+/* The sender's stream has not come to the messages yet, so only its host waits for the receiver. */
+static void a_receiver_that_is_far_behind_is_named(void **state)
+{
+    ceclComm_t few[3];
+    ceclResult_t result = ceclSuccess;
+    uint32_t *word;
+    setenv("CECL_TIMEOUT_MS", "1000", 1);
+    OK(ceclCommInitAll(few, 3, NULL));
+    unsetenv("CECL_TIMEOUT_MS");
+    struct cecl_device *dev = few[0]->dev;
+    OK(dev->ops->words_alloc(dev, 1, &word));
+    const struct cecl_memop hold = {word, 1, CECL_MEMOP_WAIT};
+    OK(dev->ops->memops(dev, NULL, &hold, 1));
+    for (int i = 0; i < 1000 && result == ceclSuccess; i++)
+        result = ceclSend(in[0], 1, ceclInt32, 2, few[0], NULL);
+    assert_int_equal(result, ceclTimeout);
+    if (!strstr(ceclGetLastError(few[0]), "rank 2 did not make the ceclSend or ceclRecv"))
+        fail_msg("%s", ceclGetLastError(few[0]));
+    dev->ops->host_write(dev, word, 1, 1);
+    OK(dev->ops->stream_synchronize(dev, NULL));
+    dev->ops->words_free(dev, word);
+    for (int r = 0; r < 3; r++)
+        (void)!ceclCommDestroy(few[r]); /* they have failed */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_rank_alone_sends_to_itself),
         cmocka_unit_test(a_rank_alone_is_refused_without_an_sm),
         cmocka_unit_test(own_messages_match_in_order),
+        cmocka_unit_test(a_receiver_that_is_far_behind_is_named),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
