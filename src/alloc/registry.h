@@ -202,7 +202,7 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 /* hold true: keeps these imports open for a captured call, which may run again at any time; false: ends that. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
-/* Whether a peer has dropped one of these imports, because the peer found that the memory was freed. */
+/* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Like cecl_imports_used, for a single window of a peer that cecl_registry_reach has found. The caller holds the
  * lock, and may take it once for all messages of a group. */

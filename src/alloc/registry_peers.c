@@ -250,7 +250,8 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports)
 {
     bool dropped = false;
     for (uint32_t i = 0; i < imports->count; i++)
-        dropped = dropped || atomic_load(&imports->list[i]->dropped);
+        dropped = dropped || atomic_load(&imports->list[i]->dropped) ||
+                  atomic_load(&imports->list[i]->closed);
     return dropped;
 }
 

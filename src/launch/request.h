@@ -44,7 +44,8 @@ struct ceclRequest {
     bool is_stale;                   /* memory of the pool that the request uses was freed */
     bool is_freed;   /* the caller has freed the request, but the library still needs it */
     bool is_started; /* the request was started at least once */
-    uint32_t target; /* the value of `done` after the last start */
+    bool is_used;    /* starts have enqueued work, which has ended once `done` has reached `target` */
+    uint32_t target;
     /* -- the last start that was not refused -- */
     uint32_t begun;               /* the epoch of the main lane before the start */
     uint32_t end;                 /* the value of `done` after the start */
@@ -112,6 +113,8 @@ void cecl_requests_end(ceclComm_t comm, bool drained);
 
 /* Returns an error if the request's memory was freed or replaced. Each start calls it. */
 ceclResult_t cecl_request_check_memory(ceclRequest_t request);
+/* Whether memory of the request was freed or replaced, here or at a peer, so that it can never be started. */
+bool cecl_request_is_lost(ceclRequest_t request);
 
 /* -- early_slot.c: the slots of requests that can be made ready -- */
 

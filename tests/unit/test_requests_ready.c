@@ -207,6 +207,30 @@ static void what_cannot_be_ready_is_refused(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
+/* A request that is ready, but was refused because its memory was freed, can be freed. Later requests are not confused
+ * by its signals. */
+static void what_can_no_longer_be_started_is_freed(void **state)
+{
+    int *send[RANKS], *recv[RANKS];
+    ceclRequest_t requests[RANKS];
+    gather_in_place(send, recv, requests);
+    ready_all(requests);
+    release(POOL, RANKS * COUNT, recv);
+    for (int r = 0; r < RANKS; r++)
+        is_refused(ceclStart(requests[r], streams[r]), ceclInvalidUsage, "freed or replaced");
+    free_all(requests);
+    for (int r = 0; r < RANKS; r++)
+        is_refused(ceclRequestFree(requests[r]), ceclInvalidArgument, "not a request");
+    gather_in_place(send, recv, requests);
+    fill(send, 1);
+    ready_all(requests);
+    start_all(requests);
+    synchronize();
+    check_gathered(recv, 1);
+    free_all(requests);
+    release(POOL, RANKS * COUNT, recv);
+}
+
 static void open_hastily(void)
 {
     close_ranks(NULL);
@@ -284,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_session_makes_many_ready_at_once),
         cmocka_unit_test(slots_serve_requests_that_come_and_go),
         cmocka_unit_test(what_cannot_be_ready_is_refused),
+        cmocka_unit_test(what_can_no_longer_be_started_is_freed),
         cmocka_unit_test(a_rank_that_is_never_ready_is_named),
         cmocka_unit_test(a_rank_is_named_that_is_not_ready_again_within_a_session),
     };
