@@ -48,7 +48,7 @@ ceclResult_t cecl_request_check_memory(ceclRequest_t request)
     return request->is_stale ? refuse_lost("request", request) : check_watched(request);
 }
 
-static ceclResult_t refuse_replaced(void)
+ceclResult_t cecl_request_refuse_replaced(void)
 {
     return cecl_fail(ceclInvalidUsage,
                      "a peer's memory was freed or replaced since the request was made; free the "
@@ -236,7 +236,7 @@ static ceclResult_t begin_imports(ceclRequest_t request)
     return !request->collectives ||
                    cecl_imports_begin(&request->comm->registry, &request->collectives->imports)
                ? ceclSuccess
-               : refuse_replaced();
+               : cecl_request_refuse_replaced();
 }
 
 static void end_imports(ceclRequest_t request)

@@ -367,13 +367,15 @@ static bool has_closed(ceclRequest_t request)
 static void a_peers_memory_that_was_replaced_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
-    ceclRequest_t requests[RANKS];
+    ceclRequest_t requests[RANKS], unstarted[RANKS];
     if (over_nodes()) /* ranks of another node do not learn of it */
         skip();
     allocate(POOL, COUNT, send);
     allocate(REGISTERED, RANKS * COUNT, recv);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < RANKS; r++) {
         OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
+        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &unstarted[r]));
+    }
     fill(send, 4);
     start_all(requests);
     synchronize();
@@ -392,7 +394,13 @@ static void a_peers_memory_that_was_replaced_is_named(void **state)
     }
     is_refused(ceclStart(requests[0], streams[0]), ceclInvalidUsage, "a peer's memory was freed");
     is_refused(ceclStart(requests[2], streams[2]), ceclInvalidUsage, "a peer's memory was freed");
+    is_refused(ceclStart(unstarted[0], streams[0]), ceclInvalidUsage, "a peer's memory was freed");
+    is_refused(ceclReady(unstarted[2], streams[2]), ceclInvalidUsage, "a peer's memory was freed");
+    gather(send, again);
+    synchronize();
+    check_gathered(again, 4);
     free_all(requests);
+    free_all(unstarted);
     release(POOL, COUNT, send);
     recv[1] = again[1];
     again[1] = map_file(sizeof(int));
