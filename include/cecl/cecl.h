@@ -1587,7 +1587,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint
  * Collective: all ranks make the same requests ready, each once before each of its starts, in the
  * same order relative to starts. It waits for peers only where the first start of a request does.
  * Threads: one call at a time on its communicator. Ownership: the request stays the caller's. It
- * cannot be freed before it is started.
+ * cannot be freed before it is started, unless its memory was freed or replaced.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device),
  * ceclInvalidUsage (another kind of request; made ready before, and not started since; inside a
  * group; `stream` captures; and as ceclStart). */
@@ -1670,7 +1670,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetDeviceChunks(ceclRequest_t request,
  * Local: ranks may free requests in any order. Threads: one call at a time on its communicator.
  * Ownership: the handle ends.
  * Errors, nothing freed: ceclInvalidArgument (NULL; freed before), ceclInvalidUsage (its last start
- * is pending: synchronize the stream first; it was made ready and not started). */
+ * is pending: synchronize the stream first; it was made ready and not started, and its memory is still
+ * there). */
 CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
 /* ------------------------------------------------------------------------------------------------

@@ -192,6 +192,9 @@ struct cecl_imports {
 ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
                                   const struct cecl_peer_buffer *buffers, size_t count,
                                   struct cecl_imports *imports);
+/* Whether a peer has dropped one of the windows in which these buffers lie, as for cecl_imports_collect. */
+bool cecl_registry_has_lost(struct cecl_registry *registry, const struct cecl_peer_buffer *buffers,
+                            size_t count);
 void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
 /* Notes that the call that is being made uses these imports, which then stay open until cecl_imports_used
  * or cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
@@ -202,7 +205,7 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 /* hold true: keeps these imports open for a captured call, which may run again at any time; false: ends that. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
-/* Whether a peer has dropped one of these imports, because the peer found that the memory was freed. */
+/* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Like cecl_imports_used, for a single window of a peer that cecl_registry_reach has found. The caller holds the
  * lock, and may take it once for all messages of a group. */

@@ -149,11 +149,12 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     return result;
 }
 
-/* Takes the launch of a kind out of the group's list; NULL: the group has none. */
-static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launch_kind kind)
+/* Takes a communicator's launch of a kind out of the group's list; NULL: the group has none. */
+static struct cecl_launch *take_launch(struct cecl_group *group, ceclComm_t comm,
+                                       enum cecl_launch_kind kind)
 {
     struct cecl_launch **at = &group->first;
-    while (*at && (*at)->kind != kind)
+    while (*at && ((*at)->comm != comm || (*at)->kind != kind))
         at = &(*at)->next;
     struct cecl_launch *launch = *at;
     if (launch) {
@@ -165,18 +166,16 @@ static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launc
 }
 
 /* Makes a request from the group's calls. Also runs for a refused group if ranks compare their calls, because
- * the peers must be notified. */
+ * the peers must be notified. Such a group may have calls on other communicators, too. */
 static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, ceclRequest_t *request)
 {
-    if (!group->first)
+    if (!cecl_group_first(group, comm))
         return group->failed != ceclSuccess
                    ? cecl_fail_with(group->failed, group->words)
                    : cecl_fail(ceclInvalidUsage, "the group has no call to make a request from");
-    cecl_group_enter(group, "ceclGroupInit");
-    if (!group->first) /* another thread is inside */
-        return cecl_fail_with(group->failed, group->words);
-    struct cecl_launch *collectives = take_launch(group, CECL_LAUNCH_COLLECTIVES),
-                       *messages = take_launch(group, CECL_LAUNCH_MESSAGES);
+    CECL_TRY(cecl_comm_enter(comm, "ceclGroupInit"));
+    struct cecl_launch *collectives = take_launch(group, comm, CECL_LAUNCH_COLLECTIVES),
+                       *messages = take_launch(group, comm, CECL_LAUNCH_MESSAGES);
     const ceclResult_t result = cecl_request_make(
         comm, collectives, messages, NULL, cecl_fail_with(group->failed, group->words), request);
     cecl_comm_leave(comm);

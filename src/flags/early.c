@@ -57,7 +57,9 @@ void cecl_early_give(struct cecl_flags *flags, uint32_t slot, uint32_t value)
 
 void cecl_early_await(struct cecl_flags *flags, uint32_t slot, uint32_t value)
 {
-    atomic_store(&flags->early.slots[slot].awaited, value);
+    _Atomic uint32_t *awaited = &flags->early.slots[slot].awaited;
+    if ((int32_t)(value - atomic_load(awaited)) > 0)
+        atomic_store(awaited, value);
 }
 
 static uint32_t *row_of(const struct cecl_flags *flags, uint32_t slot)

@@ -22,7 +22,8 @@ void cecl_early_forget(struct cecl_flags *flags);
  * free slot. cecl_early_give gives a slot back. `value`: the value that the slot's words have then. */
 uint32_t cecl_early_take(struct cecl_flags *flags, uint32_t *value);
 void cecl_early_give(struct cecl_flags *flags, uint32_t slot, uint32_t value);
-/* Notes that a stream will wait for this value of a slot. */
+/* Notes that a stream will wait for this value of a slot. A later wait may be for an earlier value: the slot's request
+ * was made ready again, and another request of its former session is started only now. */
 void cecl_early_await(struct cecl_flags *flags, uint32_t slot, uint32_t value);
 
 /* -- for the watchdog -- */

@@ -77,8 +77,10 @@ static ceclResult_t prepare(ceclRequest_t request)
     if (result == ceclSuccess && early->may)
         result = bind_signals(request);
     launch->comm->launcher->making = NULL;
+    if (result != ceclSuccess)
+        return cecl_request_unbound(request, result);
     cecl_registry_made(&launch->comm->registry);
-    return result == ceclSuccess ? ceclSuccess : cecl_comm_break(launch->comm, result);
+    return ceclSuccess;
 }
 
 /* ---- making ready */

@@ -111,15 +111,17 @@ void cecl_request_discard(ceclRequest_t request)
 static bool is_pending(ceclRequest_t request)
 {
     const struct cecl_flags *flags = &request->comm->engine.flags;
-    return request->is_started && atomic_load(&request->comm->async_result) == ceclSuccess &&
+    return request->is_used && atomic_load(&request->comm->async_result) == ceclSuccess &&
            !cecl_flags_reached(flags, request->target);
 }
 
 /* Whether a freed request must stay until the communicator ends. In a failed communicator pending work may
- * still use it. A request that is not read yet holds its entry of the ring. */
+ * still use it. A request that is not read yet holds its entry of the ring. One that is ready has a slot to which
+ * peers may still signal. */
 static bool must_stay(ceclRequest_t request)
 {
-    return !request->is_read || atomic_load(&request->comm->async_result) != ceclSuccess;
+    return !request->is_read || request->is_ready ||
+           atomic_load(&request->comm->async_result) != ceclSuccess;
 }
 
 ceclResult_t cecl_request_free(ceclRequest_t request)
@@ -128,7 +130,8 @@ ceclResult_t cecl_request_free(ceclRequest_t request)
         return cecl_fail(ceclInvalidUsage,
                          "request %p: its last start is pending; synchronize its stream first",
                          (void *)request);
-    if (request->is_ready && atomic_load(&request->comm->async_result) == ceclSuccess)
+    if (request->is_ready && atomic_load(&request->comm->async_result) == ceclSuccess &&
+        !cecl_request_is_lost(request))
         return cecl_fail(
             ceclInvalidUsage,
             "request %p: made ready, so peers may write to its buffers; start it first",

@@ -44,7 +44,8 @@ struct ceclRequest {
     bool is_stale;                   /* memory of the pool that the request uses was freed */
     bool is_freed;   /* the caller has freed the request, but the library still needs it */
     bool is_started; /* the request was started at least once */
-    uint32_t target; /* the value of `done` after the last start */
+    bool is_used; /* starts have enqueued work, which has ended once `done` has reached `target` */
+    uint32_t target;
     /* -- the last start that was not refused -- */
     uint32_t begun;               /* the epoch of the main lane before the start */
     uint32_t end;                 /* the value of `done` after the start */
@@ -88,6 +89,9 @@ ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
 /* Reads the places that peers published for this request, and gives it a program. Waits until the peers have
  * made the request. */
 ceclResult_t cecl_request_bind(ceclRequest_t request);
+/* Returns the error of a program that could not be made, of which nothing was enqueued. If a peer has freed or
+ * replaced memory, only this start is refused. Other errors fail the communicator if peers rely on the request. */
+ceclResult_t cecl_request_unbound(ceclRequest_t request, ceclResult_t result);
 
 /* -- request.c -- */
 
@@ -112,6 +116,10 @@ void cecl_requests_end(ceclComm_t comm, bool drained);
 
 /* Returns an error if the request's memory was freed or replaced. Each start calls it. */
 ceclResult_t cecl_request_check_memory(ceclRequest_t request);
+/* Records the error of a start for which a peer's memory is missing. */
+ceclResult_t cecl_request_refuse_replaced(void);
+/* Whether memory of the request was freed or replaced, here or at a peer, so that it can never be started. */
+bool cecl_request_is_lost(ceclRequest_t request);
 
 /* -- early_slot.c: the slots of requests that can be made ready -- */
 

@@ -121,6 +121,20 @@ static ceclResult_t make_room(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+/* If no peer relies on the request, it stays as it is, and the next start tries again. */
+ceclResult_t cecl_request_unbound(ceclRequest_t request, ceclResult_t result)
+{
+    struct cecl_launch *launch = request->collectives;
+    ceclComm_t comm = launch->comm;
+    const struct cecl_told *told = &launch->told;
+    cecl_registry_made(&comm->registry);
+    if (atomic_load(&comm->async_result) == ceclSuccess &&
+        cecl_registry_has_lost(&comm->registry, told->buffers, told->nbuffers))
+        return cecl_request_refuse_replaced();
+    return cecl_launch_is_owed(launch) ? cecl_launch_give_up(launch, result)
+                                       : cecl_comm_cause(comm, result);
+}
+
 static ceclResult_t bind(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;
@@ -128,7 +142,7 @@ static ceclResult_t bind(ceclRequest_t request)
     const ceclResult_t result = cecl_launch_bind_own(launch);
     launch->comm->launcher->making = NULL;
     if (result != ceclSuccess)
-        return cecl_launch_give_up(launch, result);
+        return cecl_request_unbound(request, result);
     cecl_imports_pin(&launch->comm->registry, &launch->imports);
     cecl_registry_made(&launch->comm->registry);
     request->signature = (launch->signature ^ request->number) * 0x9e3779b1u;

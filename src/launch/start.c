@@ -1,8 +1,9 @@
 /* Starts a request, with the shortest path of all calls: no look-up, no allocation, and no lock.
  *
  *     check_watched  the memory is unchanged: this rank's by the ids of its regions
+ *     begin_imports  the peers' memory is still open, and stays open until the start is enqueued
  *     wait_at_gate   only ceclStartOnSignal: the stream waits for a word of the program's
- *     run_program    the peers' memory is still open; then history, cells, commands
+ *     run_program    history, cells, commands
  *
  * What was checked and learned when the request was made is not checked or learned again. */
 #include <inttypes.h>
@@ -47,24 +48,33 @@ ceclResult_t cecl_request_check_memory(ceclRequest_t request)
     return request->is_stale ? refuse_lost("request", request) : check_watched(request);
 }
 
-static ceclResult_t refuse_replaced(void)
+ceclResult_t cecl_request_refuse_replaced(void)
 {
     return cecl_fail(ceclInvalidUsage,
                      "a peer's memory was freed or replaced since the request was made; free the "
                      "request and make it again, on all ranks");
 }
 
-/* Refuses a word for which a stream cannot wait. A gate is enqueued before the imports are checked for good,
- * so they are checked here, too. */
-static ceclResult_t check_gate(ceclRequest_t request, const struct cecl_start_signal *signal)
+bool cecl_request_is_lost(ceclRequest_t request)
 {
     const struct cecl_launch *launch = request->collectives;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    const bool lost = cecl_request_check_memory(request) != ceclSuccess ||
+                      (launch && cecl_imports_are_dropped(&launch->imports));
+    (void)!cecl_fail_with(ceclSuccess, words);
+    return lost;
+}
+
+/* Refuses a word for which a stream cannot wait. */
+static ceclResult_t check_gate(ceclRequest_t request, const struct cecl_start_signal *signal)
+{
     CECL_TRY(request->comm->dev->ops->check_pointer(request->comm->dev, signal->word,
                                                     sizeof(*signal->word), "word"));
     if ((uintptr_t)signal->word % sizeof(*signal->word) != 0)
         return cecl_fail(ceclInvalidArgument, "word %p: an address that 4 divides is expected",
                          (void *)signal->word);
-    return launch && cecl_imports_are_dropped(&launch->imports) ? refuse_replaced() : ceclSuccess;
+    return ceclSuccess;
 }
 
 /* The stream is checked first, because *captured decides how peers learn of a refusal. */
@@ -114,17 +124,13 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     ceclComm_t comm = request->comm;
     struct cecl_launch *launch = request->collectives;
     bool started = false;
-    if (!cecl_imports_begin(&comm->registry, &launch->imports))
-        return refuse_replaced();
     uint32_t signature;
     struct cecl_bound *program = choose(request, &signature);
     request->begun = comm->engine.flags.epoch[CECL_LANE_MAIN];
     request->ran = program;
     cecl_history_note(&comm->history, signature, cecl_ops[CECL_OP_START].name);
     const ceclResult_t result = cecl_engine_run(&comm->engine, program, stream, &started);
-    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
-    note_windows(launch, target);
-    cecl_imports_end(&comm->registry, &launch->imports, target);
+    note_windows(launch, cecl_flags_done_target(&comm->engine.flags));
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }
 
@@ -204,7 +210,6 @@ static ceclResult_t wait_at_gate(ceclComm_t comm, const struct cecl_start_signal
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     ceclStream_t work;
-    CECL_TRY(wait_for_room(comm));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
     const ceclResult_t result = issue_gate(comm, signal, work),
                        joined = ops->stream_join(comm->dev, stream, work);
@@ -225,6 +230,32 @@ static ceclResult_t check_rest(ceclRequest_t request, ceclStream_t stream, ceclR
     return request->comm->config.check ? compare(request, result) : result;
 }
 
+/* If a peer's memory is closed, nothing of the start has been enqueued yet. */
+static ceclResult_t begin_imports(ceclRequest_t request)
+{
+    return !request->collectives ||
+                   cecl_imports_begin(&request->comm->registry, &request->collectives->imports)
+               ? ceclSuccess
+               : cecl_request_refuse_replaced();
+}
+
+static void end_imports(ceclRequest_t request)
+{
+    ceclComm_t comm = request->comm;
+    if (request->collectives)
+        cecl_imports_end(&comm->registry, &request->collectives->imports,
+                         cecl_flags_done_target(&comm->engine.flags));
+}
+
+/* Enqueues the gate and the collectives. */
+static ceclResult_t run_first(ceclRequest_t request, const struct cecl_start_signal *signal,
+                              ceclStream_t stream)
+{
+    if (signal)
+        CECL_TRY(wait_at_gate(request->comm, signal, stream));
+    return request->collectives ? run_collectives(request, stream) : ceclSuccess;
+}
+
 static ceclResult_t start(ceclRequest_t request, const struct cecl_start_signal *signal,
                           ceclStream_t stream, ceclResult_t checked, struct cecl_launch **messages)
 {
@@ -233,15 +264,19 @@ static ceclResult_t start(ceclRequest_t request, const struct cecl_start_signal 
         CECL_TRY(cecl_request_bind(request));
     cecl_comm_called(request->comm, signal ? CECL_START_ON_SIGNAL : cecl_ops[CECL_OP_START].name);
     if (signal)
-        CECL_TRY(wait_at_gate(request->comm, signal, stream));
-    if (request->collectives)
-        CECL_TRY(run_collectives(request, stream));
+        CECL_TRY(wait_for_room(request->comm));
+    CECL_TRY(begin_imports(request));
+    const ceclResult_t result = run_first(request, signal, stream);
+    end_imports(request);
+    CECL_TRY(result);
     return *messages ? run_messages(request, *messages) : ceclSuccess;
 }
 
 ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_signal *signal,
                                 ceclStream_t stream, const char **path)
 {
+    const struct cecl_flags *flags = &request->comm->engine.flags;
+    const uint32_t before = cecl_flags_done_target(flags);
     struct cecl_launch *messages = NULL;
     bool captured = false;
     const ceclResult_t checked = check(request, signal, stream, &captured);
@@ -249,8 +284,11 @@ ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_s
         return cecl_request_capture(request, signal, stream, checked, path);
     const ceclResult_t result = start(request, signal, stream, checked, &messages);
     cecl_launch_drop(messages);
-    request->target = cecl_flags_done_target(&request->comm->engine.flags);
+    if (cecl_flags_done_target(flags) != before) { /* also if a part was enqueued before an error */
+        request->target = cecl_flags_done_target(flags);
+        request->is_used = true;
+    }
     request->is_started = request->is_started || result == ceclSuccess;
-    request->end = result == ceclSuccess ? request->target : request->end;
+    request->end = result == ceclSuccess ? cecl_flags_done_target(flags) : request->end;
     return result;
 }

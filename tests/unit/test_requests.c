@@ -326,6 +326,32 @@ static void memory_that_was_freed_under_a_request_is_named(void **state)
     }
 }
 
+/* Rank 0's other start is pending, because the peers have not made it yet, but nothing of the request is. */
+static void a_request_whose_start_was_refused_is_freed_beside_other_calls(void **state)
+{
+    int *recv[RANKS], *others_recv[RANKS];
+    ceclRequest_t requests[RANKS], others[RANKS];
+    allocate(POOL, RANKS * COUNT, recv);
+    allocate(POOL, RANKS * COUNT, others_recv);
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclAllGatherInit(recv[r] + r * COUNT, recv[r], COUNT, ceclInt32, comms[r],
+                             &requests[r]));
+        OK(ceclAllGatherInit(others_recv[r] + r * COUNT, others_recv[r], COUNT, ceclInt32, comms[r],
+                             &others[r]));
+    }
+    start_all(requests);
+    synchronize();
+    release(POOL, RANKS * COUNT, recv);
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStart(others[r], streams[r]));
+        is_refused(ceclStart(requests[r], streams[r]), ceclInvalidUsage, "freed or replaced");
+        OK(ceclRequestFree(requests[r]));
+    }
+    synchronize();
+    free_all(others);
+    release(POOL, RANKS * COUNT, others_recv);
+}
+
 /* Whether a rank has closed memory of its peers that the request uses. */
 static bool has_closed(ceclRequest_t request)
 {
@@ -341,13 +367,15 @@ static bool has_closed(ceclRequest_t request)
 static void a_peers_memory_that_was_replaced_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
-    ceclRequest_t requests[RANKS];
+    ceclRequest_t requests[RANKS], unstarted[RANKS];
     if (over_nodes()) /* ranks of another node do not learn of it */
         skip();
     allocate(POOL, COUNT, send);
     allocate(REGISTERED, RANKS * COUNT, recv);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < RANKS; r++) {
         OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
+        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &unstarted[r]));
+    }
     fill(send, 4);
     start_all(requests);
     synchronize();
@@ -366,7 +394,13 @@ static void a_peers_memory_that_was_replaced_is_named(void **state)
     }
     is_refused(ceclStart(requests[0], streams[0]), ceclInvalidUsage, "a peer's memory was freed");
     is_refused(ceclStart(requests[2], streams[2]), ceclInvalidUsage, "a peer's memory was freed");
+    is_refused(ceclStart(unstarted[0], streams[0]), ceclInvalidUsage, "a peer's memory was freed");
+    is_refused(ceclReady(unstarted[2], streams[2]), ceclInvalidUsage, "a peer's memory was freed");
+    gather(send, again);
+    synchronize();
+    check_gathered(again, 4);
     free_all(requests);
+    free_all(unstarted);
     release(POOL, COUNT, send);
     recv[1] = again[1];
     again[1] = map_file(sizeof(int));
@@ -446,6 +480,7 @@ int main(void)
         cmocka_unit_test(groups_take_no_starts_and_make_requests_at_their_end),
         cmocka_unit_test(a_pending_request_is_not_freed),
         cmocka_unit_test(memory_that_was_freed_under_a_request_is_named),
+        cmocka_unit_test(a_request_whose_start_was_refused_is_freed_beside_other_calls),
         cmocka_unit_test(a_peers_memory_that_was_replaced_is_named),
         cmocka_unit_test(a_request_outlives_its_communicator_only_to_be_freed),
         cmocka_unit_test(starts_of_different_requests_are_found),

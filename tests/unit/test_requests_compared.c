@@ -133,6 +133,25 @@ static void what_differs_is_refused_on_all_ranks(void **state)
     }
 }
 
+/* A refused group has a call on another communicator, too, whose later calls go on. */
+static void a_refused_group_leaves_all_its_communicators(void **state)
+{
+    ceclComm_t one, other;
+    ceclRequest_t request = NULL;
+    int data[COUNT];
+    OK(ceclCommInitAll(&one, 1, NULL));
+    OK(ceclCommInitAll(&other, 1, NULL));
+    OK(ceclGroupStart());
+    OK(ceclAllGather(data, data, COUNT, ceclInt32, other, NULL));
+    assert_int_equal(ceclAllGather(NULL, data, COUNT, ceclInt32, one, NULL), ceclInvalidArgument);
+    assert_int_equal(ceclGroupInit(one, &request), ceclInvalidArgument);
+    assert_null(request);
+    OK(ceclBarrier(one, NULL));
+    OK(ceclBarrier(other, NULL));
+    OK(ceclCommDestroy(one));
+    OK(ceclCommDestroy(other));
+}
+
 static int open_compared(void **state)
 {
     setenv("CECL_CHECK", "1", 1);
@@ -143,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_differs_is_refused_on_all_ranks),
+        cmocka_unit_test(a_refused_group_leaves_all_its_communicators),
     };
     return cmocka_run_group_tests(tests, open_compared, close_all);
 }

@@ -207,27 +207,41 @@ static void what_cannot_be_ready_is_refused(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Rank 2 makes nothing ready. The time limit ends the waits of the others, and the error names rank 2. */
-static void a_rank_that_is_never_ready_is_named(void **state)
+/* A request that is ready, but was refused because its memory was freed, can be freed. Later requests are not confused
+ * by its signals. */
+static void what_can_no_longer_be_started_is_freed(void **state)
 {
-    int *recv[RANKS];
+    int *send[RANKS], *recv[RANKS];
     ceclRequest_t requests[RANKS];
-    ceclResult_t result = ceclSuccess;
-    close_ranks(NULL);
-    setenv("CECL_TIMEOUT_MS", "3000", 1);
-    open_ranks(NULL);
-    allocate(POOL, RANKS * COUNT, recv);
+    gather_in_place(send, recv, requests);
+    ready_all(requests);
+    release(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGatherInit(recv[r] + r * COUNT, recv[r], COUNT, ceclInt32, comms[r],
-                             &requests[r]));
+        is_refused(ceclStart(requests[r], streams[r]), ceclInvalidUsage, "freed or replaced");
+    free_all(requests);
+    for (int r = 0; r < RANKS; r++)
+        is_refused(ceclRequestFree(requests[r]), ceclInvalidArgument, "not a request");
+    gather_in_place(send, recv, requests);
+    fill(send, 1);
     ready_all(requests);
     start_all(requests);
     synchronize();
-    for (int r = 0; r < 2; r++) {
-        OK(ceclReady(requests[r], streams[r]));
-        OK(ceclStart(requests[r], streams[r]));
-    }
-    result = ceclStreamSynchronize(comms[0], streams[0]);
+    check_gathered(recv, 1);
+    free_all(requests);
+    release(POOL, RANKS * COUNT, recv);
+}
+
+static void open_hastily(void)
+{
+    close_ranks(NULL);
+    setenv("CECL_TIMEOUT_MS", "3000", 1);
+    open_ranks(NULL);
+}
+
+/* Rank 2 has made nothing ready. The time limit ends the waits of the others, and the error names rank 2. */
+static void rank_2_is_named(void)
+{
+    const ceclResult_t result = ceclStreamSynchronize(comms[0], streams[0]);
     assert_true(result == ceclTimeout ||
                 result == ceclRemoteError); /* rank 1's limit may pass first */
     if (!strstr(ceclGetLastError(NULL), "waited for rank 2") ||
@@ -238,7 +252,49 @@ static void a_rank_that_is_never_ready_is_named(void **state)
         (void)!ceclStreamDestroy(comms[r], streams[r]);
         OK(ceclCommAbort(comms[r]));
     }
+}
+
+static void a_rank_that_is_never_ready_is_named(void **state)
+{
+    int *send[RANKS], *recv[RANKS];
+    ceclRequest_t requests[RANKS];
+    open_hastily();
+    gather_in_place(send, recv, requests);
+    ready_all(requests);
+    start_all(requests);
+    synchronize();
+    for (int r = 0; r < 2; r++) {
+        OK(ceclReady(requests[r], streams[r]));
+        OK(ceclStart(requests[r], streams[r]));
+    }
+    rank_2_is_named();
     free_all(requests);
+    unsetenv("CECL_TIMEOUT_MS");
+    open_ranks(NULL);
+}
+
+/* The first request of a session is made ready again before the session's second request is started, whose
+ * signals are older. */
+static void a_rank_is_named_that_is_not_ready_again_within_a_session(void **state)
+{
+    enum { MANY = 2 };
+    int *send[RANKS], *recv[MANY][RANKS];
+    ceclRequest_t requests[MANY][RANKS];
+    open_hastily();
+    for (int i = 0; i < MANY; i++)
+        gather_in_place(send, recv[i], requests[i]);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclReadyAll((ceclRequest_t[]){requests[0][r], requests[1][r]}, MANY, streams[r]));
+    start_all(requests[0]);
+    synchronize();
+    for (int r = 0; r < 2; r++) {
+        OK(ceclReady(requests[0][r], streams[r]));
+        OK(ceclStart(requests[0][r], streams[r]));
+        OK(ceclStart(requests[1][r], streams[r]));
+    }
+    rank_2_is_named();
+    for (int i = 0; i < MANY; i++)
+        free_all(requests[i]);
     unsetenv("CECL_TIMEOUT_MS");
     open_ranks(NULL);
 }
@@ -252,7 +308,9 @@ int main(void)
         cmocka_unit_test(a_session_makes_many_ready_at_once),
         cmocka_unit_test(slots_serve_requests_that_come_and_go),
         cmocka_unit_test(what_cannot_be_ready_is_refused),
+        cmocka_unit_test(what_can_no_longer_be_started_is_freed),
         cmocka_unit_test(a_rank_that_is_never_ready_is_named),
+        cmocka_unit_test(a_rank_is_named_that_is_not_ready_again_within_a_session),
     };
     return cmocka_run_group_tests(tests, open_ranks, close_ranks);
 }

@@ -1,5 +1,5 @@
 /* The start of a request allocates no memory, takes no lock, and asks its device for nothing but the ids of
- * its regions and the stream. Two ranks of one thread, on the host device with functions that return at
+ * its regions and the stream. A first start without memory can be made again. Two ranks of one thread, on the host device with functions that return at
  * once. The linker replaces libc's malloc and locks with this program's. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,12 @@ static _Thread_local int
     counts_on; /* of this thread, because the library's own threads do not count */
 static atomic_int locks, allocations;
 static int ids, checks, enqueued;
+static int until_refused; /* 1: the next counted allocation is refused; 0: none is */
+
+static int is_refused(void)
+{
+    return counts_on && until_refused > 0 && --until_refused == 0;
+}
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -35,19 +41,19 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 void *__wrap_malloc(size_t bytes)
 {
     allocations += counts_on;
-    return __real_malloc(bytes);
+    return is_refused() ? NULL : __real_malloc(bytes);
 }
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {
     allocations += counts_on;
-    return __real_calloc(count, bytes);
+    return is_refused() ? NULL : __real_calloc(count, bytes);
 }
 
 void *__wrap_realloc(void *old, size_t bytes)
 {
     allocations += counts_on;
-    return __real_realloc(old, bytes);
+    return is_refused() ? NULL : __real_realloc(old, bytes);
 }
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
@@ -192,10 +198,46 @@ static void a_start_asks_for_the_ids_of_its_regions_alone(void **state)
         OK(ceclRequestFree(requests[r]));
 }
 
+/* Refuses the nth allocation of the first start of a request on which no peer relies. Returns whether there was such
+ * an allocation while the program was made. Later ones are made while the work is enqueued, where a refusal fails the
+ * communicator. */
+static bool first_start_is_refused_at(int nth)
+{
+    ceclComm_t one;
+    ceclRequest_t request;
+    int in[COUNT] = {nth}, out[COUNT] = {0};
+    OK(ceclCommInitAll(&one, 1, NULL));
+    OK(ceclAllGatherInit(in, out, COUNT, ceclInt32, one, &request));
+    until_refused = nth;
+    counts_on = 1;
+    ceclResult_t failed, result = ceclStart(request, NULL);
+    counts_on = 0;
+    OK(ceclCommGetAsyncError(one, &failed));
+    const bool was_refused = result != ceclSuccess && failed == ceclSuccess;
+    if (was_refused) {
+        assert_int_equal(result, ceclOutOfMemory);
+        OK(ceclStart(request, NULL));
+        OK(ceclStreamSynchronize(one, NULL));
+        assert_int_equal(out[0], nth);
+    }
+    (void)!ceclCommDestroy(one);
+    OK(ceclRequestFree(request));
+    return was_refused;
+}
+
+static void a_first_start_without_memory_is_made_again(void **state)
+{
+    int nth = 1;
+    while (first_start_is_refused_at(nth))
+        nth++;
+    assert_true(nth > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_asks_for_the_ids_of_its_regions_alone),
+        cmocka_unit_test(a_first_start_without_memory_is_made_again),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
