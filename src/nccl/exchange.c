@@ -171,7 +171,8 @@ ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void 
     return exchange->result;
 }
 
-/* If the communicator is non-blocking, NCCL splits in the background, although it may return ncclSuccess. */
+/* If the communicator is non-blocking, NCCL splits in the background, although it may return ncclSuccess. A
+ * communicator without `entry` may be non-blocking, too: the child of a blocking one. */
 ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void *config,
                                       ncclComm_t *split)
 {
@@ -181,5 +182,5 @@ ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void 
     leave(exchange);
     if (result != ceclInProgress)
         CECL_TRY(check(result, "ncclCommSplit"));
-    return exchange->entry ? await(exchange, limit_ms()) : ceclSuccess;
+    return await(exchange, limit_ms());
 }

@@ -122,15 +122,28 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* From a split or shrink of a non-blocking communicator NCCL returns ncclSuccess, and makes the child in the
- * background; only its ncclGroupEnd returns ncclInProgress. The program gets ncclInProgress, so that it asks for
- * the parent's state, and the child's handle is read in time (birth.h). */
+/* Whether NCCL goes on in the background after a call that returned ncclSuccess. It returns that from each split,
+ * shrink or grow of a non-blocking communicator; only its ncclGroupEnd returns ncclInProgress.
+ * teller  the communicator whose state says so */
+static bool goes_on(ncclComm_t teller)
+{
+    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
+    ncclResult_t state = ceclSuccess;
+    if (cecl_nccl_group_depth() > 0)
+        return false;
+    /* NCCL is asked, because there may be no entry (after ncclCommRevoke), and because a blocking communicator may
+     * have non-blocking children */
+    return (entry && entry->is_non_blocking) ||
+           (cecl_nccl_pass_ncclCommGetAsyncError(teller, &state) == ceclSuccess &&
+            state == ceclInProgress);
+}
+
+/* If NCCL makes the child in the background, the program gets ncclInProgress, so that it asks for the parent's
+ * state, and the child's handle is read in time (birth.h). */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent)
 {
-    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
-    const bool goes_on =
-        result == ceclSuccess && entry && entry->is_non_blocking && cecl_nccl_group_depth() == 0;
-    return follow_one(goes_on ? ceclInProgress : result, child, parent);
+    const bool is_later = result == ceclSuccess && goes_on(parent);
+    return follow_one(is_later ? ceclInProgress : result, child, parent);
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -263,13 +276,16 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, comm);
 }
 
-/* `comm` is NULL on a new rank. */
+/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says whether it is made. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
     REFUSE_EARLY(ncclCommGrow);
     const ncclResult_t result = cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, grown, comm);
+    if (IS_NCCLS_OWN())
+        return result;
+    const bool is_later = result == ceclSuccess && goes_on(*grown);
+    return follow_one(is_later ? ceclInProgress : result, grown, comm);
 }
 
 /* ---- ending them */

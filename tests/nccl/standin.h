@@ -25,6 +25,7 @@ struct channel {
 struct shared {
     _Atomic int joined;
     _Atomic int is_aborted;
+    _Atomic int is_revoked;    /* only splits and shrinks may follow */
     struct channel channels[]; /* [sender * nranks + receiver] */
 };
 

@@ -154,13 +154,15 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 struct wish {
     int color, key;
 };
+#define SHRUNK                                                                                     \
+    1000000 /* the color of ranks that a shrink leaves; its children have names of their own */
 
 static bool is_before(const struct wish *wishes, int a, int b)
 {
     return wishes[a].key < wishes[b].key || (wishes[a].key == wishes[b].key && a < b);
 }
 
-/* As NCCL, which returns ncclSuccess while it still makes a child of a non-blocking communicator. */
+/* As NCCL, which returns ncclSuccess while it still makes a child in the background. */
 static ncclResult_t without_progress(ncclResult_t result)
 {
     return result == (ncclResult_t)ceclInProgress ? (ncclResult_t)ceclSuccess : result;
@@ -184,15 +186,26 @@ static void finish_split(struct op *op)
     __atomic_store_n(op->split, made, __ATOMIC_RELEASE);
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
-                           ncclConfig_t *config)
+static bool is_in(const int *list, int count, int rank)
 {
-    NOTE(WORD(comm), (uint64_t)color, (uint64_t)key, WORD(split), WORD(config));
+    bool is = false;
+    for (int i = 0; i < count; i++)
+        is = is || list[i] == rank;
+    return is;
+}
+
+/* The `count` excluded ranks have no part in this, and get no child. */
+static ncclResult_t make_child(ncclComm_t comm, struct wish wish, const int *excluded, int count,
+                               ncclComm_t *split, const ncclConfig_t *config)
+{
     struct op *op = standin_op(comm);
     struct wish *wishes = calloc((size_t)comm->nranks + 1, sizeof(*wishes));
     struct wish *mine = &wishes[comm->nranks];
-    *mine = (struct wish){color, key};
+    *mine = wish;
     for (int peer = 0; peer < comm->nranks; peer++) {
+        wishes[peer].color = -1;
+        if (is_in(excluded, count, peer))
+            continue;
         standin_send(op, peer, mine, sizeof(*mine));
         standin_receive(op, peer, &wishes[peer], sizeof(*mine));
     }
@@ -204,29 +217,20 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return without_progress(standin_enqueue(op));
 }
 
-/* ---- shrinking and growing */
-
-static bool is_in(const int *list, int count, int rank)
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
+                           ncclConfig_t *config)
 {
-    bool is = false;
-    for (int i = 0; i < count; i++)
-        is = is || list[i] == rank;
-    return is;
+    NOTE(WORD(comm), (uint64_t)color, (uint64_t)key, WORD(split), WORD(config));
+    return make_child(comm, (struct wish){color, key}, NULL, 0, split, config);
 }
+
+/* ---- shrinking and growing */
 
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
     NOTE(WORD(comm), WORD(excluded), (uint64_t)count, WORD(shrunk), WORD(config), (uint64_t)flags);
-    int rank = 0, nranks = 0;
-    char name[64];
-    for (int i = 0; i < comm->nranks; i++) {
-        rank += i < comm->rank && !is_in(excluded, count, i);
-        nranks += !is_in(excluded, count, i);
-    }
-    snprintf(name, sizeof(name), "%.40s.shrink.%d", comm->name, comm->splits++);
-    return without_progress(
-        open_and_meet(shrunk, name, nranks, rank, is_non_blocking(comm, config)));
+    return make_child(comm, (struct wish){.color = SHRUNK}, excluded, count, shrunk, config);
 }
 
 /* The ranks of `comm` compute the name by themselves, and need no id. */
@@ -252,8 +256,8 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
         name_grown(comm, &own);
     else
         own = *id;
-    return open_and_meet(grown, own.internal, nranks, comm ? comm->rank : rank,
-                         is_non_blocking(comm, config));
+    return without_progress(open_and_meet(grown, own.internal, nranks, comm ? comm->rank : rank,
+                                          is_non_blocking(comm, config)));
 }
 
 /* ---- other calls on a communicator */
@@ -263,7 +267,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
     NOTE(WORD(comm), (uint64_t)flags);
     if (flags != 0)
         return ceclInvalidArgument;
-    atomic_store(&comm->shared->is_aborted, 1);
+    atomic_store(&comm->shared->is_revoked, 1);
     return ceclSuccess;
 }
 
@@ -306,7 +310,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     NOTE(WORD(comm), WORD(error));
     *error = standin_look(comm);
-    if (*error == (ncclResult_t)ceclSuccess && atomic_load(&comm->shared->is_aborted))
+    if (*error == (ncclResult_t)ceclSuccess &&
+        (atomic_load(&comm->shared->is_aborted) || atomic_load(&comm->shared->is_revoked)))
         *error = ceclRemoteError;
     const ncclResult_t broken = standin_broken(comm);
     if (broken != (ncclResult_t)ceclSuccess)

@@ -134,7 +134,8 @@ static bool is_aborted(const struct op *list)
 {
     bool is = false;
     for (const struct op *op = list; op; op = op->next)
-        is = is || atomic_load(&op->comm->shared->is_aborted);
+        is = is || atomic_load(&op->comm->shared->is_aborted) ||
+             (atomic_load(&op->comm->shared->is_revoked) && !op->split);
     return is;
 }
 

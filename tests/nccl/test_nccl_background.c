@@ -203,18 +203,50 @@ static void a_non_blocking_child_of_a_blocking_communicator_is_served_at_once(vo
     assert_true(run_ranks(3, split_non_blocking));
 }
 
-static bool shrink(struct rank *r)
+/* The child is non-blocking, although the communicator itself was made at once. */
+static bool split_a_child(struct rank *r)
+{
+    struct rank child = *r, grandchild = *r;
+    struct config config;
+    bool is = ncclCommSplit(r->comm, 0, r->rank, &child.comm, non_blocking(&config)) == 0 &&
+              ncclCommSplit(child.comm, 0, r->rank, &grandchild.comm, NULL) == IN_PROGRESS &&
+              await_comm(child.comm) == 0 && grandchild.comm && gathers(&grandchild, true);
+    return ncclCommDestroy(grandchild.comm) == 0 && ncclCommDestroy(child.comm) == 0 && is;
+}
+
+static void children_of_a_blocking_communicators_non_blocking_child_are_served(void **state)
+{
+    assert_true(run_ranks(3, split_a_child));
+}
+
+/* The shrink ends cecl's communicator of the parent. */
+static bool shrink_with_abort(struct rank *r)
+{
+    struct rank same = *r;
+    bool is =
+        await_comm(r->comm) == 0 &&
+        ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, CECL_NCCL_SHRINK_ABORT) == IN_PROGRESS &&
+        await_comm(r->comm) == 0 && same.comm && gathers(&same, r->nranks > 1);
+    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
+}
+
+static void what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served(void **state)
+{
+    assert_true(run_each_number_of_ranks(shrink_with_abort));
+}
+
+static bool grow(struct rank *r)
 {
     struct rank same = *r;
     bool is = await_comm(r->comm) == 0 &&
-              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, 0) == IN_PROGRESS &&
+              ncclCommGrow(r->comm, r->nranks, NULL, -1, &same.comm, NULL) == IN_PROGRESS &&
               await_comm(same.comm) == 0 && gathers(&same, r->nranks > 1);
     return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
 }
 
 static void a_child_whose_handle_comes_at_once_is_served(void **state)
 {
-    assert_true(run_each_number_of_ranks(shrink));
+    assert_true(run_each_number_of_ranks(grow));
 }
 
 /* ---- calls before the communicator is ready */
@@ -524,6 +556,8 @@ int main(void)
         cmocka_unit_test(children_of_a_non_blocking_communicator_are_served),
         cmocka_unit_test(a_rank_without_a_color_gets_no_child),
         cmocka_unit_test(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once),
+        cmocka_unit_test(children_of_a_blocking_communicators_non_blocking_child_are_served),
+        cmocka_unit_test(what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served),
         cmocka_unit_test(a_child_whose_handle_comes_at_once_is_served),
         cmocka_unit_test(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl),
         cmocka_unit_test(an_abort_while_other_ranks_are_missing_leaves_nothing),

@@ -337,6 +337,25 @@ static void non_blocking_communicators_have_rails_too(void **state)
     assert_int_equal(outlived(), 0);
 }
 
+static bool serve_a_child(struct rank *r)
+{
+    struct rank child = *r;
+    struct config config;
+    const bool is = ncclCommSplit(r->comm, 0, r->rank, &child.comm, non_blocking(&config)) == 0 &&
+                    make_both(&child);
+    return ncclCommDestroy(child.comm) == 0 && is;
+}
+
+/* Such a child is made at once, but NCCL splits it in the background. */
+static void a_non_blocking_child_of_a_blocking_communicator_has_rails_too(void **state)
+{
+    const int overlapped = overlaps();
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_true(run_ranks(4, serve_a_child));
+    assert_int_equal(overlaps(), overlapped);
+    assert_int_equal(outlived(), 0);
+}
+
 /* ---- settings that forbid SMs, which transfers over a split need */
 
 /* Under CECL_NCCL=strict, no gather goes to NCCL. */
@@ -397,6 +416,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_program_is_tried_and_ranks_decide_alike),
         cmocka_unit_test(finalizing_ends_the_split_first),
         cmocka_unit_test(non_blocking_communicators_have_rails_too),
+        cmocka_unit_test(a_non_blocking_child_of_a_blocking_communicator_has_rails_too),
         cmocka_unit_test(an_abort_amid_an_exchange_ends_the_split_first_and_in_time),
         cmocka_unit_test(an_error_of_the_split_is_the_communicators),
     };
