@@ -94,9 +94,10 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
     if (!makings)
         return ceclSystemError;
-    for (int i = 0; i < count; i++)
-        if (*wishes[i].comm)
-            makings[made++].comm = *wishes[i].comm;
+    for (int i = 0; i < count; i++) {
+        makings[made].comm = wishes[i].made ? wishes[i].made : *wishes[i].comm;
+        made += makings[made].comm != NULL;
+    }
     for (int i = 0; i < made; i++)
         makings[i].together = made;
     if (!reserve_all(makings, made))

@@ -101,6 +101,7 @@ static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
 struct cecl_nccl_wish {
     /* where NCCL writes the handle; NULL on a rank that ncclCommSplit leaves out */
     ncclComm_t *comm;
+    ncclComm_t made;   /* the handle; NULL: it must be read from `comm` at the end of the group */
     ncclComm_t parent; /* NULL: no parent */
 };
 

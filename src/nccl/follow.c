@@ -64,8 +64,12 @@ static void forget_when_the_thread_ends(void)
     cecl_thread_at_end(&end, forget_at_end);
 }
 
+/* NCCL writes the handle of a communicator without a parent at once, and does not need its place any more. The
+ * program may use the place for another handle before the group ends. */
 static ncclResult_t keep(struct cecl_nccl_wish wish)
 {
+    if (!wish.parent)
+        wish.made = *wish.comm;
     forget_when_the_thread_ends();
     if (!CECL_HAS_ROOM(group.wishes, group.count, group.room))
         return ceclSystemError;
@@ -93,7 +97,8 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
-        const ncclComm_t comm = __atomic_load_n(wishes[i].comm, __ATOMIC_ACQUIRE);
+        const ncclComm_t comm =
+            wishes[i].made ? wishes[i].made : __atomic_load_n(wishes[i].comm, __ATOMIC_ACQUIRE);
         if (comm)
             result = cecl_nccl_comm_make_later(comm, count);
         else if (wishes[i].parent)
@@ -118,7 +123,7 @@ static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wis
 
 static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t parent)
 {
-    const struct cecl_nccl_wish wish = {comm, parent};
+    const struct cecl_nccl_wish wish = {.comm = comm, .parent = parent};
     return follow(result, &wish, 1);
 }
 
