@@ -191,10 +191,11 @@ ncclResult_t cecl_nccl_group_pass_all(void)
     return cecl_nccl_group_pass_calls(group.kept, group.count);
 }
 
-/* Asks only one communicator, because NCCL completes a group on all of its communicators at once. */
+/* Asks only one communicator, because NCCL completes a group on all of its communicators at once. Its entry is looked
+ * up once: after an abort by another thread it would not be found, and NCCL would be asked about freed memory. */
 void cecl_nccl_group_await_passed(void)
 {
-    while (group.count > 0 && group.passed &&
-           !cecl_nccl_is_enqueued(group.passed, cecl_nccl_comm_find(group.passed)))
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group.passed);
+    while (group.count > 0 && group.passed && !cecl_nccl_is_enqueued(group.passed, entry))
         cecl_nccl_pause_us(20);
 }

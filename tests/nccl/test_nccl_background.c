@@ -3,6 +3,7 @@
  *
  * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 static __typeof__(standin_last) *last;
 static __typeof__(ncclCommGetAsyncError) *ask_standin;
 static __typeof__(standin_keep) *keep;
+static __typeof__(standin_calls) *calls_of;
 static __typeof__(standin_has_kept) *has_kept;
 
 static ncclResult_t begin(struct rank *r)
@@ -537,6 +539,65 @@ static void ncclGroupEnd_waits_for_nccls_part_before_it_serves(void **state)
     assert_true(run_beginning(RANKS, share_a_group));
 }
 
+/* The library sleeps by this function. If `pauses` is set, the thread's next sleep lasts until the abort is done. */
+static _Thread_local bool pauses;
+static _Atomic bool has_paused, has_aborted;
+static size_t looks; /* calls of the stand-in's ncclCommGetAsyncError when the abort was done */
+
+__attribute__((visibility("default"))) int nanosleep(const struct timespec *time,
+                                                     struct timespec *left)
+{
+    if (pauses) {
+        pauses = false;
+        atomic_store(&has_paused, true);
+        while (!atomic_load(&has_aborted))
+            sched_yield();
+        looks = calls_of("ncclCommGetAsyncError");
+    }
+    return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
+}
+
+static void *abort_beside(void *argument)
+{
+    struct rank *r = argument;
+    while (!atomic_load(&has_paused))
+        sched_yield();
+    r->is_right = ncclCommAbort(r->comm) == 0;
+    atomic_store(&has_aborted, true);
+    return NULL;
+}
+
+/* Rank 1 only waits, and calls nothing meanwhile. */
+static bool abort_amid_a_group(struct rank *r)
+{
+    static _Atomic bool is_done;
+    struct rank same = *r;
+    double none = 0;
+    pthread_t thread;
+    bool is = await_comm(r->comm) == 0;
+    if (r->rank == 1) {
+        while (!atomic_load(&is_done))
+            usleep(1000);
+        return ncclCommAbort(r->comm) == 0 && is;
+    }
+    usleep(100000); /* until rank 1 looks no more */
+    pthread_create(&thread, NULL, abort_beside, &same);
+    is = ncclGroupStart() == 0 && is;
+    is = ncclAllGather(&none, &none, 0, ncclFloat64, r->comm, NULL) == 0 && is;
+    is = ncclSend(&none, 1, ncclFloat64, 1, r->comm, NULL) == 0 && is;
+    pauses = true;
+    (void)!ncclGroupEnd();
+    is = calls_of("ncclCommGetAsyncError") == looks && is;
+    pthread_join(thread, NULL);
+    atomic_store(&is_done, true);
+    return is && same.is_right;
+}
+
+static void after_an_abort_a_group_does_not_ask_for_the_communicator(void **state)
+{
+    assert_true(run_beginning(2, abort_amid_a_group));
+}
+
 int main(void)
 {
     const char *real = getenv("CECL_NCCL_PATH");
@@ -549,6 +610,7 @@ int main(void)
     *(void **)&ask_standin = dlsym(standin, "ncclCommGetAsyncError");
     *(void **)&keep = dlsym(standin, "standin_keep");
     *(void **)&has_kept = dlsym(standin, "standin_has_kept");
+    *(void **)&calls_of = dlsym(standin, "standin_calls");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_non_blocking_communicator_is_served_when_it_is_ready),
         cmocka_unit_test(making_a_communicator_does_not_wait_for_other_ranks),
@@ -569,6 +631,7 @@ int main(void)
         cmocka_unit_test(an_abort_while_it_is_finalized_leaves_nothing),
         cmocka_unit_test(finalizing_ends_with_the_error_of_a_served_call),
         cmocka_unit_test(ncclGroupEnd_waits_for_nccls_part_before_it_serves),
+        cmocka_unit_test(after_an_abort_a_group_does_not_ask_for_the_communicator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
