@@ -1,8 +1,5 @@
 /* The capture of a call fails halfway, so the graph has only a part of the call. A program may launch it nevertheless: its
  * waits end, and the communicator's memory stays for as long as the graph. On the host device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 #include <unistd.h>
 
@@ -12,12 +9,7 @@
 #define RANKS 2
 #define COUNT 100
 #define PROGRAM_S 120 /* ends a test that hangs */
-
-static ceclComm_t comms[RANKS];
-static ceclStream_t streams[RANKS];
-static uint32_t *recv[RANKS];
-
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
+#include "comms_with_memory.h"
 
 static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
                                   const struct cecl_batch *batch)
@@ -26,19 +18,6 @@ static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
     (void)stream;
     (void)batch;
     return cecl_fail(ceclUnhandledCudaError, "the device refuses a copy");
-}
-
-static int open_with_memory(void **state)
-{
-    setenv("CECL_DEVICE", "host", 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * COUNT * sizeof(**recv)));
-    OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamCreate(comms[r], &streams[r]));
-    return 0;
 }
 
 /* Rank 0's graph has the call's first barrier, and no copy. */
@@ -54,7 +33,7 @@ static void *capture_a_part(void)
         OK(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(recv[r] + r * COUNT, recv[r], COUNT, ceclUint32, comms[r], streams[r]));
+        OK(gather(r));
     assert_int_equal(ceclGroupEnd(), ceclUnhandledCudaError);
     OK(dev->captures->stream_end(dev, streams[0], &graph));
     return graph;

@@ -9,33 +9,13 @@
 
 #define RANKS 3
 #define COUNT 100
-#include "comms.h"
-
-static ceclStream_t streams[RANKS];
-static uint32_t *recv[RANKS];
-
-static int open_with_memory(void **state)
-{
-    assert_int_equal(open_all(state), 0);
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * COUNT * sizeof(**recv)));
-    OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamCreate(comms[r], &streams[r]));
-    return 0;
-}
+#include "comms_with_memory.h"
 
 static int close_with_memory(void **state)
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamDestroy(comms[r], streams[r]));
     return close_all(state);
-}
-
-static ceclResult_t gather(int r)
-{
-    return ceclAllGather(recv[r] + r * COUNT, recv[r], COUNT, ceclUint32, comms[r], streams[r]);
 }
 
 static void a_group_of_all_ranks_is_captured(void **state)

@@ -1,0 +1,28 @@
+/* The communicator of comms.h, with a stream and memory for an all-gather in place on each rank. A test defines RANKS and
+ * COUNT before it includes this file. */
+#ifndef CECL_TESTS_UNIT_COMMS_WITH_MEMORY_H
+#define CECL_TESTS_UNIT_COMMS_WITH_MEMORY_H
+
+#include "comms.h"
+
+static ceclStream_t streams[RANKS];
+static uint32_t *recv[RANKS];
+
+static int open_with_memory(void **state)
+{
+    assert_int_equal(open_all(state), 0);
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * COUNT * sizeof(**recv)));
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+    return 0;
+}
+
+static ceclResult_t gather(int r)
+{
+    return ceclAllGather(recv[r] + r * COUNT, recv[r], COUNT, ceclUint32, comms[r], streams[r]);
+}
+
+#endif
