@@ -1,6 +1,6 @@
 /* The start of a request allocates no memory, takes no lock, and asks its device for nothing but the ids of
- * its regions and the stream. A first start without memory can be made again. Two ranks of one thread, on the host device with functions that return at
- * once. The linker replaces libc's malloc and locks with this program's. */
+ * its regions and the stream. A first start that gets no memory can be made again. Two ranks of one thread, on the
+ * host device with functions that return at once. The linker replaces libc's malloc and locks with this program's. */
 #include <stdio.h>
 #include <stdlib.h>
 
