@@ -221,15 +221,29 @@ static void children_of_a_blocking_communicators_non_blocking_child_are_served(v
     assert_true(run_ranks(3, split_a_child));
 }
 
+static bool shrink_by(struct rank *r, int flags)
+{
+    struct rank same = *r;
+    bool is = await_comm(r->comm) == 0 &&
+              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, flags) == IN_PROGRESS &&
+              await_comm(r->comm) == 0 && same.comm && gathers(&same, r->nranks > 1);
+    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
+}
+
+static bool shrink(struct rank *r)
+{
+    return shrink_by(r, 0);
+}
+
+static void what_a_shrink_of_a_non_blocking_communicator_makes_is_served(void **state)
+{
+    assert_true(run_each_number_of_ranks(shrink));
+}
+
 /* The shrink ends cecl's communicator of the parent. */
 static bool shrink_with_abort(struct rank *r)
 {
-    struct rank same = *r;
-    bool is =
-        await_comm(r->comm) == 0 &&
-        ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, CECL_NCCL_SHRINK_ABORT) == IN_PROGRESS &&
-        await_comm(r->comm) == 0 && same.comm && gathers(&same, r->nranks > 1);
-    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
+    return shrink_by(r, CECL_NCCL_SHRINK_ABORT);
 }
 
 static void what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served(void **state)
@@ -619,6 +633,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_a_color_gets_no_child),
         cmocka_unit_test(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once),
         cmocka_unit_test(children_of_a_blocking_communicators_non_blocking_child_are_served),
+        cmocka_unit_test(what_a_shrink_of_a_non_blocking_communicator_makes_is_served),
         cmocka_unit_test(what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served),
         cmocka_unit_test(a_child_whose_handle_comes_at_once_is_served),
         cmocka_unit_test(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl),
