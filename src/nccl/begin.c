@@ -95,7 +95,7 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     if (!makings)
         return ceclSystemError;
     for (int i = 0; i < count; i++) {
-        makings[made].comm = wishes[i].made ? wishes[i].made : *wishes[i].comm;
+        makings[made].comm = cecl_nccl_wish_handle(&wishes[i]);
         made += makings[made].comm != NULL;
     }
     for (int i = 0; i < made; i++)

@@ -105,6 +105,12 @@ struct cecl_nccl_wish {
     ncclComm_t parent; /* NULL: no parent */
 };
 
+/* The handle, or NULL if NCCL has not written it, or writes none. */
+static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish)
+{
+    return wish->made ? wish->made : __atomic_load_n(wish->comm, __ATOMIC_ACQUIRE);
+}
+
 /* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is
  * made on all of its ranks or on none; if on none, the entry says why. Returns an error only if ranks could not
  * exchange bytes through NCCL's communicator, which is then unusable. */

@@ -97,8 +97,7 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
-        const ncclComm_t comm =
-            wishes[i].made ? wishes[i].made : __atomic_load_n(wishes[i].comm, __ATOMIC_ACQUIRE);
+        const ncclComm_t comm = cecl_nccl_wish_handle(&wishes[i]);
         if (comm)
             result = cecl_nccl_comm_make_later(comm, count);
         else if (wishes[i].parent)
