@@ -210,9 +210,8 @@ static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclS
 
 /* In a graph a copy begins once the copy before it has ended, which leaves the links idle for about 2 us.
  * So the copies of a large batch are captured as two chains, which the graph runs at the same time. More
- * chains are worse: peers then write to one rank at the same time. Measured on 4 x H200, 2026-11-27: an
- * all-gather in place takes 165 to 171 us as one chain, 156 as two and 199 as three (16 MiB a rank), and
- * 55, 57 and 68 (4 MiB a rank); an all-to-all of 64 MiB takes 312 as one chain and 270 as two. */
+ * chains are worse: peers then write to one rank at the same time. Below this size two are no faster
+ * (docs/measurements.md, "Captured calls"). */
 #define TWO_CHAINS_BYTES ((size_t)16 << 20) /* bytes of the batch */
 
 /* The stream's next node follows `nodes`, and nothing else. */
