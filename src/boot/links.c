@@ -240,7 +240,7 @@ static bool go_round(struct links *links, int64_t deadline)
         open += end->fd >= 0;
     }
     atomic_store(&links->is_quiet, is_quiet(links));
-    if (open == 0 || poll(links->polls, 2 * (nfds_t)links->nends, cecl_ms_left(deadline)) == 0)
+    if (open == 0 || cecl_net_poll(links->polls, 2 * links->nends, cecl_ms_left(deadline)) == 0)
         return false;
     for (int i = 0; i < links->nends; i++)
         serve(links, &links->polls[2 * i], &links->ends[i]);

@@ -170,7 +170,7 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in the poll list: first the peers' processes, then their sockets. poll() skips -1. It looks at the
+/* Fills in the poll list: first the peers' processes, then their sockets. poll() looks at the
  * processes first, so if a process has ended, its last data has arrived when poll() looks at its socket.
  * Returns the number of peers to wait for. */
 static int fill_polls(struct cecl_mesh *mesh)
@@ -209,7 +209,7 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
         return ceclSuccess;
     *interrupt = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
     mesh_away_polls(mesh, interrupt + 1);
-    const int ready = poll(polls, 2 * (nfds_t)n + 3, wait_ms(mesh, deadline));
+    const int ready = cecl_net_poll(polls, 2 * n + 3, wait_ms(mesh, deadline));
     if (ready < 0)
         return errno == EINTR ? ceclSuccess
                               : cecl_fail(ceclSystemError, "poll: %s", strerror(errno));

@@ -123,14 +123,15 @@ static void end_post(struct mesh_peer *peer)
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
     bool any = false;
-    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own socket is -1, which poll() skips */
+    for (int r = 0; r < mesh->nranks;
+         r++) { /* this rank's own socket is -1, which cecl_net_poll skips */
         const struct mesh_peer *peer = &mesh->peers[r];
         mesh->post_polls[r] = (struct pollfd){
             .fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};
     }
     struct pollfd *rouse = &mesh->post_polls[mesh->nranks];
     *rouse = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
-    if (poll(mesh->post_polls, (nfds_t)mesh->nranks + 1, wait_ms) <= 0)
+    if (cecl_net_poll(mesh->post_polls, mesh->nranks + 1, wait_ms) <= 0)
         return false;
     mesh_hear_event(rouse);
     for (int r = 0; r < mesh->nranks; r++)

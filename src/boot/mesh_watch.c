@@ -246,7 +246,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
     struct pollfd *polls = mesh->life_polls, *wake = &polls[2 * mesh->nranks];
     for (int r = 0; r < mesh->nranks;
-         r++) { /* this rank's own descriptors are -1, which poll() skips */
+         r++) { /* this rank's own descriptors are -1, which cecl_net_poll skips */
         const struct mesh_peer *peer = &mesh->peers[r];
         const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
@@ -254,7 +254,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
     }
     wake[0] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
     wake[1] = mesh_away_life_poll(mesh);
-    if (poll(polls, 2 * (nfds_t)mesh->nranks + 2, wait_ms) > 0) {
+    if (cecl_net_poll(polls, 2 * mesh->nranks + 2, wait_ms) > 0) {
         mesh_hear_event(wake);
         if (wake[1].revents)
             mesh_away_hear(mesh);

@@ -2,7 +2,6 @@
 #include "boot/net.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -80,6 +79,34 @@ void cecl_net_drop(int *fds, int count)
             close(fds[i]);
         fds[i] = -1;
     }
+}
+
+static void swap(struct pollfd *a, struct pollfd *b)
+{
+    const struct pollfd kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Swaps the descriptors to the front, in their order, and undoes the swaps after poll(). An empty entry meanwhile
+ * holds its own place, as -2 - place. So an entry that was empty at its turn is told from one that was swapped
+ * there. */
+int cecl_net_poll(struct pollfd *polls, int count, int wait_ms)
+{
+    int used = 0;
+    for (int i = 0; i < count; i++)
+        if (polls[i].fd < 0)
+            polls[i].fd = -2 - i;
+        else
+            swap(&polls[used++], &polls[i]);
+    const int ready = poll(polls, (nfds_t)used, wait_ms), error = errno;
+    for (int i = count - 1; i >= 0; i--)
+        if (polls[i].fd == -2 - i)
+            polls[i].fd = -1;
+        else
+            swap(&polls[--used], &polls[i]);
+    errno = error;
+    return ready;
 }
 
 /* poll() looks at the process first. So if the process has ended, all that it sent has arrived when poll()
