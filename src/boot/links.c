@@ -17,13 +17,15 @@
 /* ms that the thread waits for other hosts to close, once all ranks of this host have */
 #define LINGER_MS 1000
 
-/* Gives a message to all ranks of this host. A rank whose line fails sees that the line has ended. */
+/* Gives a message to all ranks of this host: frames on one line, calls on the other, and a rank's last word on both.
+ * A rank whose line fails sees that the line has ended. */
 static void deliver(struct links *links, const struct cecl_link_head *message)
 {
-    const bool is_frame = message->kind == CECL_LINK_FRAME;
     for (int i = 0; i < links->nends; i++) {
         struct links_end *end = &links->ends[i];
-        if (end->kind == (is_frame ? FRAMES : LIFE) && links_put(end, message, message->bytes) != 0)
+        const int not_for = end->kind == FRAMES ? CECL_LINK_CALL : CECL_LINK_FRAME;
+        if (end->kind != LINK && message->kind != not_for &&
+            links_put(end, message, message->bytes) != 0)
             shutdown(end->fd, SHUT_RDWR); /* what came on the line is still read */
     }
 }

@@ -5,7 +5,8 @@
  *     rank --frames--> leader's thread ==link==> leader's thread there --frames--> each rank there
  *          --life---->                                                 --life---->
  *
- * A message goes to all ranks of other hosts, whole and in order. The kernel probes each link (TCP keepalive,
+ * A message goes to all ranks of other hosts, whole and in order. The last word of a rank or a host reaches ranks on
+ * both lines: at once on the life line, and on the line of frames behind the last frame. The kernel probes each link (TCP keepalive,
  * TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed without traffic. A stopped
  * process does not count as lost, because its kernel still answers.
  *
@@ -30,7 +31,7 @@ enum cecl_link_kind {
     CECL_LINK_FRAME = 1, /* a part of an exchange (mesh.c) */
     CECL_LINK_LIFE,      /* the rank's goodbye or abort (mesh_watch.c) */
     CECL_LINK_CALL,      /* the rank's last call, on life lines (cecl_mesh_tell_call) */
-    /* -- from the threads, on life lines: */
+    /* -- from the threads: */
     CECL_LINK_GONE, /* the rank has ended without a goodbye or an abort */
     CECL_LINK_CUT,  /* no rank of that rank's host can be reached any more; the text says why */
     CECL_LINK_LEFT  /* the same, because that host's leader has left with a goodbye */

@@ -170,8 +170,8 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in the poll list: first the peers' processes, then their sockets. poll() looks at the
- * processes first, so if a process has ended, its last data has arrived when poll() looks at its socket.
+/* Fills in the poll list: first the peers' processes, then their sockets. poll() looks at the processes first, so
+ * if a process has ended, its last data has arrived when poll() looks at its socket.
  * Returns the number of peers to wait for. */
 static int fill_polls(struct cecl_mesh *mesh)
 {

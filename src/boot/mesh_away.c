@@ -59,6 +59,16 @@ static ceclResult_t place_frame(struct cecl_mesh *mesh, const struct mesh_exchan
     return ceclSuccess;
 }
 
+/* Notes the last word of a rank, or of all ranks of its host, on the line of frames. The life line says the same. */
+static void note_last_frame(struct cecl_mesh *mesh, const struct cecl_link_head *head)
+{
+    const bool of_host = head->kind == CECL_LINK_CUT || head->kind == CECL_LINK_LEFT;
+    const struct mesh_hosts *hosts = mesh->hosts;
+    for (int r = 0; r < mesh->nranks; r++)
+        if (r == head->from || (of_host && hosts->host[r] == hosts->host[head->from]))
+            hosts->early[r].is_last = true;
+}
+
 static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exchange *x)
 {
     union message message;
@@ -72,7 +82,10 @@ static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exc
         if ((size_t)got < sizeof(message.head) || message.head.from >= mesh->nranks ||
             !cecl_mesh_is_away(mesh, message.head.from))
             return cecl_fail(ceclInternalError, "the line to other hosts brought an invalid frame");
-        CECL_TRY(place_frame(mesh, x, &message, (size_t)got));
+        if (message.head.kind == CECL_LINK_FRAME)
+            CECL_TRY(place_frame(mesh, x, &message, (size_t)got));
+        else
+            note_last_frame(mesh, &message.head);
     }
 }
 
@@ -91,8 +104,9 @@ ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange 
     return ceclSuccess;
 }
 
-/* News is read before frames: if the news says that a rank has ended, all frames of that rank have arrived when
- * frames are read. */
+/* The news that a rank has ended may come before that rank's last frames: they may wait in the leader's thread, or the
+ * watchdog may read the news after frames are read here. So no frame is missing before the rank's last word has come
+ * behind the frames, too. */
 ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x)
 {
     if (!mesh->hosts)
@@ -104,7 +118,8 @@ ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *
         if (!cecl_mesh_is_away(mesh, r))
             continue;
         mesh->peers[r].transfer.sent = mesh->hosts->is_sent;
-        if (!mesh->peers[r].transfer.received && atomic_load(&mesh->peers[r].state) != MESH_ALIVE)
+        if (!mesh->peers[r].transfer.received && mesh->hosts->early[r].is_last &&
+            atomic_load(&mesh->peers[r].state) != MESH_ALIVE)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;

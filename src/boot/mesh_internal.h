@@ -64,6 +64,7 @@ struct mesh_exchange {
 /* A frame of a rank of another host that arrived before this rank's exchange began. A rank is at most one
  * frame ahead. */
 struct mesh_early {
+    bool is_last; /* the rank's last word came on the line of frames, so no more frames come */
     size_t bytes; /* 0: none */
     char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
 };

@@ -123,8 +123,7 @@ static void end_post(struct mesh_peer *peer)
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
     bool any = false;
-    for (int r = 0; r < mesh->nranks;
-         r++) { /* this rank's own socket is -1, which cecl_net_poll skips */
+    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own socket is -1 */
         const struct mesh_peer *peer = &mesh->peers[r];
         mesh->post_polls[r] = (struct pollfd){
             .fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};

@@ -245,8 +245,7 @@ void mesh_hear_event(const struct pollfd *event)
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
     struct pollfd *polls = mesh->life_polls, *wake = &polls[2 * mesh->nranks];
-    for (int r = 0; r < mesh->nranks;
-         r++) { /* this rank's own descriptors are -1, which cecl_net_poll skips */
+    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own descriptors are -1 */
         const struct mesh_peer *peer = &mesh->peers[r];
         const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
