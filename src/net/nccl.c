@@ -55,6 +55,8 @@ static ceclResult_t await(struct nccl *nccl, const char *what, int64_t deadline)
             return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", nccl->net.name, what);
+        if (nccl->mesh) /* a rank that has failed or ended does not come */
+            CECL_TRY(cecl_mesh_watch(nccl->mesh, 0));
         nanosleep(&pause, NULL);
         CECL_TRY(poll_once(nccl, what, &goes_on));
     }
@@ -382,6 +384,22 @@ static ceclResult_t join(void *context)
     return nccl->dev->kind == CECL_KIND_CUDA ? launch_kernel(nccl, joining->deadline) : ceclSuccess;
 }
 
+/* Makes NCCL's communicator, on all ranks or on none. A rank that fails says so at once, because the others wait in
+ * NCCL. If it fails because of another rank, the comparison names that rank. */
+static ceclResult_t join_all(struct nccl *nccl, struct cecl_mesh *mesh, struct joining *joining)
+{
+    char words[CECL_MESSAGE_BYTES];
+    nccl->mesh = mesh;
+    const ceclResult_t joined = nccl->dev->ops->within(nccl->dev, join, joining);
+    nccl->mesh = NULL;
+    cecl_keep_message(words);
+    const bool failed = joined != ceclSuccess && cecl_mesh_news(mesh) == ceclSuccess;
+    if (failed)
+        cecl_mesh_tell_abort(mesh, words);
+    CECL_TRY(cecl_mesh_agree(mesh, failed ? cecl_fail_with(joined, words) : ceclSuccess));
+    return joined == ceclSuccess ? ceclSuccess : cecl_fail_with(joined, words);
+}
+
 static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer *all,
                          int64_t deadline)
 {
@@ -391,7 +409,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
     CECL_TRY(compare_versions(all, nccl->nranks));
     CECL_TRY(compare_lenders(all, nccl->nranks));
     struct joining joining = {nccl, &all[0].id, deadline};
-    return cecl_mesh_agree(mesh, nccl->dev->ops->within(nccl->dev, join, &joining));
+    return join_all(nccl, mesh, &joining);
 }
 
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,

@@ -66,6 +66,7 @@ struct nccl {
      * cecl's own */
     ceclNcclNet_t lent;
     struct cecl_device *dev;
+    struct cecl_mesh *mesh; /* until NCCL's communicator is made; then NULL */
     int rank, nranks, timeout_ms;
     int limit_ms; /* of the host's waits in an exchange: timeout_ms and the slack; 0: none */
     pthread_mutex_t lock; /* held while NCCL is called */

@@ -20,21 +20,27 @@
 
 #include "fake_nccl.h"
 #include "net/pipes.h"
+#include "util/clock.h"
 
 #define RANKS 3
 #define PROCESS_EXITED 6 /* ncclRemoteError */
+#define IN_PROGRESS 7
+#define OUT_OF_SYSTEM 2 /* ncclSystemError */
 
 static struct meeting {
     ceclUniqueId id;
     _Atomic int has_id, goes, is_over;
     _Atomic int gathered, gone; /* how many ranks */
+    _Atomic int splitting;      /* how many ranks have begun to split NCCL's communicator */
     pid_t victim;
-    char heard[1024];
+    char heard[1024], refused[RANKS][1024];
 } * meeting;
 static struct fake_nccl *fake;
 /* what happens to rank 2 before rank 0 hears NCCL's error; NULL: there is none, and rank 2 leaves */
 static void (*before_error)(void);
 static bool one_has_left; /* whether rank 1 leaves before, in order */
+/* what rank 2 does instead of splitting NCCL's communicator, which then ends for nobody; NULL: it splits it */
+static int (*instead_of_split)(void);
 
 static void await(const _Atomic int *count, int wanted)
 {
@@ -46,16 +52,21 @@ static void await(const _Atomic int *count, int wanted)
 
 static int split(void *context, void *config, void **comm)
 {
-    (void)context;
+    const int rank = *(const int *)context;
     (void)config;
     *comm = fake;
-    return 0;
+    if (!instead_of_split)
+        return 0;
+    fake->state = IN_PROGRESS;
+    meeting->splitting++;
+    await(&meeting->splitting, RANKS);
+    return rank == 2 ? instead_of_split() : IN_PROGRESS;
 }
 
-static ceclComm_t join(int rank)
+static ceclResult_t try_to_join(int rank, ceclComm_t *comm)
 {
-    const ceclNcclNet_t net = {.library = dlopen(FAKE_NCCL, RTLD_NOW), .split = split};
-    ceclComm_t comm = NULL;
+    const ceclNcclNet_t net = {
+        .library = dlopen(FAKE_NCCL, RTLD_NOW), .split = split, .context = &rank};
     fake = net.library ? dlsym(net.library, "fake_nccl") : NULL;
     if (!fake)
         _exit(2);
@@ -65,11 +76,18 @@ static ceclComm_t join(int rank)
         meeting->has_id = 1;
     await(&meeting->has_id, 1);
     cecl_net_lend(&(struct cecl_net_lender){.nccl = &net});
-    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess) {
+    const ceclResult_t result = ceclCommInitRank(comm, RANKS, meeting->id, rank);
+    cecl_net_lend(NULL);
+    return result;
+}
+
+static ceclComm_t join(int rank)
+{
+    ceclComm_t comm = NULL;
+    if (try_to_join(rank, &comm) != ceclSuccess) {
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
         _exit(3);
     }
-    cecl_net_lend(NULL);
     return comm;
 }
 
@@ -224,6 +242,59 @@ static void without_news_nccls_words_are_passed_on(void **state)
     expect(heard_after(do_nothing, false), "an exchange failed: remote process exited");
 }
 
+/* ---- while NCCL's communicator is made */
+
+static int fail_to_split(void)
+{
+    return OUT_OF_SYSTEM;
+}
+
+static int die(void)
+{
+    raise(SIGKILL);
+    return 0;
+}
+
+/* All ranks join in vain. Returns the ms that this took. */
+static int64_t join_in_vain(int (*what)(void))
+{
+    const int64_t began = cecl_now_ms();
+    pid_t processes[RANKS];
+    int status;
+    memset(meeting, 0, sizeof(*meeting));
+    instead_of_split = what;
+    for (int r = 0; r < RANKS; r++) {
+        ceclComm_t comm;
+        processes[r] = fork();
+        if (processes[r] != 0)
+            continue;
+        const ceclResult_t result = try_to_join(r, &comm);
+        snprintf(meeting->refused[r], sizeof(meeting->refused[r]), "%s", ceclGetLastError(NULL));
+        _exit(result == ceclSuccess ? 1 : 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(waitpid(processes[r], &status, 0), processes[r]);
+        assert_int_equal(status, r == 2 && what == die ? SIGKILL : 0);
+    }
+    instead_of_split = NULL;
+    return cecl_now_ms() - began;
+}
+
+static void a_rank_that_dies_while_ranks_join_ends_the_wait_for_nccl(void **state)
+{
+    assert_in_range(join_in_vain(die), 0, PROMPT * 1000);
+    for (int r = 0; r < 2; r++)
+        expect(meeting->refused[r], "rank 2 ended");
+}
+
+static void a_rank_that_nccl_refuses_ends_the_other_ranks_wait_for_nccl(void **state)
+{
+    assert_in_range(join_in_vain(fail_to_split), 0, PROMPT * 1000);
+    for (int r = 0; r < RANKS; r++)
+        expect(meeting->refused[r],
+               "rank 2: the program's NCCL 2.28.3: ncclCommSplit failed: an error");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +303,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_has_left_is_named_beside_nccls_words),
         cmocka_unit_test(a_rank_that_leaves_instead_of_a_call_is_named),
         cmocka_unit_test(without_news_nccls_words_are_passed_on),
+        cmocka_unit_test(a_rank_that_dies_while_ranks_join_ends_the_wait_for_nccl),
+        cmocka_unit_test(a_rank_that_nccl_refuses_ends_the_other_ranks_wait_for_nccl),
     };
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_NODE_SIZE", "1", 1);
