@@ -52,9 +52,12 @@ struct exchange {
     struct under_way list[];
 };
 
-/* Keeps an error, and the calling thread's last message as its text. */
+/* Keeps the first error, and the calling thread's last message as its text, which other threads may read from then
+ * on. */
 static void note_error(struct piped *piped, ceclResult_t error)
 {
+    if (atomic_load(&piped->error) != ceclSuccess)
+        return;
     cecl_keep_message(piped->words);
     atomic_store(&piped->error, error);
     atomic_store(&piped->failed, true);

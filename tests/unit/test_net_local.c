@@ -194,6 +194,22 @@ static void ends_that_differ_are_named_by_the_receiver(void **state)
         assert_int_equal(in[i], 0);
 }
 
+/* Other threads may read the first error at any time. */
+static void the_first_error_stays(void **state)
+{
+    unsigned char in[8] = {0};
+    exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
+    finish(0);
+    exchange(1,
+             (const struct cecl_net_transfer[]){
+                 {bytes[1], 6, 1, true}, {in, 5, 1, false}, {in, 7, 0, false}},
+             3);
+    finish(1);
+    assert_int_equal(nets[1]->ops->error(nets[1]), ceclInvalidUsage);
+    assert_non_null(
+        strstr(cecl_message(), "from rank 1 to rank 1: ceclSend has 6 bytes, ceclRecv 5"));
+}
+
 static void a_failed_network_moves_nothing(void **state)
 {
     unsigned char in[8] = {0};
@@ -240,6 +256,7 @@ int main(void)
         TEST(what_moves_is_seen),
         TEST(a_size_goes_as_a_whole),
         TEST(ends_that_differ_are_named_by_the_receiver),
+        TEST(the_first_error_stays),
         TEST(a_failed_network_moves_nothing),
         TEST(a_network_is_closed_once_its_stream_is_done),
     };
