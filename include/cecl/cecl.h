@@ -422,7 +422,8 @@ typedef struct {
      * all ranks, or on none if all are on one node. */
     int (*split)(void *context, void *config, void **split);
     /* Orders cecl's exchanges among the program's calls of NCCL. Called with isBefore = 1 before
-     * exchanges are enqueued on `stream`, and with 0 after that. Returns a ceclResult_t.
+     * exchanges are enqueued on `stream`, and with 0 after that, also if that failed. Returns a
+     * ceclResult_t.
      * NULL: the program orders them by other means. */
     int (*order)(void *context, ceclStream_t stream, int isBefore);
 } ceclNcclNet_t;

@@ -150,7 +150,9 @@ static void run_in_stream(struct cecl_stream_call *call, const _Atomic bool *aba
     struct request request = {nccl, NULL, x->list, x->count, x->peers};
     nccl->abandon = abandon;
     const ceclResult_t result = run_group(&request);
-    if (result == ceclSuccess || atomic_load(&nccl->failed) || atomic_load(abandon))
+    /* the first error stays, because other threads may read its message */
+    if (result == ceclSuccess || atomic_load(&nccl->error) != ceclSuccess ||
+        atomic_load(&nccl->failed) || atomic_load(abandon))
         return;
     cecl_keep_message(nccl->words);
     atomic_store(&nccl->error, result);
@@ -186,10 +188,13 @@ static ceclResult_t enqueue(struct request *request)
     struct nccl *nccl = request->nccl;
     struct cecl_device *dev = nccl->dev;
     CECL_TRY(order(nccl, request->work, true));
-    CECL_TRY(nccl->lent.library && dev->kind == CECL_KIND_HOST
-                 ? enqueue_in_stream(request)
-                 : dev->ops->within(dev, run_group, request));
-    return order(nccl, request->work, false);
+    const ceclResult_t result = nccl->lent.library && dev->kind == CECL_KIND_HOST
+                                    ? enqueue_in_stream(request)
+                                    : dev->ops->within(dev, run_group, request);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    const ceclResult_t ordered = order(nccl, request->work, false);
+    return result == ceclSuccess ? ordered : cecl_fail_with(result, words);
 }
 
 /* Enqueues or captures an exchange. `begins`: writes by which the watchdog learns that it has begun. */

@@ -84,7 +84,7 @@ struct nccl {
      * for a first exchange with this rank itself */
     uint32_t *begun, *ended, *replays, *own;
     uint32_t count; /* how many exchanges were enqueued or captured; also the last one's number */
-    /* sets of ranks: the peers of recent exchanges, by exchange number; and the peers of captured
+    /* sets of ranks: the peers of recent and pending exchanges, by exchange number; and the peers of captured
      * exchanges. Each replay of a captured exchange has the same number. If a captured exchange finds no
      * room for its set, it adds its peers to the last set. */
     _Atomic uint64_t peers[NOTES][SETS], captured[NOTES][SETS];

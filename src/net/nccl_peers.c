@@ -7,14 +7,25 @@ static void peers_of(const struct cecl_net_transfer *list, uint32_t count, uint6
         sets[list[i].peer / 64] |= UINT64_C(1) << list[i].peer % 64;
 }
 
+static uint32_t word_of(const uint32_t *word)
+{
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+}
+
+/* If the exchange that noted its peers in the same place is pending, they stay there, too. */
 const _Atomic uint64_t *cecl_net_nccl_note(struct nccl *nccl, uint32_t number,
                                            const struct cecl_net_transfer *list, uint32_t count)
 {
+    _Atomic uint64_t *note = nccl->peers[number % NOTES];
+    const bool is_pending = (int32_t)(word_of(nccl->ended) - (number - NOTES)) < 0;
     uint64_t sets[SETS] = {0};
     peers_of(list, count, sets);
     for (int i = 0; i < SETS; i++)
-        atomic_store_explicit(&nccl->peers[number % NOTES][i], sets[i], memory_order_relaxed);
-    return nccl->peers[number % NOTES];
+        atomic_store_explicit(
+            &note[i],
+            sets[i] | (is_pending ? atomic_load_explicit(&note[i], memory_order_relaxed) : 0),
+            memory_order_relaxed);
+    return note;
 }
 
 static bool is_same(const _Atomic uint64_t mine[SETS], const uint64_t sets[SETS])
@@ -40,11 +51,6 @@ uint32_t cecl_net_nccl_note_captured(struct nccl *nccl, const struct cecl_net_tr
     for (int i = 0; i < SETS; i++)
         atomic_fetch_or(&nccl->captured[at][i], sets[i]);
     return at + 1;
-}
-
-static uint32_t word_of(const uint32_t *word)
-{
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
 static void list_peers(const struct nccl *nccl, const _Atomic uint64_t *peers,

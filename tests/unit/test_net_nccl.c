@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "fake_nccl.h"
-#include "net/net.h"
+#include "net/nccl_internal.h"
 #include "util/clock.h"
 
 static struct fake_nccl *fake;
@@ -233,6 +233,49 @@ static void what_waits_is_listed_until_it_has_ended(void **state)
     close_net(net);
 }
 
+static void make_pending(struct cecl_net *net, int rank, uint32_t count)
+{
+    static char bytes[8];
+    const struct cecl_net_transfer list[] = {{bytes, 5, rank, true}};
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess);
+}
+
+static struct cecl_rank_list listed(struct cecl_net *net)
+{
+    struct cecl_rank_list ranks = {.count = 0};
+    const int64_t end = cecl_deadline(20000);
+    uint32_t moved = 0;
+    while (!net->ops->late(net, &ranks, &moved) && cecl_ms_left(end) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    gate = 0;
+    fake->on_group = NULL;
+    return ranks;
+}
+
+/* More exchanges are pending than there is room for their sets of ranks. */
+static void of_many_exchanges_the_one_that_waits_lists_at_least_its_own_ranks(void **state)
+{
+    nranks = 4;
+    struct cecl_net *net = opened();
+    gate = 0;
+    fake->on_group = hold;
+    make_pending(net, 1, 1);
+    fake->on_group = NULL;
+    make_pending(net, 2, 2 * NOTES + 10);
+    struct cecl_rank_list ranks = listed(net);
+    assert_string_equal(cecl_rank_list_words(&ranks), "ranks 1 and 2");
+    make_pending(net, 2, NOTES); /* ranks of exchanges that have ended are forgotten */
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    fake->on_group = hold;
+    make_pending(net, 3, 1);
+    ranks = listed(net);
+    assert_string_equal(cecl_rank_list_words(&ranks), "rank 3");
+    close_net(net);
+}
+
 static void expect_waits_for(struct cecl_net *net, int rank)
 {
     struct cecl_rank_list ranks = {.count = 0};
@@ -283,19 +326,19 @@ static void each_replay_of_an_exchange_lists_its_own_ranks(void **state)
 /* More sets of ranks than there is room for: the last ones are listed together. */
 static void captured_exchanges_with_many_sets_of_ranks_list_at_least_their_own(void **state)
 {
-    enum { SETS = 400 };
+    enum { MANY = 400 };
     char bytes[8];
     nranks = 12;
     struct cecl_net *net = opened();
     void *graph;
     assert_int_equal(dev->captures->stream_begin(dev, stream), ceclSuccess);
-    for (int set = 1; set <= SETS; set++) {
+    for (int set = 1; set <= MANY; set++) {
         struct cecl_net_transfer list[11];
         uint32_t count = 0;
         for (int r = 1; r < nranks; r++)
             if (set >> (r - 1) & 1)
                 list[count++] = (struct cecl_net_transfer){bytes, 5, r, true};
-        fake->on_group = set == SETS ? hold : NULL;
+        fake->on_group = set == MANY ? hold : NULL;
         assert_int_equal(net->ops->capture(net, stream, list, count), ceclSuccess);
     }
     assert_int_equal(dev->captures->stream_end(dev, stream, &graph), ceclSuccess);
@@ -304,10 +347,10 @@ static void captured_exchanges_with_many_sets_of_ranks_list_at_least_their_own(v
     struct cecl_rank_list ranks = {.count = 0};
     uint32_t moved = 0;
     const int64_t end = cecl_deadline(5000);
-    while ((!net->ops->late(net, &ranks, &moved) || moved < 2 * SETS - 1) && cecl_ms_left(end) > 0)
+    while ((!net->ops->late(net, &ranks, &moved) || moved < 2 * MANY - 1) && cecl_ms_left(end) > 0)
         ranks.count = 0, moved = 0;
     for (int r = 1, found; r < nranks; r++) {
-        found = !(SETS >> (r - 1) & 1);
+        found = !(MANY >> (r - 1) & 1);
         for (int i = 0; i < ranks.count && i < CECL_RANKS_NAMED; i++)
             found = found || ranks.ranks[i] == r;
         assert_true(found);
@@ -476,8 +519,39 @@ static void what_fails_in_the_streams_thread_is_the_networks_error(void **state)
     fake->state = 0;
     assert_int_equal(net->ops->error(net), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "the program's NCCL 2.28.3"));
+    fake->state = 2; /* other threads may read the first error at any time, so it stays */
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    fake->state = 0;
+    assert_int_equal(net->ops->error(net), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "remote process exited"));
     (net->ops->give_up)(net);
     assert_non_null(strstr(fake->log, "abort "));
+    close_net(net);
+}
+
+static ceclResult_t refuse_call(struct cecl_device *device, ceclStream_t on,
+                                struct cecl_stream_call *call)
+{
+    free(call);
+    return cecl_fail(ceclSystemError, "no thread for a stream");
+}
+
+/* A program may hold a lock from the first call to the second. */
+static void the_order_is_ended_after_an_exchange_that_failed(void **state)
+{
+    char bytes[8];
+    struct cecl_net *net = NULL;
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    const struct cecl_device_ops *const all = dev->ops;
+    struct cecl_device_ops odd = *all;
+    odd.call = refuse_call;
+    assert_int_equal(open_lent(&net), ceclSuccess);
+    dev->ops = &odd;
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSystemError);
+    dev->ops = all;
+    assert_string_equal(cecl_message(), "no thread for a stream");
+    assert_int_equal(orders, 2);
     close_net(net);
 }
 
@@ -503,6 +577,7 @@ int main(void)
         TEST(it_is_made_without_blocking_and_takes_two_sms),
         TEST(what_a_program_lends_is_split_ordered_and_ended),
         TEST(what_fails_in_the_streams_thread_is_the_networks_error),
+        TEST(the_order_is_ended_after_an_exchange_that_failed),
         TEST(a_split_that_fails_is_no_network),
         /* from here on the fake library may still be in progress when a test begins */
         TEST(a_join_that_does_not_end_is_given_up_in_time),
@@ -510,6 +585,7 @@ int main(void)
         TEST(an_exchange_is_one_group_in_order),
         TEST(a_group_that_nccl_refuses_is_passed_on_in_words),
         TEST(what_waits_is_listed_until_it_has_ended),
+        TEST(of_many_exchanges_the_one_that_waits_lists_at_least_its_own_ranks),
         TEST(each_replay_of_an_exchange_lists_its_own_ranks),
         TEST(captured_exchanges_with_many_sets_of_ranks_list_at_least_their_own),
         TEST(an_nccl_that_frees_what_graphs_use_is_not_captured),
