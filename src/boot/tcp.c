@@ -66,11 +66,12 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
  * *error: the errno of connect(). Returns what cecl_net_open returns. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
-    const int family = id->at.any.sa_family;
+    const union cecl_tcp_address at = cecl_tcp_from_here(id);
+    const int family = at.any.sa_family;
     const int64_t bear = cecl_deadline(BEAR_MS);
     for (;;) {
         const int fd = cecl_net_open(family, SOCK_STREAM);
-        *error = fd >= 0 && connect(fd, &id->at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
+        *error = fd >= 0 && connect(fd, &at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
         if (!cecl_net_is_scarce(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
             return fd;
         if (fd >= 0)
@@ -218,11 +219,12 @@ ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer 
 /* Finds this host's address on the route to the root. Sends nothing. */
 static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_address *at)
 {
-    socklen_t length = cecl_tcp_length(id->at.any.sa_family);
-    const int fd = cecl_net_open(id->at.any.sa_family, SOCK_DGRAM);
+    const union cecl_tcp_address root = cecl_tcp_from_here(id);
+    socklen_t length = cecl_tcp_length(root.any.sa_family);
+    const int fd = cecl_net_open(root.any.sa_family, SOCK_DGRAM);
     if (fd < 0)
         return ceclSystemError;
-    if (connect(fd, &id->at.any, length) != 0 || getsockname(fd, &at->any, &length) != 0)
+    if (connect(fd, &root.any, length) != 0 || getsockname(fd, &at->any, &length) != 0)
         at->kept = (struct cecl_address){{0}};
     close(fd);
     return ceclSuccess;

@@ -80,6 +80,9 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16
 /* Whether the address in `id` is loopback, so that only this host's ranks reach it. */
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id);
 
+/* The address in `id`, as this host connects to it. */
+union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id);
+
 /* Bytes of an address of this family; 0: neither AF_INET nor AF_INET6. */
 static inline socklen_t cecl_tcp_length(int family)
 {

@@ -46,6 +46,18 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
+/* An IPv6 address of a single link is only valid together with the number of an interface, and each host has numbers
+ * of its own. */
+union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
+{
+    union cecl_tcp_address at = id->at;
+    const char *named = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
+    const unsigned number = named ? if_nametoindex(named) : 0;
+    if (at.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6.sin6_addr) && number > 0)
+        at.v6.sin6_scope_id = number;
+    return at;
+}
+
 /* How well an interface's address suits; 0: not at all. If an interface is named, only that interface suits. If
  * none is named, only loopback suits, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)

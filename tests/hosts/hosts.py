@@ -263,6 +263,27 @@ def hosts_that_are_not_linked_are_refused(limit_ms):
     job.end()
 
 
+def an_interface_may_have_only_its_own_ipv6_address():
+    """Such an address (fe80::...) is valid on an interface only, and each host has its own number for the interface."""
+    end_spaces()
+    make_spaces(only_ipv6=True)
+    if own_addresses():  # none if the system has no IPv6
+        they_join_and_leave((2, 2), "work")
+        they_join_and_leave((1, 2), "carry")
+    end_spaces()
+    make_spaces()
+
+
+def own_addresses():
+    """The link's IPv6 addresses, once all can be used."""
+    for _ in range(4000):
+        done = [run("ip", "-n", name, "-6", "-o", "addr", "show", LINK).stdout for name in SPACES]
+        if not any("tentative" in words for words in done):
+            return all("fe80" in words for words in done)
+        time.sleep(0.005)
+    sys.exit(f"the link's addresses cannot be used: {done}")
+
+
 def run(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -273,15 +294,18 @@ def space(*command, number=0):
         sys.exit(f"{' '.join(command)}: {done.stdout}")
 
 
-def make_spaces():
+def make_spaces(only_ipv6=False):
     made = [run("ip", "netns", "add", name) for name in SPACES]
+    if only_ipv6:  # these take the number that the link has in the other space
+        run("ip", "-n", SPACES[1], "link", "add", "other", "type", "veth", "peer", "name", "another")
     made.append(run("ip", "link", "add", LINK, "netns", SPACES[0], "type", "veth", "peer", "name", LINK,
                     "netns", SPACES[1]))
     if any(done.returncode for done in made):
         print("skipped: the system permits no network namespaces:", made[-1].stdout.strip())
         sys.exit(77)
     for number in range(2):
-        space("ip", "addr", "add", f"10.213.7.{number + 1}/24", "dev", LINK, number=number)
+        if not only_ipv6:
+            space("ip", "addr", "add", f"10.213.7.{number + 1}/24", "dev", LINK, number=number)
         space("ip", "link", "set", "lo", "up", number=number)
         space("ip", "link", "set", LINK, "up", number=number)
     await_link()
@@ -443,6 +467,7 @@ def try_all():
         the_others_shrink_and_go_on(2, after=0.1)
         within_one_of(CUT_LIMITS_MS, a_cut_link_is_named, "go_on")
         within_one_of((1500, 20000), hosts_that_are_not_linked_are_refused)
+        an_interface_may_have_only_its_own_ipv6_address()
         within_one_of(CUT_LIMITS_MS, hosts_that_are_cut_off_go_on_by_themselves)
 
 
