@@ -389,20 +389,25 @@ static ceclResult_t join(void *context)
     return nccl->dev->kind == CECL_KIND_CUDA ? launch_kernel(nccl, joining->deadline) : ceclSuccess;
 }
 
-/* Makes NCCL's communicator, on all ranks or on none. A rank that fails says so at once, because the others wait in
- * NCCL. If it fails because of another rank, the comparison names that rank. */
+/* Makes NCCL's communicator, on all ranks or on none. A rank that fails does not come to the comparison, because the
+ * others may wait in NCCL until their time is up, and then nobody would hear the reason. It says the reason at once,
+ * and they look for it. If it has failed because of another rank, the reason is that rank's. */
 static ceclResult_t join_all(struct nccl *nccl, struct cecl_mesh *mesh, struct joining *joining)
 {
     char words[CECL_MESSAGE_BYTES];
     nccl->mesh = mesh;
-    const ceclResult_t joined = nccl->dev->ops->within(nccl->dev, join, joining);
+    ceclResult_t result = nccl->dev->ops->within(nccl->dev, join, joining);
     nccl->mesh = NULL;
+    if (result == ceclSuccess)
+        return cecl_mesh_agree(mesh, ceclSuccess);
     cecl_keep_message(words);
-    const bool failed = joined != ceclSuccess && cecl_mesh_news(mesh) == ceclSuccess;
-    if (failed)
-        cecl_mesh_tell_abort(mesh, words);
-    CECL_TRY(cecl_mesh_agree(mesh, failed ? cecl_fail_with(joined, words) : ceclSuccess));
-    return joined == ceclSuccess ? ceclSuccess : cecl_fail_with(joined, words);
+    const ceclResult_t news = cecl_mesh_news(mesh);
+    if (news != ceclSuccess) {
+        result = news;
+        cecl_keep_message(words);
+    }
+    cecl_mesh_tell_abort(mesh, words);
+    return cecl_fail_with(result, words);
 }
 
 static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer *all,

@@ -292,7 +292,24 @@ static void a_rank_that_nccl_refuses_ends_the_other_ranks_wait_for_nccl(void **s
     assert_in_range(join_in_vain(fail_to_split), 0, PROMPT * 1000);
     for (int r = 0; r < RANKS; r++)
         expect(meeting->refused[r],
-               "rank 2: the program's NCCL 2.28.3: ncclCommSplit failed: an error");
+               r == 2
+                   ? "the program's NCCL 2.28.3: ncclCommSplit failed: an error"
+                   : "rank 2 gave up: the program's NCCL 2.28.3: ncclCommSplit failed: an error");
+}
+
+static int go_on_for_ever(void)
+{
+    return IN_PROGRESS;
+}
+
+/* All ranks reach the time limit at about the same time, and all say what did not end. */
+static void an_nccl_that_is_never_made_is_named(void **state)
+{
+    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    (void)join_in_vain(go_on_for_ever);
+    unsetenv("CECL_INIT_TIMEOUT_MS");
+    for (int r = 0; r < RANKS; r++)
+        expect(meeting->refused[r], "ncclCommSplit did not end in time");
 }
 
 int main(void)
@@ -305,6 +322,7 @@ int main(void)
         cmocka_unit_test(without_news_nccls_words_are_passed_on),
         cmocka_unit_test(a_rank_that_dies_while_ranks_join_ends_the_wait_for_nccl),
         cmocka_unit_test(a_rank_that_nccl_refuses_ends_the_other_ranks_wait_for_nccl),
+        cmocka_unit_test(an_nccl_that_is_never_made_is_named),
     };
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_NODE_SIZE", "1", 1);
