@@ -52,9 +52,8 @@ union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
 {
     union cecl_tcp_address at = id->at;
     const char *named = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
-    const unsigned number = named ? if_nametoindex(named) : 0;
-    if (at.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6.sin6_addr) && number > 0)
-        at.v6.sin6_scope_id = number;
+    if (at.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&at.v6.sin6_addr) && named)
+        at.v6.sin6_scope_id = if_nametoindex(named);
     return at;
 }
 
