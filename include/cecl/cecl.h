@@ -60,6 +60,7 @@
  *   registered   memory that other processes can open: cudaMalloc, ncclMemAlloc, and ranges that
  *                are mapped from handles which can be exported as file descriptors (cuMemCreate).
  *                One range may have any number of handles, as PyTorch's expandable segments have.
+ *                If some of them cannot be exported, the whole range is private once they are used.
  *                On the host device: shared mappings of files that the process has open for reading
  *                and writing, memfd among them. A call registers the memory that it uses, unless
  *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the

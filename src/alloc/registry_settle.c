@@ -173,8 +173,9 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* The result of a look at the memory of a window. */
-enum verdict { SETTLED, GONE };
+/* The result of a look at the memory of a window. MIXED: some of its memory is still the same, and other memory in its
+ * range of addresses cannot be shared. */
+enum verdict { SETTLED, GONE, MIXED };
 
 static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
                             uint64_t at, const struct cecl_use *use, enum verdict *verdict)
@@ -227,9 +228,12 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
                                                 use->name, use->buffer, at, end - at);
         }
         CECL_TRY(dev->ops->region_find(dev, (void *)(uintptr_t)at, &region));
+        if (region.kind == CECL_REGION_NONE && is_alive(registry, window)) {
+            *verdict = MIXED;
+            return ceclSuccess;
+        }
         if (region.home != window->home || region.home_bytes != window->bytes ||
-            (region.kind == CECL_REGION_NONE) != (window->number == 0) ||
-            covers_another(window, &region)) {
+            region.kind == CECL_REGION_NONE || covers_another(window, &region)) {
             *verdict = GONE;
             return ceclSuccess;
         }
@@ -258,7 +262,7 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     added.lost = false;
     const ceclResult_t result = look(registry, window, use, end_of(window, use), &added, verdict);
     cecl_keep_message(words);
-    const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
+    const bool gone = *verdict != SETTLED || added.lost || (result != ceclSuccess && is_new);
     ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
     if (told != ceclSuccess) { /* the window has regions that peers do not know */
         cecl_keep_message(words);
@@ -280,6 +284,19 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     if (result != ceclSuccess)
         (void)!registry_forget(registry, window); /* peers do not know it */
     return result;
+}
+
+/* Makes a range of addresses private in which only some memory can be shared. If memory of each kind had a window of its
+ * own, these windows would overlap, and a call with a buffer of each kind would replace them again and again. */
+static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, uint64_t home,
+                               uint64_t bytes)
+{
+    struct cecl_region region;
+    CECL_TRY(registry->dev->ops->region_find(registry->dev, ptr, &region));
+    region.kind = CECL_REGION_NONE;
+    region.home = home;
+    region.home_bytes = bytes;
+    return make_private(registry, &region);
 }
 
 /* The most looks at the memory. The memory changes between two looks only if another thread of the program frees
@@ -306,9 +323,13 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct c
                 return make_private(registry, &region);
             CECL_TRY(make_window(registry, &region, &window));
         }
+        const uint64_t home = window->home,
+                       bytes = window->bytes; /* settling may free the window */
         CECL_TRY(settle_window(registry, window, use, &verdict));
         if (verdict == SETTLED)
             return ceclSuccess;
+        if (verdict == MIXED)
+            return make_mixed(registry, use->buffer, home, bytes);
     }
     return cecl_fail(ceclInvalidArgument,
                      "%s %p: %" PRIu64 " bytes lie in several ranges of addresses, "

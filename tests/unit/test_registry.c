@@ -35,10 +35,11 @@ static struct fake {
     uint64_t broken;       /* address of the region that cannot be imported */
     size_t opened[PIECES]; /* bytes that each call of region_access opened */
     int nopened, nclosed, nreserved;
-    bool handles;     /* allocations are shared by handles, each in its own window */
-    uint32_t renewed; /* with `apart`: added to every piece's id, as if all were new */
-    uint32_t grown;   /* above 0: memory is private, and larger at each look-up */
-    int refusals;     /* imports to refuse, as CUDA does while old memory is open */
+    bool handles;      /* allocations are shared by handles, each in its own window */
+    uint32_t renewed;  /* with `apart`: added to every piece's id, as if all were new */
+    uint32_t grown;    /* above 0: memory is private, and larger at each look-up */
+    uint64_t unshared; /* if not 0: this piece is its own private allocation */
+    int refusals;      /* imports to refuse, as CUDA does while old memory is open */
     void (*at_refusal)(void);
     uint64_t process;              /* id of the exporting process */
     ceclResult_t refused_posts[4]; /* error of a post, by peer */
@@ -76,6 +77,11 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
         region->home_bytes += 4096 * fake.grown++;
     }
     if (fake.apart) {
+        region->home = region->base;
+        region->home_bytes = region->bytes;
+    }
+    if (fake.unshared != 0 && piece_of(at) == fake.unshared) {
+        region->kind = CECL_REGION_NONE;
         region->home = region->base;
         region->home_bytes = region->bytes;
     }
@@ -878,6 +884,50 @@ static void private_memory_may_grow_between_two_looks(void **state)
     assert_int_equal(nposted, 0);
 }
 
+/* Settles both buffers of a call until no window changes, as describing the call does. Returns how often that took. */
+static int rounds_of_a_call(uint64_t send, uint64_t recv)
+{
+    uint64_t before;
+    int rounds = 0;
+    do {
+        before = owner.changes;
+        tell_of(HOME, send, 1);
+        tell_of(HOME, recv, 1);
+        take_all();
+    } while (owner.changes != before && ++rounds < 10);
+    return rounds;
+}
+
+/* A program may map memory of both kinds into one range of addresses. If the windows of the two kinds replaced each
+ * other, a call with a buffer of each kind would never be described. */
+static void a_range_with_private_memory_is_private(void **state)
+{
+    fake.unshared = 3;
+    assert_in_range(rounds_of_a_call(0, 3), 1, 3);
+    const int posted = nposted;
+    assert_int_equal(rounds_of_a_call(3, 0), 0);
+    assert_int_equal(nposted, posted);
+    assert_int_equal(tell_of(HOME, 0, 1), 0);
+    assert_int_equal(tell_of(HOME, 9, 1), 0);
+}
+
+static void a_buffer_of_both_kinds_is_private(void **state)
+{
+    fake.unshared = 3;
+    assert_int_equal(tell_of(HOME, 0, 5), 0);
+    assert_int_equal(owner.nown, 1);
+}
+
+/* Private memory that lies where a freed range was says nothing about other memory there. */
+static void private_memory_over_freed_memory_is_a_window_of_its_own(void **state)
+{
+    tell_of(HOME, 0, 2);
+    fake.ids[0] = fake.ids[1] = 1000;
+    fake.unshared = 3;
+    assert_int_equal(tell_of(HOME, 3, 1), 0);
+    assert_int_equal(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->bytes, PIECE);
+}
+
 #define SECOND_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_second, tear_down_second)
 #define REGISTRY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
@@ -895,6 +945,9 @@ int main(void)
         REGISTRY_TEST(a_window_that_is_named_outlives_its_memory),
         REGISTRY_TEST(a_pointer_is_found_again_until_its_window_goes),
         REGISTRY_TEST(private_memory_may_grow_between_two_looks),
+        REGISTRY_TEST(a_range_with_private_memory_is_private),
+        REGISTRY_TEST(a_buffer_of_both_kinds_is_private),
+        REGISTRY_TEST(private_memory_over_freed_memory_is_a_window_of_its_own),
         REGISTRY_TEST(a_kept_plan_learns_that_memory_it_uses_was_closed),
         REGISTRY_TEST(a_window_with_a_live_region_stays),
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
