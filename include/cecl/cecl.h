@@ -588,8 +588,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * that are left are freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
  * sequence of ceclMemAlloc and ceclMemFree; noticed when the pool grows, and at every call under
- * CECL_CHECK=1), ceclOutOfMemory (on any rank; the message says which), ceclRemoteError,
- * ceclTimeout (a rank did not come: the communicator has failed). */
+ * CECL_CHECK=1), ceclOutOfMemory (on any rank; the message says which; if this rank had no host
+ * memory for its list of allocations, the communicator has failed), ceclRemoteError, ceclTimeout (a
+ * rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.

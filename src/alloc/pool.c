@@ -80,6 +80,7 @@ ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *o
     ceclResult_t result;
 
     if (!cecl_blocks_take(&pool->blocks, rounded, offset, &result)) {
+        pool->apart = result != ceclSuccess;
         CECL_TRY(result);
         CECL_TRY(cecl_rendezvous_grow(pool, bytes, rounded));
         if (!cecl_blocks_take(&pool->blocks, rounded, offset, &result))

@@ -46,6 +46,8 @@ struct cecl_pool {
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
     uint64_t calls, hash;
+    /* this rank alone had no host memory for an allocation, so peers may have memory that this rank lacks */
+    bool apart;
     /* counts frees: after a free, a buffer that was located before may no longer exist */
     uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */

@@ -21,7 +21,11 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
         return ceclSuccess;
     }
     cecl_mesh_activity(comm->mesh, "ceclMemAlloc");
-    CECL_TRY(cecl_comm_exchanged(comm, cecl_pool_alloc(&comm->pool, bytes, &offset)));
+    const ceclResult_t result =
+        cecl_comm_exchanged(comm, cecl_pool_alloc(&comm->pool, bytes, &offset));
+    if (comm->pool.apart)
+        return cecl_comm_break(comm, result);
+    CECL_TRY(result);
     *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
     return ceclSuccess;
 }

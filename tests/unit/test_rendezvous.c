@@ -10,6 +10,7 @@
 
 #include "../open_descriptors.h"
 #include "comm/comm.h"
+#include "util/clock.h"
 
 #define RANKS 3
 
@@ -19,6 +20,7 @@
 static _Thread_local struct {
     size_t create_above; /* refuse memory of more bytes; 0: refuse none */
     int nth_import, nth_map;
+    bool grows_no_list;
 } refuse;
 
 static bool is_nth(int *nth)
@@ -56,6 +58,13 @@ ceclResult_t __wrap_host_mem_map(struct cecl_device *dev, void *addr, const stru
     return __real_host_mem_map(dev, addr, mem);
 }
 
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return refuse.grows_no_list ? NULL : __real_realloc(memory, bytes);
+}
+
 /* ---- ranks */
 
 struct rank {
@@ -63,6 +72,7 @@ struct rank {
     ceclComm_t comm;
     size_t wanted, create_above;
     int nth_import, nth_map;
+    bool grows_no_list;
     void *got;
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
@@ -89,12 +99,20 @@ static int close_ranks(void **state)
     return 0;
 }
 
+static int abort_ranks(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclCommAbort(ranks[r].comm), ceclSuccess);
+    return 0;
+}
+
 static void *allocate(void *argument)
 {
     struct rank *me = argument;
     refuse.create_above = me->create_above;
     refuse.nth_import = me->nth_import;
     refuse.nth_map = me->nth_map;
+    refuse.grows_no_list = me->grows_no_list;
     me->result = ceclMemAlloc(me->comm, &me->got, me->wanted);
     cecl_keep_message(me->words);
     return NULL;
@@ -192,6 +210,22 @@ static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
     }
 }
 
+/* An allocation inside the pool exchanges nothing, so the other ranks have theirs. */
+static void an_allocation_that_one_rank_alone_refuses_fails_the_communicator(void **state)
+{
+    ceclResult_t result = ceclSuccess;
+    const int64_t deadline = cecl_deadline(60000);
+    ranks[1].grows_no_list = true;
+    for (int i = 0; i < 1000 && ranks[1].result == ceclSuccess; i++)
+        allocate_on_all(256);
+    assert_int_equal(ranks[1].result, ceclOutOfMemory);
+    while (result == ceclSuccess && cecl_ms_left(deadline) != 0)
+        assert_int_equal(ceclCommGetAsyncError(ranks[0].comm, &result), ceclSuccess);
+    assert_int_equal(result, ceclRemoteError);
+    assert_non_null(strstr(ceclGetLastError(ranks[0].comm),
+                           "rank 1 gave up: no host memory for the pool's table"));
+}
+
 #define RENDEZVOUS(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
 int main(void)
 {
@@ -200,6 +234,9 @@ int main(void)
         RENDEZVOUS(memory_that_one_rank_cannot_import_leaves_nothing),
         RENDEZVOUS(memory_that_one_rank_cannot_map_leaves_nothing),
         RENDEZVOUS(growth_that_one_rank_has_no_room_for_is_tried_smaller),
+        cmocka_unit_test_setup_teardown(
+            an_allocation_that_one_rank_alone_refuses_fails_the_communicator, open_ranks,
+            abort_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
