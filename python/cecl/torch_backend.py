@@ -88,7 +88,8 @@ class _Work(dist._Work):
         return True
 
     def is_completed(self):
-        return self._event.query() if self._event is not None else self._done
+        """On the CPU waits, because nothing says how far a call is; a program may ask until the answer is yes."""
+        return self._event.query() if self._event is not None else self.wait()
 
     def is_success(self):
         return self.is_completed()

@@ -5,6 +5,7 @@ need CECL_SHARE_GPU=1."""
 import os
 import sys
 import tempfile
+import time
 
 try:
     import torch
@@ -216,6 +217,14 @@ def asynchronous_calls(at):
     future = dist.all_reduce(tensor, async_op=True).get_future()
     doubled = future.then(lambda done: done.value()[0] * 2).wait()
     equal(doubled, 2 * torch.stack(at.all_numbers(5)).sum(0), "the future")
+    tensor, received = at.numbers(at.rank, 5), at.poisoned(5)
+    after, before = (at.rank + 1) % at.size, (at.rank - 1) % at.size
+    works = [dist.all_reduce(tensor, async_op=True), dist.isend(at.numbers(at.rank, 5), after), dist.irecv(received, before)]
+    deadline = time.monotonic() + 45
+    while not all(work.is_completed() for work in works):
+        assert time.monotonic() < deadline, "a program that asks for the end of calls never sees it"
+    equal(tensor, torch.stack(at.all_numbers(5)).sum(0), "a call that the program asked for")
+    equal(received, at.numbers(before, 5), "a message that the program asked for")
 
 
 def groups_and_objects(at):
