@@ -118,12 +118,14 @@ class _Message(dist._Work):
 
     def __init__(self, group, tensors, results, call):
         super().__init__()
-        self.tensors, self.results, self.call, self.work = tensors, results, call, None
+        self.tensors, self.results, self.call, self.work, self.error = tensors, results, call, None, None
         self._group = group
 
     def _begun(self):
         if self.work is None:
             self._group.begin_messages()
+        if self.error is not None:
+            raise self.error
         return self.work
 
     def wait(self, timeout=None):
@@ -537,7 +539,12 @@ class ProcessGroupCecl(dist.ProcessGroup):
         messages, self._messages = self._messages, []
         if not messages:
             return
-        work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        try:
+            work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        except Exception as error:
+            for message in messages:
+                message.error = error
+            raise
         for message in messages:
             message.work = work
 

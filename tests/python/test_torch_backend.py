@@ -409,8 +409,14 @@ def a_rank_that_dies_is_told(at):
             dist.all_reduce(tensor)
     except binding.Error as error:
         assert f"rank {at.size - 1}" in str(error), error
-        return
-    raise AssertionError("a call without the dead rank did not fail")
+    else:
+        raise AssertionError("a call without the dead rank did not fail")
+    for work in [dist.isend(tensor, at.size - 1), dist.irecv(at.poisoned(4), at.size - 1)]:
+        try:
+            work.wait()
+        except binding.Error:
+            continue
+        raise AssertionError("a message of a failed group did not fail")
 
 
 TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
