@@ -59,8 +59,7 @@ def _rows(name, tensor):
     """The number of rows, and of elements in a row."""
     if tensor.dim() == 0:
         raise ValueError(f"cecl: {name}: a tensor of rows expected")
-    rows = tensor.shape[0]
-    return rows, _count_of(tensor, tensor[:1].numel() if rows else torch.Size(tensor.shape[1:]).numel())
+    return tensor.shape[0], _count_of(tensor, torch.Size(tensor.shape[1:]).numel())
 
 
 def _check_splits(name, tensor, words):
@@ -73,8 +72,9 @@ def _scales(scales, output, source):
     if scales is None:
         return (None, None, 0), []
     sent, received = scales
-    bytes_of = [tensor[:1].numel() * tensor.element_size() for tensor in scales]
-    if bytes_of[0] != bytes_of[1] or sent.shape[0] != source.shape[0] or received.shape[0] != output.shape[0]:
+    (rows, _), (room, _) = _rows("scales of the source", sent), _rows("scales of the output", received)
+    bytes_of = [torch.Size(tensor.shape[1:]).numel() * tensor.element_size() for tensor in scales]
+    if bytes_of[0] != bytes_of[1] or rows != source.shape[0] or room != output.shape[0]:
         raise ValueError(f"cecl: scales of shapes {tuple(sent.shape)} and {tuple(received.shape)}: as many rows as "
                          f"{source.shape[0]} and {output.shape[0]}, of equal size, expected")
     return (sent.data_ptr(), received.data_ptr(), bytes_of[0]), list(scales)

@@ -62,6 +62,15 @@ def _only(name, tensors):
     return tensors[0]
 
 
+def _parts(name, lists, size, tensor):
+    """The only list of tensors: one for each rank, each with as many elements as `tensor`."""
+    parts = _only(name, lists)
+    if len(parts) != size or any(part.numel() != tensor.numel() for part in parts):
+        raise ValueError(f"cecl: {name} of {tensor.numel()} elements on {size} ranks: a list of tensors with "
+                         f"{[part.numel() for part in parts]} elements")
+    return parts
+
+
 class _Work(dist._Work):
     """A call that is enqueued. `results` are the tensors that it writes."""
 
@@ -79,7 +88,8 @@ class _Work(dist._Work):
         return True
 
     def is_completed(self):
-        return self._event.query() if self._event is not None else self._done
+        """On the CPU waits, because nothing says how far a call is; a program may ask until the answer is yes."""
+        return self._event.query() if self._event is not None else self.wait()
 
     def is_success(self):
         return self.is_completed()
@@ -108,12 +118,14 @@ class _Message(dist._Work):
 
     def __init__(self, group, tensors, results, call):
         super().__init__()
-        self.tensors, self.results, self.call, self.work = tensors, results, call, None
+        self.tensors, self.results, self.call, self.work, self.error = tensors, results, call, None, None
         self._group = group
 
     def _begun(self):
         if self.work is None:
             self._group.begin_messages()
+        if self.error is not None:
+            raise self.error
         return self.work
 
     def wait(self, timeout=None):
@@ -314,13 +326,13 @@ class ProcessGroupCecl(dist.ProcessGroup):
                 raise ValueError(f"cecl: tensors on {tensors[0].device} and {tensor.device} in one call")
         self.begin_messages()
         communicator = self._communicator(tensors[0].device)
+        communicator.begin()  # also at each call of a group: the program may write tensors between these calls
         if self._grouped is not None:
-            if not self._grouped:
-                communicator.begin()
+            if not self._grouped:  # only now, because a communicator cannot be made within a group
+                library.call("ceclGroupStart")
             self._grouped.append((communicator, tensors, results))
             call(communicator.handle, communicator.stream_handle)
             return None
-        communicator.begin()
         call(communicator.handle, communicator.stream_handle)
         return communicator.end(tensors, results)
 
@@ -336,14 +348,14 @@ class ProcessGroupCecl(dist.ProcessGroup):
     def start_coalescing(self, _device=None):
         if self._grouped is not None:
             raise RuntimeError("cecl: coalescing within coalescing")
-        library.call("ceclGroupStart")
+        self.begin_messages()
         self._grouped = []
 
     def end_coalescing(self, _device=None):
         calls, self._grouped = self._grouped or [], None
-        library.call("ceclGroupEnd")
         if not calls:
             return None
+        library.call("ceclGroupEnd")
         if len({id(communicator) for communicator, _, _ in calls}) != 1:
             raise ValueError("cecl: coalesced calls on tensors of several devices")
         used = [tensor for _, tensors, _ in calls for tensor in tensors]
@@ -353,7 +365,11 @@ class ProcessGroupCecl(dist.ProcessGroup):
     _end_coalescing = end_coalescing
 
     def _coalesced(self, calls):
-        """Makes calls in one group, and returns the work of all."""
+        """Makes calls in one group, and returns the work of all. torch may have begun the group, and then ends it."""
+        if self._grouped is not None:
+            for call in calls:
+                call()
+            return None
         self.start_coalescing()
         try:
             for call in calls:
@@ -382,7 +398,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def allgather(self, outputs, sources, _opts=None):
-        source, parts = _only("all-gather", sources), _only("all-gather", outputs)
+        source = _only("all-gather", sources)
+        parts = _parts("all-gather", outputs, self._size, source)
         flat = source.new_empty((self._size, *source.shape))
         self._all_gather(flat, source)
         return self._copy_out(parts, list(flat), flat)
@@ -453,8 +470,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         sends = self._splits("input", source, input_splits)
         receives = self._splits("output", output, output_splits)
         starts = [sum(counts[:r]) for counts in (sends, receives) for r in range(size)]
+        address = output.data_ptr() or 1  # a rank that receives nothing passes any address but NULL
         return self._run([source, output], [output], lambda comm, stream: library.call(
-            "ceclAlltoAllv", source.data_ptr(), binding.sizes(sends), binding.sizes(starts[:size]), output.data_ptr(),
+            "ceclAlltoAllv", source.data_ptr(), binding.sizes(sends), binding.sizes(starts[:size]), address,
             binding.sizes(receives), binding.sizes(starts[size:]), _type_of(source), comm, stream))
 
     alltoall_base = all_to_all_single
@@ -477,16 +495,17 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def gather(self, outputs, sources, opts):
         source, root = _only("gather", sources), opts.rootRank
+        parts = _parts("gather", outputs, self._size, source) if self._rank == root else []
         flat = source.new_empty((self._size, *source.shape)) if self._rank == root else source
         work = self._run([source, flat], [flat], lambda comm, stream: library.call(
             "ceclGather", source.data_ptr(), flat.data_ptr(), _count_of(source), _type_of(source), root, comm, stream))
-        return self._copy_out(_only("gather", outputs), list(flat), flat) if self._rank == root else work
+        return self._copy_out(parts, list(flat), flat) if self._rank == root else work
 
     def scatter(self, outputs, sources, opts):
         output, root = _only("scatter", outputs), opts.rootRank
         flat = output
         if self._rank == root:
-            flat = torch.cat([part.reshape(-1) for part in _only("scatter", sources)])
+            flat = torch.cat([part.reshape(-1) for part in _parts("scatter", sources, self._size, output)])
         return self._run([flat, output], [output], lambda comm, stream: library.call(
             "ceclScatter", flat.data_ptr(), output.data_ptr(), _count_of(output), _type_of(output), root, comm, stream))
 
@@ -520,7 +539,12 @@ class ProcessGroupCecl(dist.ProcessGroup):
         messages, self._messages = self._messages, []
         if not messages:
             return
-        work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        try:
+            work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+        except Exception as error:
+            for message in messages:
+                message.error = error
+            raise
         for message in messages:
             message.work = work
 

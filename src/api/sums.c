@@ -21,6 +21,19 @@ static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3]
     return ceclSuccess;
 }
 
+/* On the host device a kernel that meets a hole, or memory that it must not write, ends the process. */
+static ceclResult_t check_memory(struct cecl_device *dev, const char *name, const void *at,
+                                 uint64_t bytes, bool written)
+{
+    const struct cecl_use use = {.name = name,
+                                 .buffer = at,
+                                 .low = (uint64_t)(uintptr_t)at,
+                                 .high = (uint64_t)(uintptr_t)at + bytes,
+                                 .written = written};
+    CECL_TRY(dev->ops->check_pointer(dev, at, bytes, name));
+    return dev->ops->check_uses ? dev->ops->check_uses(dev, &use, 1) : ceclSuccess;
+}
+
 static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
 {
     return (uintptr_t)a < (uintptr_t)b + b_bytes && (uintptr_t)b < (uintptr_t)a + a_bytes;
@@ -47,8 +60,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_row_sums *s
         if ((uintptr_t)buffers[i].at % buffers[i].align != 0)
             return cecl_fail(ceclInvalidArgument, "%s %p: not aligned to its elements",
                              buffers[i].name, buffers[i].at);
-        CECL_TRY(comm->dev->ops->check_pointer(comm->dev, buffers[i].at, buffers[i].bytes,
-                                               buffers[i].name));
+        CECL_TRY(check_memory(comm->dev, buffers[i].name, buffers[i].at, buffers[i].bytes, i == 0));
         if (i > 0 && overlap(s->sums, bytes[2], buffers[i].at, buffers[i].bytes))
             return cecl_fail(ceclInvalidArgument, "%s and sums overlap; they must not",
                              buffers[i].name);

@@ -40,6 +40,7 @@ struct cecl_splits_array {
     int word; /* the layout's word that holds the array's address */
     uint64_t bytes;
     const char *name;
+    bool written;
 };
 #define CECL_SPLITS_ARRAYS 4
 void cecl_call_splits_arrays(const struct cecl_call *call,

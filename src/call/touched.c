@@ -225,10 +225,10 @@ void cecl_call_splits_arrays(const struct cecl_call *call,
     const struct cecl_splits_form form = cecl_call_splits(call);
     const uint64_t bytes = (uint64_t)form.nranks * form.experts * sizeof(uint64_t);
     const struct cecl_splits_array all[CECL_SPLITS_ARRAYS] = {
-        {CECL_LAYOUT_SPLITS, form.back ? 2 * bytes : bytes, "sendsplits"},
-        {CECL_LAYOUT_SPLITS_OUT, 2 * bytes, "recvsplits"},
-        {CECL_LAYOUT_SEND_SCALES, form.send_rows * form.scale_bytes, "experts->sendscales"},
-        {CECL_LAYOUT_RECV_SCALES, form.recv_rows * form.scale_bytes, "experts->recvscales"}};
+        {CECL_LAYOUT_SPLITS, form.back ? 2 * bytes : bytes, "sendsplits", false},
+        {CECL_LAYOUT_SPLITS_OUT, 2 * bytes, "recvsplits", true},
+        {CECL_LAYOUT_SEND_SCALES, form.send_rows * form.scale_bytes, "experts->sendscales", false},
+        {CECL_LAYOUT_RECV_SCALES, form.recv_rows * form.scale_bytes, "experts->recvscales", true}};
     memcpy(arrays, all, sizeof(all));
 }
 

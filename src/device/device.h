@@ -197,8 +197,8 @@ struct cecl_device_ops {
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
     /* Refuses bytes of a call whose copy would end the process by a signal: addresses without
-     * memory, memory without access rights, mappings beyond the end of a file. `count`: CECL_USES
-     * at most. NULL on CUDA, where the copy returns an error. */
+     * memory, memory without access rights, mappings beyond the end of a file. The uses have CECL_USES *
+     * CECL_RANGES_MAX ranges at most. NULL on CUDA, where the copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
      * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a

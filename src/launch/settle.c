@@ -1,6 +1,7 @@
 /* Settles windows; see settle.h. */
 #include "launch/settle.h"
 
+#include "call/splits.h"
 #include "launch/carry.h"
 
 /* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice
@@ -32,6 +33,39 @@ static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
                              .written = is_recv && cecl_call_writes_recv(call)};
 }
 
+/* The arrays of a call by splits that lie outside of the pool. Only kernels use them, so no window watches them.
+ * Returns their number. */
+static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
+                        struct cecl_use uses[CECL_SPLITS_ARRAYS])
+{
+    struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS];
+    size_t count = 0;
+    if (call->op->family != CECL_FAMILY_SPLITS)
+        return 0;
+    cecl_call_splits_arrays(call, arrays);
+    for (int i = 0; i < CECL_SPLITS_ARRAYS; i++) {
+        const void *ptr = cecl_call_address(call, arrays[i].word);
+        if (arrays[i].bytes > 0 && !cecl_pool_holds(&comm->pool, ptr))
+            uses[count++] = (struct cecl_use){.name = arrays[i].name,
+                                              .buffer = ptr,
+                                              .low = (uint64_t)(uintptr_t)ptr,
+                                              .high = (uint64_t)(uintptr_t)ptr + arrays[i].bytes,
+                                              .written = arrays[i].written};
+    }
+    return count;
+}
+
+ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    if (count > 0 && ops->check_uses)
+        return ops->check_uses(comm->dev, uses, count);
+    for (size_t i = 0; i < count; i++)
+        CECL_TRY(ops->check_pointer(comm->dev, uses[i].buffer, (size_t)(uses[i].high - uses[i].low),
+                                    uses[i].name));
+    return ceclSuccess;
+}
+
 /* Checks registered memory. If no window has changed, checks private memory, too; otherwise the caller
  * settles again. */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
@@ -41,7 +75,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
     const uint64_t before = comm->registry.changes;
     struct cecl_touched touched[2];
     struct cecl_range ranges[CECL_USES][CECL_RANGES_MAX];
-    struct cecl_use unshared[CECL_USES];
+    struct cecl_use unshared[CECL_USES + CECL_SPLITS_ARRAYS];
     size_t nunshared = 0;
     *changed = false;
     if (!cecl_call_has_buffers(call))
@@ -57,9 +91,9 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
         if (is_private && ops->check_uses)
             unshared[nunshared++] = use;
     }
+    nunshared += arrays_of(comm, call, unshared + nunshared);
     *changed = comm->registry.changes != before;
-    return *changed || nunshared == 0 ? ceclSuccess
-                                      : ops->check_uses(comm->dev, unshared, nunshared);
+    return *changed ? ceclSuccess : cecl_settle_check(comm, unshared, nunshared);
 }
 
 void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
@@ -69,6 +103,7 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
 {
     struct cecl_touched touched[2];
     struct cecl_range ranges[CECL_RANGES_MAX];
+    struct cecl_use arrays[CECL_SPLITS_ARRAYS];
     bool goes_on = true;
     if (!cecl_call_has_buffers(call))
         return;
@@ -80,6 +115,9 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
             (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses))
             goes_on = each(context, window, &use);
     }
+    const size_t narrays = arrays_of(comm, call, arrays);
+    for (size_t i = 0; i < narrays && goes_on; i++)
+        goes_on = each(context, &cecl_window_private, &arrays[i]);
 }
 
 /* ---- again */

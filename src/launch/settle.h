@@ -8,8 +8,12 @@
  * no window. *changed: windows have changed, so the buffers must be looked up again. */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed);
 
-/* Lists the bytes that must be checked at each start of a settled call: those in registered memory, and those
- * in private memory if the device can check it. `each` returns false to end the list. */
+/* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
+ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count);
+
+/* Lists the bytes that must be checked at each start of a settled call: those in registered memory, those in
+ * private memory if the device can check it, and those of arrays that only kernels use. `each` returns false to
+ * end the list. */
 void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
                       bool (*each)(void *context, struct cecl_window *window,
                                    const struct cecl_use *use),

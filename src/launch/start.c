@@ -16,6 +16,7 @@
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/request.h"
+#include "launch/settle.h"
 
 /* ---- checking the memory */
 
@@ -34,7 +35,7 @@ static ceclResult_t check_watched(ceclRequest_t request)
         const struct cecl_watched *watched = &request->watched[i];
         bool same = true;
         if (watched->window->number == CECL_WINDOW_PRIVATE)
-            CECL_TRY(comm->dev->ops->check_uses(comm->dev, &watched->use, 1));
+            CECL_TRY(cecl_settle_check(comm, &watched->use, 1));
         else
             CECL_TRY(cecl_registry_is_same(&comm->registry, watched->window, &watched->use, &same));
         if (!same)

@@ -3,6 +3,8 @@
 #include "buffers.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define RANKS 16
 #define EXPERTS 4 /* most rows of a rank */
@@ -333,6 +335,50 @@ static void refused_experts_do_no_harm(void **state)
     out_and_back(2);
 }
 
+/* On the host device: a call of the same arguments worked before, so only the memory can be wrong. */
+static void arrays_that_lose_their_memory_are_refused(void **state)
+{
+    static const char *const names[] = {"sendsplits", "recvsplits", "experts->sendscales"};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    ceclRequest_t request;
+    if (multi_on_gpus(comm))
+        skip();
+    unsigned char *const at =
+        mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    uint64_t *const given = (uint64_t *)(void *)at, *const out = given + page / sizeof(*given);
+    const ceclExperts_t experts = {1, 1, at + 2 * page, scales[1], SCALE};
+#define DISPATCH                                                                                   \
+    ceclDispatch(rows[0], 8, given, rows[1], 8, out, &experts, 1, ceclUint8, comm, NULL)
+#define SUM(nrows)                                                                                 \
+    ceclSumRows(at, nrows, splits[0], NULL, at + page, 1, 1, 1, ceclFloat8e5m2, comm, NULL)
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, DISPATCH);
+    multi_ok(comm, ceclGroupInit(comm, &request));
+    for (size_t i = 0; i < 3; i++) {
+        multi_ok(comm, DISPATCH);
+        multi_ok(comm, ceclStart(request, NULL));
+        multi_ok(comm, SUM(page));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        assert_int_equal(mprotect(at + i * page, page, i == 1 ? PROT_READ : PROT_NONE), 0);
+        multi_refused(comm, DISPATCH, ceclInvalidArgument, names[i]);
+        multi_refused(comm, ceclStart(request, NULL), ceclInvalidArgument, names[i]);
+        if (i == 1)
+            multi_refused(comm, SUM(page), ceclInvalidArgument, "sums");
+        assert_int_equal(mprotect(at + i * page, page, PROT_READ | PROT_WRITE), 0);
+    }
+    assert_int_equal(mprotect(at + page, page, PROT_NONE), 0); /* a hole in the rows */
+    multi_refused(
+        comm,
+        ceclSumRows(at, 3 * page, splits[0], NULL, rows[1], 1, 1, 1, ceclFloat8e5m2, comm, NULL),
+        ceclInvalidArgument, "rows");
+#undef SUM
+#undef DISPATCH
+    multi_ok(comm, ceclRequestFree(request));
+    munmap(at, 3 * page);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void an_expert_without_room_is_named_on_every_rank(void **state)
 {
     uint64_t x = 43;
@@ -363,6 +409,7 @@ int main(int argc, char **argv)
         TEST(tokens_get_the_sums_of_their_rows),
         TEST(refused_sums_do_no_harm),
         TEST(refused_experts_do_no_harm),
+        TEST(arrays_that_lose_their_memory_are_refused),
         cmocka_unit_test_setup_teardown(an_expert_without_room_is_named_on_every_rank, set_up,
                                         tear_down_failed),
     };

@@ -67,6 +67,15 @@ done
 run "$run" --policy none true
 expect_error "--policy none: one of off, auto, all, strict expected"
 
+case="a file for statistics that cannot be written is named"
+for file in "$scratch/none/stats" "$scratch"; do
+    run "$run" --stats="$file" true
+    expect_status 2
+    expect_error "cecl-run: --stats=$file: cannot be written"
+done
+run "$run" --stats="$scratch/two words" env
+expect_output "CECL_NCCL_STATS_FILE=$scratch/two words"
+
 case="the library is missing, or cannot be preloaded"
 mkdir -p "$scratch/alone/bin" "$scratch/a space/bin" "$scratch/a space/lib/cecl"
 cp "$run" "$scratch/alone/bin"

@@ -5,6 +5,7 @@ need CECL_SHARE_GPU=1."""
 import os
 import sys
 import tempfile
+import time
 
 try:
     import torch
@@ -113,6 +114,24 @@ def all_to_all_of_equal_and_of_other_parts(at):
         equal(part, at.numbers(r, 4 * at.size)[4 * at.rank: 4 * at.rank + 4], f"all-to-all of lists, from {r}")
 
 
+def parts_without_rows(at):
+    """All ranks send to the last rank alone, so the others receive nothing, as experts without tokens."""
+    last = at.size - 1
+    sends = [0] * last + [2]
+    receives = [2 * (at.rank == last)] * at.size
+    expected = torch.cat([at.numbers(r, 6) for r in range(at.size)]) if at.rank == last else at.poisoned(0)
+    mine, output = at.numbers(at.rank, 6).view(2, 3), at.poisoned(3 * sum(receives)).view(-1, 3)
+    dist.all_to_all_single(output, mine, receives, sends)
+    equal(output.view(-1), expected, "rows for the last rank")
+    back = at.poisoned(6).view(2, 3)
+    dist.all_to_all_single(back, output, sends, receives)
+    equal(back, mine, "rows from the last rank")
+    outputs = [at.poisoned(3 * rows) for rows in receives]
+    dist.all_to_all(outputs, [at.poisoned(0)] * last + [at.numbers(at.rank, 6)])
+    equal(torch.cat(outputs), expected, "a list for the last rank")
+    dist.all_to_all_single(at.poisoned(0).view(0, 3), at.poisoned(0).view(0, 3), [0] * at.size, [0] * at.size)
+
+
 def rooted_calls(at):
     for root in range(at.size):
         tensor = at.numbers(at.rank, 7, seed=root)
@@ -140,6 +159,12 @@ def messages(at):
     for work in works:
         work.wait()
     equal(received, at.numbers(before, 9), "a ring of messages without a group")
+    group = dist.new_group(backend="cecl")  # whose first calls are messages
+    received = at.poisoned(9)
+    works = [dist.isend(at.numbers(at.rank, 9), after, group), dist.irecv(received, before, group)]
+    for work in works:
+        work.wait()
+    equal(received, at.numbers(before, 9), "a ring of messages in a new group")
     both = [at.poisoned(9), at.poisoned(9)]
     for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, at.numbers(at.rank, 9), after),
                                         dist.P2POp(dist.isend, at.numbers(at.rank, 9, seed=1), before),
@@ -148,6 +173,37 @@ def messages(at):
         work.wait()
     equal(both[0], at.numbers(before, 9), "a ring, forth")
     equal(both[1], at.numbers(after, 9, seed=1), "a ring, back")
+
+
+def coalesced_calls(at):
+    """Torch's managers begin a group with a device given, and then make coalesced calls in it. A message that
+    nobody has waited for goes first."""
+    after, before = (at.rank + 1) % at.size, (at.rank - 1) % at.size
+    for device in (None, at.device):
+        received = at.poisoned(5)
+        works = [dist.isend(at.numbers(at.rank, 5), after), dist.irecv(received, before)]
+        outputs = [at.poisoned(3 * at.size) for _ in range(2)]
+        with dist._coalescing_manager(device=device, async_ops=True) as manager:
+            for seed, output in enumerate(outputs):
+                dist.all_gather_into_tensor(output, at.numbers(at.rank, 3, seed=seed))
+        manager.wait()
+        for seed, output in enumerate(outputs):
+            equal(output, torch.cat(at.all_numbers(3, seed=seed)), f"all-gather {seed}, device {device}")
+        for work in works:
+            work.wait()
+        equal(received, at.numbers(before, 5), "the message before coalesced calls")
+    forth, back = at.poisoned(9), at.poisoned(9)
+    with dist._coalescing_manager(device=at.device, async_ops=True) as manager:
+        dist.send(at.numbers(at.rank, 9), after)
+        dist.recv(forth, before)
+        mine = at.numbers(at.rank, 9)
+        for _ in range(100):  # on a GPU the next call has to wait for these
+            mine = mine + 1
+        dist.send(mine, before)
+        dist.recv(back, after)
+    manager.wait()
+    equal(forth, at.numbers(before, 9), "coalesced, forth")
+    equal(back, at.numbers(after, 9) + 100, "coalesced, back")
 
 
 def asynchronous_calls(at):
@@ -161,6 +217,14 @@ def asynchronous_calls(at):
     future = dist.all_reduce(tensor, async_op=True).get_future()
     doubled = future.then(lambda done: done.value()[0] * 2).wait()
     equal(doubled, 2 * torch.stack(at.all_numbers(5)).sum(0), "the future")
+    tensor, received = at.numbers(at.rank, 5), at.poisoned(5)
+    after, before = (at.rank + 1) % at.size, (at.rank - 1) % at.size
+    works = [dist.all_reduce(tensor, async_op=True), dist.isend(at.numbers(at.rank, 5), after), dist.irecv(received, before)]
+    deadline = time.monotonic() + 45
+    while not all(work.is_completed() for work in works):
+        assert time.monotonic() < deadline, "a program that asks for the end of calls never sees it"
+    equal(tensor, torch.stack(at.all_numbers(5)).sum(0), "a call that the program asked for")
+    equal(received, at.numbers(before, 5), "a message that the program asked for")
 
 
 def groups_and_objects(at):
@@ -230,7 +294,12 @@ def rows_by_splits_on_the_device(at):
     equal(output[:sum(map(len, expected))], torch.cat(expected), "rows from all ranks")
     begins = [sum(map(len, expected[:r])) for r in range(at.size)]
     equal(out_splits, on_device(at, [list(map(len, expected)), begins]), "splits and offsets")
-    moe.free(output)
+    scales = moe.empty((room,), torch.float32, at.device)
+    moe.dispatch(output, out_splits, at.poisoned(0).view(0, width), on_device(at, [0] * at.size), 1,
+                 scales=(at.poisoned(0), scales))
+    equal(out_splits, on_device(at, [[0] * at.size] * 2), "splits and offsets without rows")
+    for tensor in (output, scales):
+        moe.free(tensor)
 
 
 def rows_go_to_experts_and_come_back(at):
@@ -320,6 +389,9 @@ def wrong_arguments_are_named(at):
     refused("outside of (4, 2)", lambda: tiles.reduce_scatter(at.poisoned(2), rows, [(3, 1)] * at.size, (1, 2)))
     refused("scales of shapes", lambda: moe.dispatch(rows, out_splits, rows, on_device(at, [0] * at.size), 1,
                                                      scales=(at.poisoned(3), at.poisoned(4))))
+    if at.rank == 0:  # the root refuses before it makes the call
+        for parts in ([at.poisoned(2)] * at.size, [at.poisoned(3)] * (at.size - 1)):
+            refused("scatter of", lambda parts=parts: dist.scatter(at.poisoned(3), parts, 0))
     tensor = at.numbers(at.rank, 4)
     dist.all_reduce(tensor)
     equal(tensor, torch.stack(at.all_numbers(4)).sum(0), "after refusals")
@@ -337,13 +409,19 @@ def a_rank_that_dies_is_told(at):
             dist.all_reduce(tensor)
     except binding.Error as error:
         assert f"rank {at.size - 1}" in str(error), error
-        return
-    raise AssertionError("a call without the dead rank did not fail")
+    else:
+        raise AssertionError("a call without the dead rank did not fail")
+    for work in [dist.isend(tensor, at.size - 1), dist.irecv(at.poisoned(4), at.size - 1)]:
+        try:
+            work.wait()
+        except binding.Error:
+            continue
+        raise AssertionError("a message of a failed group did not fail")
 
 
 TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
-         all_to_all_of_equal_and_of_other_parts, rooted_calls, messages, asynchronous_calls, groups_and_objects,
-         functional_collectives, a_module_learns_as_one_alone, rows_by_splits_on_the_device,
+         all_to_all_of_equal_and_of_other_parts, parts_without_rows, rooted_calls, messages, coalesced_calls,
+         asynchronous_calls, groups_and_objects, functional_collectives, a_module_learns_as_one_alone, rows_by_splits_on_the_device,
          rows_go_to_experts_and_come_back, tiles_go_to_their_roots, rows_that_do_not_fit_are_told, wrong_arguments_are_named,
          a_rank_that_dies_is_told)
 
