@@ -194,6 +194,8 @@ ncclResult_t ncclGroupEnd(void)
         return cecl_nccl_pass_ncclGroupEnd();
     const bool is_outermost = cecl_nccl_group_depth() == 1;
     ncclResult_t passed = is_outermost ? cecl_nccl_captured_end_group() : ceclSuccess;
+    if (is_outermost)
+        cecl_nccl_decide_group();
     if (is_outermost && passed == ceclSuccess)
         passed = cecl_nccl_group_pass();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();

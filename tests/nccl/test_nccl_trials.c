@@ -322,6 +322,40 @@ static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
     assert_int_equal(passed, 0);
 }
 
+/* Asks NCCL how long a gather would take. */
+static bool estimate(struct rank *r)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    return ncclGroupStart() == 0 &&
+           ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 &&
+           ncclGroupSimulateEnd(NULL) == 0;
+}
+
+/* In the middle of the trial only one rank asks for estimates. The table has nothing for three ranks. */
+static bool estimate_on_one_rank(struct rank *r)
+{
+    enum { BEGIN = 60, END = 70 };
+    bool is = true, was_passed[2];
+    for (int step = 0; step < STEPS && is; step++) {
+        is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]);
+        if (r->rank == 1 && step >= BEGIN && step < END)
+            is = estimate(r) && is;
+        passed += step >= STEPS - LAST ? was_passed[0] + was_passed[1] : 0;
+    }
+    return is;
+}
+
+static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
+{
+    if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
+        skip();
+    passed = 0;
+    take_us(TAKES_US);
+    assert_true(run_ranks(3, estimate_on_one_rank));
+    assert_int_equal(passed, 0);
+}
+
 static void communicators_are_tried_one_after_the_other(void **state)
 {
     take_us(300);
@@ -348,6 +382,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
+        cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
