@@ -115,9 +115,11 @@ void cecl_nccl_learn_tell(struct cecl_nccl_learn *learn, const struct cecl_nccl_
 {
     const struct cecl_trial *trial = &learn->trial;
     const struct ruling ruling = {"step", trial->subject, trial->arm, trial->is_recalled, false};
-    if (!trial->is_recalled)
+    if (!trial->is_recalled) {
         learn->verdict = cecl_trial_verdict(trial);
-    const struct summary found = summary_of(&learn->verdict, trial->arm, trial->merged);
+        learn->repeated = trial->merged;
+    }
+    const struct summary found = summary_of(&learn->verdict, trial->arm, learn->repeated);
     tell(comm, &ruling, &found);
 }
 
@@ -177,7 +179,7 @@ static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_repor
     now->state = state_of(learn);
     now->trials = learn->trial.trials;
     now->calls = learn->period.length;
-    now->repeated = learn->trial.merged;
+    now->repeated = learn->repeated;
     now->arm = learn->trial.arm;
     now->verdict = learn->verdict;
     now->nclasses = learn->ntold;

@@ -356,6 +356,28 @@ static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
     assert_int_equal(passed, 0);
 }
 
+/* First each call is a step, and so short that several make one period of the trial. Then calls without a period are
+ * tried one by one. */
+static bool take_short_steps(struct rank *r)
+{
+    enum { SHORT = 4000, OTHERS = 2500 };
+    bool is = true, unused;
+    uint64_t word = 1;
+    for (int i = 0; i < SHORT && is; i++)
+        is = gather(r, i, &unused);
+    for (int i = 0; i < OTHERS && is; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        is = word >> 63 ? gather(r, i, &unused) : reduce(r, i, &unused);
+    }
+    return is;
+}
+
+static void short_steps_are_followed_by_calls_without_a_period(void **state)
+{
+    take_us(10);
+    assert_true(run_ranks(2, take_short_steps));
+}
+
 static void communicators_are_tried_one_after_the_other(void **state)
 {
     take_us(300);
@@ -382,6 +404,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
+        cmocka_unit_test(short_steps_are_followed_by_calls_without_a_period),
         cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
