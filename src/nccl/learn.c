@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "learn/reservation.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/learned.h"
@@ -21,30 +22,33 @@
 
 static struct {
     pthread_mutex_t lock;
-    /* names the communicator. If several of its ranks are in this process, each of them is a holder */
-    uint64_t id;
-    int holders;
+    struct cecl_reservation its;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool reserve(void *context, uint64_t id)
 {
     (void)context;
     pthread_mutex_lock(&trying.lock);
-    const bool is_free = trying.holders == 0 || trying.id == id;
-    if (is_free) {
-        trying.id = id;
-        trying.holders++;
-    }
+    const bool has_it = cecl_reservation_take(&trying.its, id, cecl_now_ns());
     pthread_mutex_unlock(&trying.lock);
-    return is_free;
+    return has_it;
 }
 
 static void release(void *context, uint64_t id)
 {
     (void)context;
-    (void)id;
     pthread_mutex_lock(&trying.lock);
-    trying.holders--;
+    cecl_reservation_leave(&trying.its, id);
+    pthread_mutex_unlock(&trying.lock);
+}
+
+/* Called at each boundary of a trial. */
+static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
+{
+    if (!trial->holds)
+        return;
+    pthread_mutex_lock(&trying.lock);
+    cecl_reservation_use(&trying.its, trial->id, now_ns);
     pthread_mutex_unlock(&trying.lock);
 }
 
@@ -181,6 +185,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
     learn->begun_ns = now;
+    keep_reservation(trial, now);
     if (here.is_mark)
         cecl_nccl_marks_note(marks, call->stream);
     if (here.slot >= 0)
@@ -225,6 +230,7 @@ static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial
     else if (here->slot >= 0)
         cecl_trial_publish(trial, trial->trials, here->slot, 0);
     cecl_nccl_marks_publish(&learn->marks, trial);
+    keep_reservation(trial, cecl_now_ns());
     learn->has_from = learn->has_timed = false;
     return here->is_mark && cecl_nccl_group_depth() == 0;
 }
