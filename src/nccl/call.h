@@ -56,7 +56,8 @@ struct cecl_nccl_call {
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
 /* Called when the outermost group ends, unless it is only simulated: decides on, and counts, the collectives of which
- * learning hears only now. So the calls of a group that a single rank simulates are not in its sequence. */
+ * learning hears only now. So the calls of a group that a single rank simulates, or that is refused there, are not in
+ * its sequence. */
 void cecl_nccl_decide_group(void);
 
 /* Like cecl_nccl_take, for a one-sided call. */

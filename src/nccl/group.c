@@ -160,7 +160,7 @@ ncclResult_t cecl_nccl_group_keep_open(const struct cecl_nccl_call *call)
 
 void cecl_nccl_group_decide(bool (*serves)(const struct cecl_nccl_call *call))
 {
-    if (!group.has_open)
+    if (!group.has_open || group.refusal != ceclSuccess)
         return;
     group.has_open = group.unsorted = false;
     group.last_turn = group.served = 0;

@@ -332,28 +332,58 @@ static bool estimate(struct rank *r)
            ncclGroupSimulateEnd(NULL) == 0;
 }
 
-/* In the middle of the trial only one rank asks for estimates. The table has nothing for three ranks. */
-static bool estimate_on_one_rank(struct rank *r)
+/* A group that is refused, because a communicator in it is not ready: its other rank never comes. */
+static bool be_refused(struct rank *r)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    struct config config;
+    ncclUniqueId id;
+    ncclComm_t early;
+    bool is = ncclGetUniqueId(&id) == 0 &&
+              ncclCommInitRankConfig(&early, 2, id, 0, non_blocking(&config)) == IN_PROGRESS &&
+              ncclGroupStart() == 0 &&
+              ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 &&
+              ncclAllGather(mine, all, COUNT, ncclInt32, early, NULL) != 0;
+    is = ncclGroupEnd() != 0 && is;
+    return ncclCommAbort(early) == 0 && is;
+}
+
+static bool (*only_here)(struct rank *r);
+
+/* In the middle of the trial only one rank does something else. The table has nothing for three ranks. */
+static bool differ_on_one_rank(struct rank *r)
 {
     enum { BEGIN = 60, END = 70 };
     bool is = true, was_passed[2];
     for (int step = 0; step < STEPS && is; step++) {
         is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]);
         if (r->rank == 1 && step >= BEGIN && step < END)
-            is = estimate(r) && is;
+            is = only_here(r) && is;
         passed += step >= STEPS - LAST ? was_passed[0] + was_passed[1] : 0;
     }
     return is;
 }
 
-static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
+static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
 {
     if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
         skip();
     passed = 0;
+    only_here = call;
     take_us(TAKES_US);
-    assert_true(run_ranks(3, estimate_on_one_rank));
+    assert_true(run_ranks(3, differ_on_one_rank));
     assert_int_equal(passed, 0);
+}
+
+static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
+{
+    expect_that_it_does_not_count(estimate);
+}
+
+static void a_group_that_is_refused_on_one_rank_does_not_count(void **state)
+{
+    expect_that_it_does_not_count(be_refused);
 }
 
 /* First each call is a step, and so short that several make one period of the trial. Then calls without a period are
@@ -406,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
         cmocka_unit_test(short_steps_are_followed_by_calls_without_a_period),
         cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
+        cmocka_unit_test(a_group_that_is_refused_on_one_rank_does_not_count),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
