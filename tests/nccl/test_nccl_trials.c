@@ -285,19 +285,44 @@ static bool train_both(struct rank *r)
 
 static pthread_barrier_t together;
 
+static bool captures_too; /* see change_steps */
+
+static bool gather_hollow(const struct rank *r, size_t count, bool in_group)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    bool is = !in_group || ncclGroupStart() == 0;
+    is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+    return (!in_group || ncclGroupEnd() == 0) && is;
+}
+
+static bool capture_hollow(const struct rank *r)
+{
+    const struct standin_streams standin = find_streams();
+    const cudaStream_t stream = standin.stream();
+    int32_t mine = 0, all[MAX_RANKS];
+    standin.capture(stream);
+    const bool is = ncclAllGather(&mine, all, 1, ncclInt32, r->comm, stream) == 0;
+    standin.graph_free(standin.end_capture(stream));
+    standin.stream_free(stream);
+    return is;
+}
+
 /* The calls of hollow steps return at once, so their verdict is that NCCL makes them. Then the
- * steps change. The table has nothing for three ranks, so only another verdict can serve them. */
+ * steps change. The table has nothing for three ranks, so only another verdict can serve them.
+ * captures_too: one rank makes the last hollow calls in groups, and then all ranks capture a call that comes next in
+ * the steps. */
 static bool change_steps(struct rank *r)
 {
     /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
-    enum { HOLLOW = 30000, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
-    const int32_t mine[COUNT] = {0};
-    int32_t all[COUNT * MAX_RANKS];
+    enum { HOLLOW = 30000, GROUPS = 20, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
     bool is = true;
     go_hollow(true);
     for (int i = 0; i < HOLLOW + FORGOTTEN; i++) {
-        const size_t count = i < HOLLOW ? 1 : COUNT;
-        is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+        if (captures_too && i == HOLLOW)
+            is = capture_hollow(r) && is;
+        const bool in_group = captures_too && r->rank == 1 && i >= HOLLOW - GROUPS && i < HOLLOW;
+        is = gather_hollow(r, i < HOLLOW ? 1 : COUNT, in_group) && is;
         if (i % TOGETHER == 0)
             pthread_barrier_wait(&together);
     }
@@ -408,6 +433,13 @@ static void short_steps_are_followed_by_calls_without_a_period(void **state)
     assert_true(run_ranks(2, take_short_steps));
 }
 
+static void captured_calls_count_alike_on_ranks_with_and_without_groups(void **state)
+{
+    captures_too = true;
+    steps_that_change_after_a_verdict_for_nccl_are_tried(state);
+    captures_too = false;
+}
+
 static void communicators_are_tried_one_after_the_other(void **state)
 {
     take_us(300);
@@ -434,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
+        cmocka_unit_test(captured_calls_count_alike_on_ranks_with_and_without_groups),
         cmocka_unit_test(short_steps_are_followed_by_calls_without_a_period),
         cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
         cmocka_unit_test(a_group_that_is_refused_on_one_rank_does_not_count),
