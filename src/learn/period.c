@@ -199,6 +199,11 @@ bool cecl_period_next(struct cecl_period *period, uint64_t token)
     return is_first;
 }
 
+bool cecl_period_expects(struct cecl_period *period, uint64_t token)
+{
+    return period->length > 0 && token == token_at(period, period->calls - period->length);
+}
+
 /* The ring is as if the skipped calls, which are whole periods, had not been made. The calls behind them fill the
  * ring. */
 void cecl_period_repeat(struct cecl_period *period, uint64_t count)

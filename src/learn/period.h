@@ -81,6 +81,9 @@ static inline void cecl_period_add(struct cecl_period *period, uint64_t token)
 /* Adds the next call. Returns whether it begins a period. */
 bool cecl_period_next(struct cecl_period *period, uint64_t token);
 
+/* Whether a period was found, and a call with this token came one period before the next call. */
+bool cecl_period_expects(struct cecl_period *period, uint64_t token);
+
 /* Adds `count` calls, each of which equals the call that came one period before. A period was found. The time that
  * this takes does not depend on `count`, if `count` is large. */
 void cecl_period_repeat(struct cecl_period *period, uint64_t count);

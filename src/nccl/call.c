@@ -87,6 +87,7 @@ struct decision {
     enum cecl_nccl_reason reason; /* why it is passed; NO_REASON: it is served */
     bool is_timed;                /* see cecl_nccl_learn_reason */
     bool is_captured;             /* found out only if it makes a difference */
+    bool waits;                   /* learning decides when the group ends */
 };
 
 /* Why trials, the file or the table say that the call must be passed. Equal on all ranks. */
@@ -100,6 +101,9 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
     /* also needed in groups, whose captured calls are served or passed together, and for counting */
     if (gains || cecl_nccl_group_depth() > 0 || process->counts)
         decision->is_captured = is_captured(call, comm);
+    decision->waits = by_learning && cecl_nccl_group_depth() > 0 && !decision->is_captured;
+    if (decision->waits)
+        return CECL_NCCL_NO_REASON;
     if (by_learning)
         return decision->is_captured ? cecl_nccl_learn_captured(call, comm)
                                      : cecl_nccl_learn_reason(call, comm, &decision->is_timed);
@@ -334,8 +338,33 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         return pass_settled(call, comm, CECL_NCCL_NOT_FASTER);
     struct decision decision = {0};
     const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
+    if (decision.waits) {
+        *result = cecl_nccl_group_keep_open(call);
+        return true;
+    }
     return decision.is_captured ? take_captured(call, comm, reason, result)
                                 : settle(call, comm, reason, decision.is_timed, result);
+}
+
+/* Decides on a collective of a group that ends. Returns whether it is served. If its communicator was aborted, its
+ * turn drops it. */
+static bool serves_at_end(const struct cecl_nccl_call *call)
+{
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    bool is_timed = false; /* a call in a group is not timed */
+    if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+        return true;
+    const enum cecl_nccl_reason reason = cecl_nccl_learn_reason(call, comm, &is_timed);
+    const bool serves = reason == CECL_NCCL_NO_REASON;
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(call, reason, serves && cecl_nccl_serve_uses_sms(call, comm));
+    cecl_nccl_comm_leave(comm);
+    return serves;
+}
+
+void cecl_nccl_decide_group(void)
+{
+    cecl_nccl_group_decide(serves_at_end);
 }
 
 /* ---- one-sided calls */

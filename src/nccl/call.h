@@ -55,6 +55,11 @@ struct cecl_nccl_call {
  * group. False: the caller must pass it to NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
+/* Called when the outermost group ends, unless it is only simulated: decides on, and counts, the collectives of which
+ * learning hears only now. So the calls of a group that a single rank simulates, or that is refused there, are not in
+ * its sequence. */
+void cecl_nccl_decide_group(void);
+
 /* Like cecl_nccl_take, for a one-sided call. */
 struct cecl_nccl_one_sided;
 bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);

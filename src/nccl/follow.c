@@ -12,6 +12,7 @@
 #include "nccl/one_sided.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
+#include "nccl/stats.h"
 #include "nccl/windows.h"
 #include "util/grow.h"
 #include "util/thread.h"
@@ -193,6 +194,8 @@ ncclResult_t ncclGroupEnd(void)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
     const bool is_outermost = cecl_nccl_group_depth() == 1;
+    if (is_outermost)
+        cecl_nccl_decide_group();
     ncclResult_t passed = is_outermost ? cecl_nccl_captured_end_group() : ceclSuccess;
     if (is_outermost && passed == ceclSuccess)
         passed = cecl_nccl_group_pass();
@@ -328,6 +331,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommDestroy(comm);
     REFUSE_EARLY(ncclCommDestroy);
+    cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
     return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : ceclSuccess;
 }
@@ -336,6 +340,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommAbort(comm);
+    cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }

@@ -130,6 +130,9 @@ void cecl_nccl_gathered_exchange(struct cecl_nccl_gathered *gathered, struct cec
     if (has_gpu(gathered) && is_here)
         cecl_nccl_gpu_pause(&gathered->gpu);
     gathered->has_failed = result != ceclSuccess;
-    if (gathered->has_failed && cecl_nccl_life_is(&entry->life, CECL_NCCL_MADE))
-        cecl_log(CECL_LOG_WARN, entry->rank, "trials end: %s", cecl_message());
+    if (!gathered->has_failed || !cecl_nccl_life_is(&entry->life, CECL_NCCL_MADE))
+        return;
+    cecl_log(CECL_LOG_WARN, entry->rank, "trials end: %s", cecl_message());
+    /* the peers wait for this rank's part, and this rank can no longer decide as they do */
+    cecl_nccl_library()->ceclCommRevoke(entry->ours);
 }

@@ -104,10 +104,11 @@ static int first_turn(const struct cecl_nccl_call *call)
     return call->is_captured ? CECL_NCCL_FIRST_CAPTURED_TURN : CECL_NCCL_FIRST_MESSAGE_TURN;
 }
 
-static struct cecl_nccl_kept place_served(const struct cecl_nccl_call *call)
+/* number: how many calls were kept before */
+static struct cecl_nccl_kept place_served(const struct cecl_nccl_call *call, int number)
 {
-    struct cecl_nccl_kept kept = {.call = *call, .number = group.count, .turn = first_turn(call)};
-    const int last = last_of(call, group.count - 1);
+    struct cecl_nccl_kept kept = {.call = *call, .number = number, .turn = first_turn(call)};
+    const int last = last_of(call, number - 1);
     if (last >= 0 && is_full(last, call)) {
         kept.turn = group.kept[last].turn + 1;
         if (cecl_nccl_is_message(call->op))
@@ -126,6 +127,13 @@ ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
     return result;
 }
 
+static void note_turn(const struct cecl_nccl_kept *kept)
+{
+    group.unsorted = group.unsorted || kept->turn < group.last_turn;
+    group.last_turn = kept->turn > group.last_turn ? kept->turn : group.last_turn;
+    group.served += !cecl_nccl_turn_is_passed(kept->turn);
+}
+
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served)
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
@@ -136,12 +144,36 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_ser
     const int turn =
         cecl_nccl_is_message(call->op) ? CECL_NCCL_PASSED_MESSAGES : CECL_NCCL_PASSED_COLLECTIVES;
     const struct cecl_nccl_kept passed = {.call = *call, .number = group.count, .turn = turn},
-                                kept = is_served ? place_served(call) : passed;
-    group.unsorted = group.unsorted || kept.turn < group.last_turn;
-    group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
-    group.served += is_served;
+                                kept = is_served ? place_served(call, group.count) : passed;
+    note_turn(&kept);
     group.kept[group.count++] = kept;
     return ceclSuccess;
+}
+
+ncclResult_t cecl_nccl_group_keep_open(const struct cecl_nccl_call *call)
+{
+    const ncclResult_t result = cecl_nccl_group_keep(call, false);
+    if (result == ceclSuccess)
+        group.has_open = group.kept[group.count - 1].is_open = true;
+    return result;
+}
+
+void cecl_nccl_group_decide(bool (*serves)(const struct cecl_nccl_call *call))
+{
+    if (!group.has_open || group.refusal != ceclSuccess)
+        return;
+    group.has_open = group.unsorted = false;
+    group.last_turn = group.served = 0;
+    for (int i = 0; i < group.count; i++) {
+        struct cecl_nccl_kept *kept = &group.kept[i];
+        const bool is_served = kept->is_open && serves(&kept->call);
+        kept->is_open = false;
+        if (is_served) {
+            const struct cecl_nccl_call call = kept->call;
+            *kept = place_served(&call, i);
+        }
+        note_turn(kept);
+    }
 }
 
 void cecl_nccl_group_forget(void)
@@ -149,7 +181,7 @@ void cecl_nccl_group_forget(void)
     free(group.kept);
     group.kept = NULL;
     group.count = group.room = group.last_turn = group.served = 0;
-    group.unsorted = false;
+    group.unsorted = group.has_open = false;
     group.passed = NULL;
     group.refusal = ceclSuccess;
 }

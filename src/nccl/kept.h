@@ -27,6 +27,7 @@ struct cecl_nccl_kept {
     struct cecl_nccl_call call;
     int number; /* how many calls were kept before */
     int turn;
+    bool is_open; /* see cecl_nccl_group_keep_open */
     /* how many earlier calls of the turn are on the same communicator; for a message, how many are between
      * the same ranks in the same direction */
     int nth;
@@ -44,6 +45,7 @@ struct cecl_nccl_group {
     int last_turn; /* the last turn of the kept calls */
     int served;    /* how many kept calls are not passed */
     bool unsorted; /* a call was kept after a call of a later turn */
+    bool has_open; /* a kept call is open */
     /* communicator of the last call that went into NCCL's group; NULL: there was none */
     ncclComm_t passed;
     ncclResult_t refusal; /* the result of the first refused call */

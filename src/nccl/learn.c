@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "learn/reservation.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/learned.h"
@@ -21,30 +22,33 @@
 
 static struct {
     pthread_mutex_t lock;
-    /* names the communicator. If several of its ranks are in this process, each of them is a holder */
-    uint64_t id;
-    int holders;
+    struct cecl_reservation its;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool reserve(void *context, uint64_t id)
 {
     (void)context;
     pthread_mutex_lock(&trying.lock);
-    const bool is_free = trying.holders == 0 || trying.id == id;
-    if (is_free) {
-        trying.id = id;
-        trying.holders++;
-    }
+    const bool has_it = cecl_reservation_take(&trying.its, id, cecl_now_ns());
     pthread_mutex_unlock(&trying.lock);
-    return is_free;
+    return has_it;
 }
 
 static void release(void *context, uint64_t id)
 {
     (void)context;
-    (void)id;
     pthread_mutex_lock(&trying.lock);
-    trying.holders--;
+    cecl_reservation_leave(&trying.its, id);
+    pthread_mutex_unlock(&trying.lock);
+}
+
+/* Called at each boundary of a trial. */
+static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
+{
+    if (!trial->holds)
+        return;
+    pthread_mutex_lock(&trying.lock);
+    cecl_reservation_use(&trying.its, trial->id, now_ns);
     pthread_mutex_unlock(&trying.lock);
 }
 
@@ -56,7 +60,7 @@ static int recall(void *context, uint64_t subject)
     const struct cecl_class *current = comm->learn->classes.current;
     struct cecl_nccl_verdict verdict;
     if (!comm->known || (current && current->was_tried) ||
-        !cecl_nccl_learned_recall(comm->known, subject, &verdict))
+        !cecl_nccl_learned_recall(comm->known, cecl_nccl_subject_in_file(comm, subject), &verdict))
         return -1;
     int arm = CECL_VERDICT_ARMS - 1;
     while (arm >= 0 && strcmp(cecl_nccl_arm_names[arm], verdict.way) != 0)
@@ -181,6 +185,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
     learn->begun_ns = now;
+    keep_reservation(trial, now);
     if (here.is_mark)
         cecl_nccl_marks_note(marks, call->stream);
     if (here.slot >= 0)
@@ -225,22 +230,24 @@ static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial
     else if (here->slot >= 0)
         cecl_trial_publish(trial, trial->trials, here->slot, 0);
     cecl_nccl_marks_publish(&learn->marks, trial);
+    keep_reservation(trial, cecl_now_ns());
     learn->has_from = learn->has_timed = false;
     return here->is_mark && cecl_nccl_group_depth() == 0;
 }
 
-/* Returns the call's class. */
+/* Returns the call's class. may_bound: the call may be a boundary. */
 static struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
                                        const struct cecl_nccl_call *call,
-                                       const struct cecl_nccl_comm *comm, bool *is_timed)
+                                       const struct cecl_nccl_comm *comm, bool may_bound,
+                                       bool *is_timed)
 {
     if (learn->is_found && learn->classes.used == 0)
         return NULL;
     const uint32_t key = cecl_nccl_class_of(call);
     if (learn->is_found)
         return cecl_classes_find(&learn->classes, key);
-    const struct cecl_class_step step = cecl_classes_next(
-        &learn->classes, &learn->trial, key, arms_of_class(learn), learn->in_group == 0);
+    const struct cecl_class_step step =
+        cecl_classes_next(&learn->classes, &learn->trial, key, arms_of_class(learn), may_bound);
     if (step.is_boundary)
         *is_timed = pass_boundary(learn, &step.mark);
     if (step.is_decided)
@@ -316,7 +323,8 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     follow_period(learn, call, token, comm);
     struct in_force in_force = {
         .by_period = decides_by_period(learn), .is_turn = !trial->has_verdict, .arm = trial->arm};
-    struct cecl_class *its = in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
+    struct cecl_class *its =
+        in_force.by_period ? NULL : follow_class(learn, call, comm, learn->in_group == 0, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
     const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
@@ -329,22 +337,45 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     return reason;
 }
 
+/* Captured calls that settled.h may pass count as calls of the sequence, because it does not ask whether they are
+ * captured, and because it passes no calls of groups, which other ranks need not have. No trial runs then, or
+ * only on another class. */
+static void hear_captured(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
+                          struct cecl_nccl_comm *comm, enum cecl_nccl_reason reason)
+{
+    const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
+    const bool by_class = reason == CECL_NCCL_NOT_FASTER && !learn->is_found;
+    bool unused = false; /* a call that may be no boundary is not timed */
+    if (!by_class &&
+        (reason != CECL_NCCL_NOT_SHORTER || !cecl_period_expects(&learn->period, token)))
+        return;
+    follow_period(learn, call, token, comm);
+    struct cecl_class *its = follow_class(learn, call, comm, false, &unused);
+    cecl_nccl_settled_note(comm, call, false);
+    if (!learn->is_found)
+        cecl_nccl_settled_note_class(comm, call, token, its, false);
+}
+
 /* Only verdicts decide on captured calls, not turns of a trial. All ranks get a verdict at the same call,
  * so they agree. */
 static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
                                              const struct cecl_nccl_call *call,
-                                             const struct cecl_nccl_comm *comm)
+                                             struct cecl_nccl_comm *comm)
 {
+    cecl_nccl_settled_catch_up(comm);
     const bool by_period = learn->is_found && learn->trial.has_verdict;
     const struct cecl_class *its =
         by_period ? NULL : cecl_classes_find(&learn->classes, cecl_nccl_class_of(call));
     count_in_group(learn);
-    return follow_arm(learn, call, comm,
-                      (struct in_force){.has_arm = by_period || (its && its->has_verdict),
-                                        .by_period = by_period,
-                                        .arm = by_period ? learn->trial.arm
-                                               : its     ? its->arm
-                                                         : 0});
+    const enum cecl_nccl_reason reason =
+        follow_arm(learn, call, comm,
+                   (struct in_force){.has_arm = by_period || (its && its->has_verdict),
+                                     .by_period = by_period,
+                                     .arm = by_period ? learn->trial.arm
+                                            : its     ? its->arm
+                                                      : 0});
+    hear_captured(learn, call, comm, reason);
+    return reason;
 }
 
 enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,

@@ -30,7 +30,10 @@ static bool name_file(const char *name)
         return false;
     const int length =
         snprintf(learned.path, sizeof(learned.path), "%s%s%s", folder, *folder ? "/" : "", name);
-    return length > 0 && (size_t)length < sizeof(learned.path);
+    const bool fits = length > 0 && (size_t)length < sizeof(learned.path);
+    if (!fits)
+        learned.path[0] = '\0';
+    return fits;
 }
 
 static void read_once(void)
@@ -42,10 +45,11 @@ static void read_once(void)
     learned.is_usable =
         name_file(name) && cecl_nccl_rows_read(learned.path, &learned.rows) == ceclSuccess;
     if (!learned.is_usable)
-        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is ignored: %s",
-                 *learned.path
-                     ? cecl_message()
-                     : "the name of the working directory cannot be found out, or is too long");
+        cecl_log(
+            CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is ignored: %s",
+            *learned.path
+                ? cecl_message()
+                : "its name is too long, or the name of the working directory cannot be found out");
 }
 
 static void warn_of_misfit(const struct cecl_nccl_setup *setup)

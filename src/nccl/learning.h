@@ -31,12 +31,21 @@ struct cecl_nccl_learn {
         has_timed; /* whether the call at the last boundary has its first mark, and both marks, which are: */
     uint32_t timed_from, timed_to;
     struct cecl_nccl_marks marks;
-    struct cecl_nccl_gathered gathered;                  /* used if there are several nodes */
-    struct cecl_verdict verdict;                         /* the result of the period's last trial */
+    struct cecl_nccl_gathered gathered; /* used if there are several nodes */
+    struct cecl_verdict verdict;        /* the result of the last trial on a period */
+    uint32_t repeated;                  /* how many periods that trial timed as one step */
     struct cecl_nccl_class_report told[CECL_CLASS_MOST]; /* verdicts on classes */
     uint32_t ntold;
     struct cecl_period period;
 };
+
+/* The number that names a period or a class in the file. It differs over several nodes, where another way may be the
+ * fastest. */
+static inline uint64_t cecl_nccl_subject_in_file(const struct cecl_nccl_comm *comm,
+                                                 uint64_t subject)
+{
+    return comm->rails.exist ? ~subject : subject;
+}
 
 /* -- class.c -- */
 

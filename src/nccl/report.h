@@ -48,9 +48,9 @@ struct cecl_nccl_report {
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* how many trials have begun */
     uint32_t calls;              /* length of the period in calls; 0: none was found */
-    uint32_t repeated;           /* how many periods are timed as one step */
     uint32_t arm;                /* the way that was decided on, if one was */
-    struct cecl_verdict verdict; /* of the last trial; without times: there was none */
+    struct cecl_verdict verdict; /* of the last trial on a period; without times: there was none */
+    uint32_t repeated;           /* how many periods that trial timed as one step */
     struct cecl_nccl_class_report classes[CECL_CLASS_MOST];
     uint32_t nclasses;
     uint64_t told, late; /* ceclCallStats_t */

@@ -57,8 +57,8 @@ static struct cecl_nccl_symbol *const symbols[] = {
  * in a forked child, because threads read the lists without a lock. */
 #define MEMBER_LISTS 64
 struct member {
-    ncclComm_t comm;
-    int nranks, rank; /* nranks 0: not known */
+    _Atomic(ncclComm_t) comm; /* NULL: it has ended */
+    int nranks, rank;         /* nranks 0: not known */
     struct member *next;
 };
 static _Atomic(struct member *) members[MEMBER_LISTS];
@@ -241,22 +241,55 @@ static void print(void)
 
 /* ---- counting */
 
-static void note_member(ncclComm_t comm)
+static _Atomic(struct member *) *list_of(ncclComm_t comm)
 {
     const uint64_t bits = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
-    _Atomic(struct member *) *list = &members[bits >> 58];
+    return &members[bits >> 58];
+}
+
+static struct member *find_member(_Atomic(struct member *) *list, ncclComm_t comm)
+{
     struct member *one = atomic_load_explicit(list, memory_order_acquire);
-    while (one && one->comm != comm)
+    while (one && atomic_load_explicit(&one->comm, memory_order_relaxed) != comm)
         one = one->next;
-    if (one || !(one = calloc(1, sizeof(*one))))
+    return one;
+}
+
+/* Uses the entry of an ended communicator of which this process had the same rank, so that the lists do not grow in a
+ * program that makes communicators again and again. False: there is none. */
+static bool replace_member(_Atomic(struct member *) *list, ncclComm_t comm, int nranks, int rank)
+{
+    for (struct member *one = atomic_load(list); one; one = one->next) {
+        ncclComm_t none = NULL;
+        if (one->nranks == nranks && one->rank == rank &&
+            atomic_compare_exchange_strong(&one->comm, &none, comm))
+            return true;
+    }
+    return false;
+}
+
+static void note_member(ncclComm_t comm)
+{
+    _Atomic(struct member *) *list = list_of(comm);
+    int nranks = 0, rank = 0;
+    if (find_member(list, comm))
         return;
-    one->comm = comm;
-    if (cecl_nccl_pass_ncclCommUserRank(comm, &one->rank) != ceclSuccess ||
-        cecl_nccl_pass_ncclCommCount(comm, &one->nranks) != ceclSuccess)
-        one->nranks = 0;
-    one->next = atomic_load(list);
+    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) != ceclSuccess ||
+        cecl_nccl_pass_ncclCommCount(comm, &nranks) != ceclSuccess)
+        nranks = 0;
+    struct member *one = replace_member(list, comm, nranks, rank) ? NULL : calloc(1, sizeof(*one));
+    if (!one)
+        return;
+    *one = (struct member){.comm = comm, .nranks = nranks, .rank = rank, .next = atomic_load(list)};
     while (!atomic_compare_exchange_weak(list, &one->next, one))
         ;
+}
+
+void cecl_nccl_stats_forget(ncclComm_t comm)
+{
+    struct member *one;
+    while (comm && (one = find_member(list_of(comm), comm)))
+        atomic_store(&one->comm, NULL);
 }
 
 static size_t class_of(size_t bytes)

@@ -10,6 +10,8 @@
  * (otherwise it was passed). */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                            bool mark);
+/* Called before `comm` ends, because NCCL may then give its handle to another communicator. */
+void cecl_nccl_stats_forget(ncclComm_t comm);
 /* Counts a call of a function whose arguments are not known. */
 void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused);
 

@@ -1,10 +1,11 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
- * nccl_program processes|threads|children|newest|messages|captured|crowd NRANKS
+ * nccl_program processes|threads|children|newest|messages|captured|crowd|again NRANKS
  *   children  processes whose parent has made the calls as well, before it forked
  *   newest    threads that make calls which only the newest NCCL has
  *   messages  threads that send around a ring, each many messages in a group
  *   captured  processes that capture a gather and a message, and replay both twice
  *   crowd     a process that makes a call on each of 100 communicators first, and then threads
+ *   again     processes, each of which first makes calls on 100 communicators, one after the other
  * Prints the name and the result of each call that failed. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,18 @@ static bool call_in_a_crowd(int nranks)
     return is;
 }
 
+/* Each of these communicators ends before the next one is made, so NCCL gives handles again. */
+static bool call_alone_again(void)
+{
+    bool is = true;
+    for (int i = 0; i < 100 && is; i++) {
+        struct rank alone = {.nranks = 1};
+        is = ncclCommInitAll(&alone.comm, 1, NULL) == 0 && gather_alone(&alone) &&
+             ncclCommDestroy(alone.comm) == 0;
+    }
+    return is;
+}
+
 /* The first rank makes the id, and sends it to the others through a pipe. */
 static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
 {
@@ -140,6 +153,8 @@ static int await_processes(void)
     return failed != 0;
 }
 
+static bool is_again;
+
 static int run_processes(int nranks, bool (*run)(struct rank *))
 {
     int ids[2];
@@ -148,6 +163,8 @@ static int run_processes(int nranks, bool (*run)(struct rank *))
     for (int i = 0; i < nranks; i++) {
         if (fork() == 0) {
             struct rank rank = {.rank = i, .nranks = nranks, .run = run};
+            if (is_again && !call_alone_again())
+                exit(1);
             rank.id = agree_on_id(i, nranks, ids);
             run_process(&rank);
         }
@@ -171,7 +188,8 @@ int main(int argc, char **argv)
     const int nranks = argc == 3 ? atoi(argv[2]) : 0;
     if (nranks < 1 || nranks > MAX_RANKS)
         return 2;
-    if (strcmp(argv[1], "processes") == 0)
+    is_again = strcmp(argv[1], "again") == 0;
+    if (is_again || strcmp(argv[1], "processes") == 0)
         return run_processes(nranks, make_calls);
     if (strcmp(argv[1], "newest") == 0)
         return !run_ranks(nranks, make_newest_calls);

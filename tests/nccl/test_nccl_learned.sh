@@ -29,6 +29,10 @@ grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" 
     fails "no class is recalled: $(cat "$dir/second")"
 grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
 
+# What was learned within one host says nothing of as many ranks on several nodes.
+CECL_TEST_TAKES_US=500 CECL_NODE_SIZE=1 CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/said" 2>&1
+grep -q " says (" "$dir/said" && fails "one host's verdict is used over nodes: $(cat "$dir/said")"
+
 # Ranks whose files differ: one of the files decides for both ranks, and one line says so.
 sed 's/^\(verdict host 2 [^ ]* [^ ]* [0-9a-f]* \)[a-z_]*/\1nccl/' "$dir/learned" >"$dir/contrary"
 cmp -s "$dir/learned" "$dir/contrary" && fails "no verdict for two ranks: $(cat "$dir/learned")"
@@ -57,4 +61,9 @@ misfit() {
 misfit 's/ host / NVIDIA_H200 /' 'is ignored: its rows are for GPU NVIDIA_H200, and this GPU is host'
 misfit 's/^verdict host \([0-9]*\) [0-9]*/verdict host \1 21900/' 'is ignored: its rows are for NCCL 21900, and this NCCL is '
 misfit 's/^cecl-learned 1/cecl-learned 9/' 'line 1: cecl-learned 9: cecl-learned 1 expected'
+
+# A name that is too long.
+CECL_TEST_TAKES_US=500 CECL_NCCL_LEARNED=/$(printf '%5000s' | tr ' ' x) CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/said" 2>&1
+grep -q '^cecl: CECL_NCCL_LEARNED is ignored: its name is too long, or ' "$dir/said" ||
+    fails "a name that is too long is not reported: $(cat "$dir/said")"
 exit $failed

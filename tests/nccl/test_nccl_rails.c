@@ -110,9 +110,17 @@ static ceclResult_t async_error(ceclComm_t comm, ceclResult_t *error)
     return ceclSuccess;
 }
 
+static ceclResult_t revoke(ceclComm_t comm)
+{
+    (void)comm;
+    add("revoke", NULL);
+    return ceclSuccess;
+}
+
 const struct cecl_nccl_library *cecl_nccl_library(void)
 {
-    static const struct cecl_nccl_library library = {.ceclCommGetAsyncError = async_error};
+    static const struct cecl_nccl_library library = {.ceclCommGetAsyncError = async_error,
+                                                     .ceclCommRevoke = revoke};
     return &library;
 }
 
@@ -335,9 +343,21 @@ static void a_failure_ends_the_wait(void **state)
     log_[0] = '\0';
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
-    assert_string_equal(log_, "return look pause ");
+    assert_string_equal(log_, "return look pause revoke ");
     failure = ceclSuccess;
     cecl_nccl_gathered_close(&gathered, false);
+}
+
+static void an_exchange_that_fails_on_one_rank_fails_the_communicator(void **state)
+{
+    struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
+    answer = ceclInternalError;
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "return put nccl note7 pause revoke ");
+    log_[0] = '\0';
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "");
+    cecl_nccl_gathered_close(&gathered, true);
 }
 
 int main(void)
@@ -354,6 +374,8 @@ int main(void)
                                set_up_gathered),
         cmocka_unit_test_setup(the_end_of_an_abort_waits_for_no_work_on_the_gpu, set_up_gathered),
         cmocka_unit_test_setup(a_failure_ends_the_wait, set_up_gathered),
+        cmocka_unit_test_setup(an_exchange_that_fails_on_one_rank_fails_the_communicator,
+                               set_up_gathered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

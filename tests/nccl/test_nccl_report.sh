@@ -55,6 +55,19 @@ for comm in served:
     assert all(its["before_us"] > 100 and not its["recalled"] for its in classes.values()), classes
 PY
     expect_status 0
+
+    case="times stay those of one step when calls are tried behind short steps"
+    run env CECL_NCCL_STATS_FILE="$scratch/short.json" "$trials" 'short*'
+    expect_status 0
+    step=$(sed -n 's/^cecl: step \([0-9.e+-]*\) -> .*/\1/p' <<<"$errors")
+    run python3 - "$scratch/short.json" "$step" <<'PY'
+import json, sys
+
+for comm in json.loads(open(sys.argv[1], encoding="utf-8").read())["communicators"]:
+    assert comm["trials"] > 1, comm
+    assert abs(comm["ways"]["nccl"]["median_ms"] / float(sys.argv[2]) - 1) < 0.01, (comm, sys.argv[2])
+PY
+    expect_status 0
 else # scripts/verdict.sh lists it
     echo "[  SKIPPED ] each_line_is_an_object_without_python3"
 fi

@@ -60,6 +60,13 @@ run "$program" crowd 3
 expect_status 0
 grep -qE "^cecl: ranks 0 1 2 of 3, process [0-9]+: calls of NCCL$" <<<"$errors" || wrong "ranks 0 1 2 of 3 expected"
 
+case="the heading names the ranks of a communicator whose handle an earlier one had"
+run "$program" again 3
+expect_status 0
+for rank in 0 1 2; do
+    expect_error "cecl: rank $rank of 3, process "
+done
+
 case="children of a process that called NCCL count their own calls"
 run "$program" children 2
 expect_status 0

@@ -285,19 +285,44 @@ static bool train_both(struct rank *r)
 
 static pthread_barrier_t together;
 
+static bool captures_too; /* see change_steps */
+
+static bool gather_hollow(const struct rank *r, size_t count, bool in_group)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    bool is = !in_group || ncclGroupStart() == 0;
+    is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+    return (!in_group || ncclGroupEnd() == 0) && is;
+}
+
+static bool capture_hollow(const struct rank *r)
+{
+    const struct standin_streams standin = find_streams();
+    const cudaStream_t stream = standin.stream();
+    int32_t mine = 0, all[MAX_RANKS];
+    standin.capture(stream);
+    const bool is = ncclAllGather(&mine, all, 1, ncclInt32, r->comm, stream) == 0;
+    standin.graph_free(standin.end_capture(stream));
+    standin.stream_free(stream);
+    return is;
+}
+
 /* The calls of hollow steps return at once, so their verdict is that NCCL makes them. Then the
- * steps change. The table has nothing for three ranks, so only another verdict can serve them. */
+ * steps change. The table has nothing for three ranks, so only another verdict can serve them.
+ * captures_too: one rank makes the last hollow calls in groups, and then all ranks capture a call that comes next in
+ * the steps. */
 static bool change_steps(struct rank *r)
 {
     /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
-    enum { HOLLOW = 30000, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
-    const int32_t mine[COUNT] = {0};
-    int32_t all[COUNT * MAX_RANKS];
+    enum { HOLLOW = 30000, GROUPS = 20, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
     bool is = true;
     go_hollow(true);
     for (int i = 0; i < HOLLOW + FORGOTTEN; i++) {
-        const size_t count = i < HOLLOW ? 1 : COUNT;
-        is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+        if (captures_too && i == HOLLOW)
+            is = capture_hollow(r) && is;
+        const bool in_group = captures_too && r->rank == 1 && i >= HOLLOW - GROUPS && i < HOLLOW;
+        is = gather_hollow(r, i < HOLLOW ? 1 : COUNT, in_group) && is;
         if (i % TOGETHER == 0)
             pthread_barrier_wait(&together);
     }
@@ -320,6 +345,99 @@ static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
     pthread_barrier_init(&together, NULL, 3);
     assert_true(run_ranks(3, change_steps));
     assert_int_equal(passed, 0);
+}
+
+/* Asks NCCL how long a gather would take. */
+static bool estimate(struct rank *r)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    return ncclGroupStart() == 0 &&
+           ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 &&
+           ncclGroupSimulateEnd(NULL) == 0;
+}
+
+/* A group that is refused, because a communicator in it is not ready: its other rank never comes. */
+static bool be_refused(struct rank *r)
+{
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    struct config config;
+    ncclUniqueId id;
+    ncclComm_t early;
+    bool is = ncclGetUniqueId(&id) == 0 &&
+              ncclCommInitRankConfig(&early, 2, id, 0, non_blocking(&config)) == IN_PROGRESS &&
+              ncclGroupStart() == 0 &&
+              ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 &&
+              ncclAllGather(mine, all, COUNT, ncclInt32, early, NULL) != 0;
+    is = ncclGroupEnd() != 0 && is;
+    return ncclCommAbort(early) == 0 && is;
+}
+
+static bool (*only_here)(struct rank *r);
+
+/* In the middle of the trial only one rank does something else. The table has nothing for three ranks. */
+static bool differ_on_one_rank(struct rank *r)
+{
+    enum { BEGIN = 60, END = 70 };
+    bool is = true, was_passed[2];
+    for (int step = 0; step < STEPS && is; step++) {
+        is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]);
+        if (r->rank == 1 && step >= BEGIN && step < END)
+            is = only_here(r) && is;
+        passed += step >= STEPS - LAST ? was_passed[0] + was_passed[1] : 0;
+    }
+    return is;
+}
+
+static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
+{
+    if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
+        skip();
+    passed = 0;
+    only_here = call;
+    take_us(TAKES_US);
+    assert_true(run_ranks(3, differ_on_one_rank));
+    assert_int_equal(passed, 0);
+}
+
+static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
+{
+    expect_that_it_does_not_count(estimate);
+}
+
+static void a_group_that_is_refused_on_one_rank_does_not_count(void **state)
+{
+    expect_that_it_does_not_count(be_refused);
+}
+
+/* First each call is a step, and so short that several make one period of the trial. Then calls without a period are
+ * tried one by one. */
+static bool take_short_steps(struct rank *r)
+{
+    enum { SHORT = 4000, OTHERS = 2500 };
+    bool is = true, unused;
+    uint64_t word = 1;
+    for (int i = 0; i < SHORT && is; i++)
+        is = gather(r, i, &unused);
+    for (int i = 0; i < OTHERS && is; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        is = word >> 63 ? gather(r, i, &unused) : reduce(r, i, &unused);
+    }
+    return is;
+}
+
+static void short_steps_are_followed_by_calls_without_a_period(void **state)
+{
+    take_us(10);
+    assert_true(run_ranks(2, take_short_steps));
+}
+
+static void captured_calls_count_alike_on_ranks_with_and_without_groups(void **state)
+{
+    captures_too = true;
+    steps_that_change_after_a_verdict_for_nccl_are_tried(state);
+    captures_too = false;
 }
 
 static void communicators_are_tried_one_after_the_other(void **state)
@@ -348,6 +466,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
+        cmocka_unit_test(captured_calls_count_alike_on_ranks_with_and_without_groups),
+        cmocka_unit_test(short_steps_are_followed_by_calls_without_a_period),
+        cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
+        cmocka_unit_test(a_group_that_is_refused_on_one_rank_does_not_count),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -1,0 +1,41 @@
+/* Which communicator of a process has a trial. */
+#include "../with_cmocka.h"
+
+#include "learn/reservation.h"
+
+enum { A = 1, B = 3 };
+#define IDLE CECL_RESERVATION_IDLE_NS
+
+static void only_one_communicator_has_it(void **state)
+{
+    struct cecl_reservation its = {0};
+    assert_true(cecl_reservation_take(&its, A, 100));
+    assert_true(cecl_reservation_take(&its, A, 100)); /* another rank of this process */
+    assert_false(cecl_reservation_take(&its, B, 101));
+    cecl_reservation_leave(&its, A);
+    assert_false(cecl_reservation_take(&its, B, 102));
+    cecl_reservation_leave(&its, A);
+    assert_true(cecl_reservation_take(&its, B, 103));
+    assert_false(cecl_reservation_take(&its, A, 104));
+}
+
+static void one_that_makes_no_more_calls_loses_it(void **state)
+{
+    struct cecl_reservation its = {0};
+    assert_true(cecl_reservation_take(&its, A, 100));
+    cecl_reservation_use(&its, A, 200);
+    assert_false(cecl_reservation_take(&its, B, 199 + IDLE));
+    assert_true(cecl_reservation_take(&its, B, 200 + IDLE));
+    cecl_reservation_use(&its, A, 300 + IDLE); /* A goes on */
+    cecl_reservation_leave(&its, A);
+    assert_false(cecl_reservation_take(&its, A, 301 + IDLE));
+    cecl_reservation_leave(&its, B);
+    assert_true(cecl_reservation_take(&its, A, 302 + IDLE));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(only_one_communicator_has_it),
+                                       cmocka_unit_test(one_that_makes_no_more_calls_loses_it)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
