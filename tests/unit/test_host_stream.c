@@ -323,6 +323,25 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
     dev->ops->words_free(dev, helper.word);
 }
 
+/* Closing ends the streams one after the other. The later stream reads a word of the earlier one until it ends
+ * itself (memory that is freed too early is found by the address sanitizer only). */
+static void streams_that_wait_for_each_other_are_closed(void **state)
+{
+    uint32_t never = 0;
+    for (int i = 0; i < 20; i++) {
+        struct cecl_device *own;
+        ceclStream_t later, earlier;
+        assert_int_equal(cecl_host_open(&own), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, &later), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, &earlier), ceclSuccess);
+        const struct cecl_memop hold = {&never, 1, CECL_MEMOP_WAIT};
+        assert_int_equal(own->ops->memops(own, earlier, &hold, 1), ceclSuccess);
+        assert_int_equal(own->ops->stream_after(own, later, earlier), ceclSuccess);
+        usleep(2000);
+        own->ops->close(own);
+    }
+}
+
 static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
 {
     struct cecl_device *own = dev;
@@ -480,6 +499,7 @@ int main(void)
         DEVICE_TEST(all_kinds_of_work_keep_their_order),
         DEVICE_TEST(destroying_a_stream_runs_what_it_holds),
         DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
+        DEVICE_TEST(streams_that_wait_for_each_other_are_closed),
         DEVICE_TEST(closing_skips_what_stands_behind_an_abandoned_wait),
         DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
         DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
