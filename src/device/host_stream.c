@@ -192,13 +192,13 @@ ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
     CECL_TRY(host_stream_find(dev, handle, &stream));
     if (stream == host->standard)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
+    end(stream); /* before it leaves the list, so that a drain waits for its work */
     pthread_mutex_lock(&host->lock);
     struct host_stream **link = &host->streams;
     while (*link != stream)
         link = &(*link)->next;
     *link = stream->next;
     pthread_mutex_unlock(&host->lock);
-    end(stream);
     discard(stream);
     return ceclSuccess;
 }

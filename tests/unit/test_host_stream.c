@@ -434,6 +434,29 @@ static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
     dev->ops->words_free(dev, helper.word);
 }
 
+static void *destroy_stream(void *argument)
+{
+    struct helper *helper = argument;
+    atomic_store(&helper->tid, (int)syscall(SYS_gettid));
+    dev->ops->stream_destroy(dev, helper->stream);
+    return NULL;
+}
+
+static void a_drain_waits_for_a_stream_that_is_being_destroyed(void **state)
+{
+    uint32_t *words = new_words(1);
+    struct helper helper = {.stream = new_stream()};
+    memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
+    assert_int_equal(pthread_create(&helper.thread, NULL, destroy_stream, &helper), 0);
+    assert_true(thread_falls_asleep(&helper.tid));
+    const ceclResult_t held = dev->ops->streams_drain(dev, cecl_deadline(30));
+    release(&words[0], 1);
+    pthread_join(helper.thread, NULL);
+    assert_int_equal(held, ceclTimeout);
+    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
+    dev->ops->words_free(dev, words);
+}
+
 /* ---- a user's copies */
 
 /* In both directions, with less than a vector register and with more. */
@@ -505,6 +528,7 @@ int main(void)
         DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
         DEVICE_TEST(a_drain_of_a_held_stream_times_out_and_says_how_many),
         DEVICE_TEST(a_drain_without_a_deadline_ends_with_all_work_done),
+        DEVICE_TEST(a_drain_waits_for_a_stream_that_is_being_destroyed),
         DEVICE_TEST(an_overlapping_copy_arrives_as_a_move),
         DEVICE_TEST(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued),
     };
