@@ -93,8 +93,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
 /* Whether pending calls of this rank use a window. */
 static bool is_in_use(ceclComm_t comm, const struct cecl_window *window)
 {
-    return window->used && !cecl_flags_idle(&comm->engine.flags) &&
-           !cecl_flags_reached(&comm->engine.flags, window->last_use);
+    return window->used && !cecl_flags_is_over(&comm->engine.flags, window->last_use);
 }
 
 static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)

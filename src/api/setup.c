@@ -216,10 +216,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
 
 static bool flags_reached(const void *context, uint32_t target)
 {
-    const struct cecl_flags *flags = &((const struct ceclComm *)context)->engine.flags;
-    /* Numbers wrap around, so a very old target may look like a future one. If no call is pending, every
-     * target is reached. */
-    return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
+    return cecl_flags_is_over(&((const struct ceclComm *)context)->engine.flags, target);
 }
 
 static bool flags_idle(const void *context)

@@ -119,8 +119,9 @@ ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t handle,
     return add_copy_of(dev, handle, WORK_SUMS, sums, sizeof(*sums));
 }
 
-/* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: first its
- * remaining work is finished. That work writes the word, and so ends the wait. */
+/* `later` waits for a word inside `earlier`. So `earlier` must not be destroyed before `later` has passed the
+ * wait. A program's stream waits for the lanes that follow it before a call ends, and destroying a stream first
+ * finishes its work. */
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *before, *after;

@@ -175,7 +175,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     return ceclSuccess;
 }
 
-/* Ends the thread once it has finished all queued work, then frees the stream. */
+/* Ends the thread once it has finished all queued work. */
 static void end(struct host_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -183,7 +183,6 @@ static void end(struct host_stream *stream)
     pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
-    discard(stream);
 }
 
 ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
@@ -193,23 +192,28 @@ ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
     CECL_TRY(host_stream_find(dev, handle, &stream));
     if (stream == host->standard)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
+    end(stream); /* before it leaves the list, so that a drain waits for its work */
     pthread_mutex_lock(&host->lock);
     struct host_stream **link = &host->streams;
     while (*link != stream)
         link = &(*link)->next;
     *link = stream->next;
     pthread_mutex_unlock(&host->lock);
-    end(stream);
+    discard(stream);
     return ceclSuccess;
 }
 
+/* All threads end before any stream is freed, because a stream may wait for a word inside another one
+ * (host_stream_after). */
 void host_streams_end(struct host_device *host)
 {
     atomic_store(&host->closing, true);
+    for (struct host_stream *stream = host->streams; stream; stream = stream->next)
+        end(stream);
     while (host->streams) {
         struct host_stream *stream = host->streams;
         host->streams = stream->next;
-        end(stream);
+        discard(stream);
     }
 }
 

@@ -264,6 +264,9 @@ static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t t
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
 }
+/* Whether work that ends at `target` is over, however old the target is: if no call is pending, `done` has
+ * passed every target. */
+bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target);
 /* Whether no call of this rank is pending. cecl_flags_calls_idle ignores one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
 bool cecl_flags_calls_idle(const struct cecl_flags *flags);

@@ -65,6 +65,30 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
                           memory_order_relaxed);
 }
 
+/* Messages between two looks at how far words are behind. Far fewer messages are pending, so no stream waits for a
+ * value as old as this, and no peer still writes one. */
+#define NEAR (UINT32_C(1) << 29)
+
+/* The peer may write the word at the same time; then its value stays. */
+static void raise_word(uint32_t *word, uint32_t value)
+{
+    uint32_t now = read_word(word);
+    if ((int32_t)(value - now) > 0)
+        atomic_compare_exchange_strong((_Atomic uint32_t *)word, &now, value);
+}
+
+void cecl_pair_keep_near(const struct cecl_flags *flags, enum cecl_role role, int peer,
+                         uint64_t number)
+{
+    const enum cecl_role theirs = cecl_role_other(role);
+    if (number % NEAR != 0 || !flags->awaited)
+        return;
+    const uint32_t near = CECL_FIRST_EPOCH + (uint32_t)number - NEAR;
+    for (int c = 0; c < PAIR_COUNTERS; c += CECL_ROLES)
+        raise_word(cecl_flags_word(flags, flags->rank, peer, CECL_COUNTER_READY + c + (int)theirs),
+                   near);
+}
+
 /* Whether a word of this rank has not yet reached the last value for which a stream waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {

@@ -28,6 +28,12 @@ void cecl_pairs_forget(struct cecl_flags *flags);
  * too long. Call this function before the message is enqueued. */
 void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer);
 
+/* Call this for each message that this rank posts. A peer writes only one of its two words in a message, so the
+ * other one may become old: after 2^31 messages it would count as ahead, and would end a wait too early. So
+ * from time to time this rank itself counts up words that are far behind. */
+void cecl_pair_keep_near(const struct cecl_flags *flags, enum cecl_role role, int peer,
+                         uint64_t number);
+
 /* -- how far messages are, and ending waits -- */
 
 /* Adds to `progress` what the words of messages show about the call in progress. */

@@ -22,6 +22,11 @@ bool cecl_flags_idle(const struct cecl_flags *flags)
            cecl_gates_pending(flags) == 0;
 }
 
+bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target)
+{
+    return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
+}
+
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble)
 {
     const _Atomic uint32_t *what = (const _Atomic uint32_t *)&flags->trouble->what;

@@ -64,7 +64,7 @@ static ceclResult_t free_replaced(ceclComm_t comm)
         return ceclSuccess;
     while (*at && (*at)->next) {
         struct cecl_bounce *old = (*at)->next;
-        if (old->replaced || !cecl_flags_reached(&comm->engine.flags, old->last_use)) {
+        if (old->replaced || !cecl_flags_is_over(&comm->engine.flags, old->last_use)) {
             at = &old->next;
             continue;
         }

@@ -134,6 +134,8 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     struct cecl_post theirs;
     message->second = cecl_posts_put(&messenger->posts, (enum cecl_role)message->role,
                                      message->peer, &mine, &message->number, &theirs);
+    cecl_pair_keep_near(&launch->comm->engine.flags, (enum cecl_role)message->role, message->peer,
+                        message->number);
     if (launch->is_captured)
         message->second = message->role == CECL_SENDER;
     launch->npushed += message->second && message->role == CECL_SENDER;

@@ -110,9 +110,8 @@ void cecl_request_discard(ceclRequest_t request)
 
 static bool is_pending(ceclRequest_t request)
 {
-    const struct cecl_flags *flags = &request->comm->engine.flags;
     return request->is_used && atomic_load(&request->comm->async_result) == ceclSuccess &&
-           !cecl_flags_reached(flags, request->target);
+           !cecl_flags_is_over(&request->comm->engine.flags, request->target);
 }
 
 /* Whether a freed request must stay until the communicator ends. In a failed communicator pending work may

@@ -323,6 +323,25 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
     dev->ops->words_free(dev, helper.word);
 }
 
+/* Closing ends the streams one after the other. The later stream reads a word of the earlier one until it ends
+ * itself (memory that is freed too early is found by the address sanitizer only). */
+static void streams_that_wait_for_each_other_are_closed(void **state)
+{
+    uint32_t never = 0;
+    for (int i = 0; i < 20; i++) {
+        struct cecl_device *own;
+        ceclStream_t later, earlier;
+        assert_int_equal(cecl_host_open(&own), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, &later), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, &earlier), ceclSuccess);
+        const struct cecl_memop hold = {&never, 1, CECL_MEMOP_WAIT};
+        assert_int_equal(own->ops->memops(own, earlier, &hold, 1), ceclSuccess);
+        assert_int_equal(own->ops->stream_after(own, later, earlier), ceclSuccess);
+        usleep(2000);
+        own->ops->close(own);
+    }
+}
+
 static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
 {
     struct cecl_device *own = dev;
@@ -415,6 +434,29 @@ static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
     dev->ops->words_free(dev, helper.word);
 }
 
+static void *destroy_stream(void *argument)
+{
+    struct helper *helper = argument;
+    atomic_store(&helper->tid, (int)syscall(SYS_gettid));
+    dev->ops->stream_destroy(dev, helper->stream);
+    return NULL;
+}
+
+static void a_drain_waits_for_a_stream_that_is_being_destroyed(void **state)
+{
+    uint32_t *words = new_words(1);
+    struct helper helper = {.stream = new_stream()};
+    memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
+    assert_int_equal(pthread_create(&helper.thread, NULL, destroy_stream, &helper), 0);
+    assert_true(thread_falls_asleep(&helper.tid));
+    const ceclResult_t held = dev->ops->streams_drain(dev, cecl_deadline(30));
+    release(&words[0], 1);
+    pthread_join(helper.thread, NULL);
+    assert_int_equal(held, ceclTimeout);
+    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
+    dev->ops->words_free(dev, words);
+}
+
 /* ---- a user's copies */
 
 /* In both directions, with less than a vector register and with more. */
@@ -480,11 +522,13 @@ int main(void)
         DEVICE_TEST(all_kinds_of_work_keep_their_order),
         DEVICE_TEST(destroying_a_stream_runs_what_it_holds),
         DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
+        DEVICE_TEST(streams_that_wait_for_each_other_are_closed),
         DEVICE_TEST(closing_skips_what_stands_behind_an_abandoned_wait),
         DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
         DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
         DEVICE_TEST(a_drain_of_a_held_stream_times_out_and_says_how_many),
         DEVICE_TEST(a_drain_without_a_deadline_ends_with_all_work_done),
+        DEVICE_TEST(a_drain_waits_for_a_stream_that_is_being_destroyed),
         DEVICE_TEST(an_overlapping_copy_arrives_as_a_move),
         DEVICE_TEST(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued),
     };

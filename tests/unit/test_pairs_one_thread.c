@@ -5,6 +5,8 @@
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"
+#include "flags/pairs.h"
+#include "launch/launcher.h"
 
 #define RANKS 4
 #define COUNT 3000
@@ -155,6 +157,51 @@ static void a_receiver_that_is_far_behind_is_named(void **state)
         (void)!ceclCommDestroy(few[r]); /* they have failed */
 }
 
+#define LOOK (UINT64_C(1) << 29) /* messages between two looks at old words: see flags/pairs.c */
+
+/* Counts messages of rank 0 to rank 1 up to a number, as if they had been made. */
+static void count_up(uint64_t number)
+{
+    struct cecl_posts *sender = &comms[0]->launcher->messenger.posts,
+                      *receiver = &comms[1]->launcher->messenger.posts;
+    sender->numbers[CECL_SENDER * RANKS + 1] = number;
+    receiver->numbers[CECL_RECEIVER * RANKS + 0] = number;
+    cecl_posts_finish(sender, CECL_SENDER, 1);
+    cecl_posts_finish(receiver, CECL_RECEIVER, 0);
+}
+
+/* The receiver comes first in 2^31 messages, so the sender has not written for so long that it may use the
+ * receiver's stream. Then the sender comes first again. Each wait must still be for a new signal. */
+static void a_word_that_a_peer_has_not_written_for_long_ends_no_wait(void **state)
+{
+    const struct cecl_flags *flags[2] = {&comms[0]->engine.flags, &comms[1]->engine.flags};
+    struct cecl_device *dev = comms[0]->dev;
+    const uint64_t first = comms[0]->launcher->messenger.posts.numbers[CECL_SENDER * RANKS + 1];
+    uint32_t *word;
+    begin(RANKS, 11);
+    send_to(0, 1);
+    receive_from(0, 1);
+    for (uint64_t looks = 1; looks <= 4; looks++) {
+        count_up(looks * LOOK - 1);
+        receive_from(0, 1);
+        send_to(0, 1);
+        finish(RANKS);
+    }
+    count_up(4 * LOOK + first + 1);
+    memset(out, 0, sizeof(out));
+    OK(dev->ops->words_alloc(dev, 1, &word));
+    const struct cecl_memop hold = {word, 1, CECL_MEMOP_WAIT};
+    OK(dev->ops->memops(dev, NULL, &hold, 1));
+    send_to(0, 1);
+    assert_true(cecl_pair_is_late(flags[0], 1));
+    receive_from(0, 1);
+    assert_true(cecl_pair_is_late(flags[1], 0));
+    dev->ops->host_write(dev, word, 1, 1);
+    finish(RANKS);
+    check(0, 1, 11);
+    dev->ops->words_free(dev, word);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_rank_alone_is_refused_without_an_sm),
         cmocka_unit_test(own_messages_match_in_order),
         cmocka_unit_test(a_receiver_that_is_far_behind_is_named),
+        cmocka_unit_test(a_word_that_a_peer_has_not_written_for_long_ends_no_wait),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

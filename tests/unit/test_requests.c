@@ -296,6 +296,26 @@ static void a_pending_request_is_not_freed(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
+/* Numbers of calls wrap around, so the end of a start may seem to come only after all later calls. */
+static void a_request_is_freed_however_long_ago_it_was_started(void **state)
+{
+    const uint32_t later = (UINT32_C(1) << 31) + 1; /* calls */
+    ceclComm_t comm;
+    ceclRequest_t request;
+    int sent = 5, received = 0;
+    OK(ceclCommInitAll(&comm, 1, NULL));
+    OK(ceclAllGatherInit(&sent, &received, 1, ceclInt32, comm, &request));
+    OK(ceclStart(request, NULL));
+    OK(ceclStreamSynchronize(comm, NULL));
+    struct cecl_flags *flags = &comm->engine.flags; /* as after many calls */
+    flags->epoch[CECL_COUNTER_DONE] += later;
+    flags->unsignalled_target += later;
+    *flags->done += later;
+    OK(ceclRequestFree(request));
+    assert_int_equal(received, 5);
+    OK(ceclCommDestroy(comm));
+}
+
 /* All ranks are refused together, so the communicator stays usable. */
 static void memory_that_was_freed_under_a_request_is_named(void **state)
 {
@@ -479,6 +499,7 @@ int main(void)
         cmocka_unit_test(handles_that_are_none_are_refused),
         cmocka_unit_test(groups_take_no_starts_and_make_requests_at_their_end),
         cmocka_unit_test(a_pending_request_is_not_freed),
+        cmocka_unit_test(a_request_is_freed_however_long_ago_it_was_started),
         cmocka_unit_test(memory_that_was_freed_under_a_request_is_named),
         cmocka_unit_test(a_request_whose_start_was_refused_is_freed_beside_other_calls),
         cmocka_unit_test(a_peers_memory_that_was_replaced_is_named),
