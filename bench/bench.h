@@ -225,9 +225,10 @@ int extra_alloc(const struct run *run);
 /* beside.c. Carries out --beside for one side. Returns false on failure. */
 bool extra_beside(const struct run *run, struct side *small);
 
-/* groups.c has --group, rows.c has --rows. Both return false on failure. */
-bool extra_group(const struct run *run);
-bool extra_rows(const struct run *run);
+/* groups.c has --group, rows.c has --rows. Both add the wrong bytes of all ranks to *wrong, and return
+ * false on failure. */
+bool extra_group(const struct run *run, long long *wrong);
+bool extra_rows(const struct run *run, long long *wrong);
 /* turn.c. `call` does one repeat of variant 0 or 1. `medians`: the median over the run's rounds of the
  * slowest rank's time for a repeat, us. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);

@@ -157,12 +157,13 @@ static int verdict(const struct run *run, long long wrong)
     return wrong ? END_WRONG : END_FINE;
 }
 
-/* Measures what options ask for besides the sweep. */
-static bool measure_extras(const struct run *run)
+/* Measures what options ask for besides the sweep. Adds wrong bytes to *wrong. */
+static bool measure_extras(const struct run *run, long long *wrong)
 {
     const struct options *o = &run->options;
-    return (o->row_bytes == 0 || extra_rows(run)) && (!o->first_use || extra_first_use(run)) &&
-           (o->late_us == 0 || extra_late(run)) && (o->group == 0 || extra_group(run));
+    return (o->row_bytes == 0 || extra_rows(run, wrong)) &&
+           (!o->first_use || extra_first_use(run)) && (o->late_us == 0 || extra_late(run)) &&
+           (o->group == 0 || extra_group(run, wrong));
 }
 
 static int perform_joined(struct run *run)
@@ -177,7 +178,7 @@ static int perform_joined(struct run *run)
     }
     if (!measure_sides(run, &wrong))
         return END_BROKEN;
-    if (!measure_extras(run))
+    if (!measure_extras(run, &wrong))
         return END_BROKEN;
     if (run->options.alloc) {
         const int end = extra_alloc(run);

@@ -40,8 +40,12 @@ bool extra_enqueue(const struct run *whole, struct side *side)
             BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     }
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-    snprintf(what, sizeof(what), "host time to enqueue one call (%s, %zu bytes a rank, %s, rank 0)",
-             side->name, send_bytes_of(run, block), in_place ? "in place" : "out of place");
+    char of[48] = "enqueue one call";
+    if (side->calls > 0)
+        snprintf(of, sizeof(of), "launch a graph of %d call%s", side->calls,
+                 side->calls > 1 ? "s" : "");
+    snprintf(what, sizeof(what), "host time to %s (%s, %zu bytes a rank, %s, rank 0)", of,
+             side->name, size_of(run, block), in_place ? "in place" : "out of place");
     print_times(run, what, us, ENQUEUES);
     return true;
 }

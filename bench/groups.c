@@ -41,32 +41,43 @@ static bool call_group(struct side *side, const struct run *run, const void *sen
     return call_all(run, side->state, 1);
 }
 
-static bool check_all(const struct run *run, struct many *many)
+/* Adds the wrong bytes of all ranks to *wrong. */
+static bool check_all(const struct run *run, struct many *many, long long *wrong)
 {
     const int step = (many->count + CHECKED - 1) / CHECKED;
     struct run own = *run;
+    long long found = 0;
     own.host = malloc((size_t)run->nranks * many->block);
     bool fine = own.host || complain(run, "--group", "no host memory");
-    for (int i = 0; i < many->count && fine; i += step)
-        fine = check_side(&many->sides[i], &own, many->block, many->in_place, (uint64_t)i) == 0 ||
-               complain(run, "--group", "bytes are wrong, or a call failed");
+    for (int i = 0; i < many->count && fine; i += step) {
+        const long long mine =
+            check_side(&many->sides[i], &own, many->block, many->in_place, (uint64_t)i);
+        fine = mine >= 0;
+        found += mine;
+    }
     free(own.host);
-    return fine;
-}
-
-static bool measure(const struct run *run, struct many *many)
-{
-    double us[2];
-    if (!check_all(run, many) || !turn_medians(run, call_all, many, REPEATS, us))
+    if (!fine)
         return false;
-    if (run->rank == 0)
-        printf("# %d x %s of %zu bytes a rank%s: %.1f us one by one, %.1f us in a group (%.3f)\n",
-               many->count, run->options.op->name, many->block, many->in_place ? ", in place" : "",
-               us[0], us[1], us[1] / us[0]);
+    run->team->sum(&found);
+    if (found > 0 && run->rank == 0)
+        printf("# --group: %lld wrong bytes\n", found);
+    *wrong += found;
     return true;
 }
 
-bool extra_group(const struct run *run)
+static bool measure(const struct run *run, struct many *many, long long *wrong)
+{
+    double us[2];
+    if (!check_all(run, many, wrong) || !turn_medians(run, call_all, many, REPEATS, us))
+        return false;
+    if (run->rank == 0)
+        printf("# %d x %s of %zu bytes a rank%s: %.1f us one by one, %.1f us in a group (%.3f)\n",
+               many->count, run->options.op->name, size_of(run, many->block),
+               many->in_place ? ", in place" : "", us[0], us[1], us[1] / us[0]);
+    return true;
+}
+
+bool extra_group(const struct run *run, long long *wrong)
 {
     struct many many = {.count = run->options.group,
                         .block = block_of(&run->options, run->nranks, run->options.first),
@@ -81,7 +92,7 @@ bool extra_group(const struct run *run)
              ceclMemAlloc(run->comm, &side->recv, recv_bytes_of(run, many.block)) == ceclSuccess) ||
             complain(run, "ceclMemAlloc", ceclGetLastError(run->comm));
     }
-    fine = fine && measure(run, &many);
+    fine = fine && measure(run, &many, wrong);
     for (int i = 0; i < many.count && fine; i++)
         fine = ceclMemFree(run->comm, many.sides[i].recv) == ceclSuccess &&
                ceclMemFree(run->comm, many.sides[i].send) == ceclSuccess;

@@ -91,7 +91,7 @@ static bool time_late(const struct run *run, struct side *side, size_t block, in
                       double us[2])
 {
     const bool last = run->rank == run->nranks - 1;
-    const void *send = send_place(side, run, block, true);
+    const void *send = send_place(side, run, block, run->options.in_place);
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     run->team->barrier();
     if (last && late_us > 0)
@@ -120,10 +120,10 @@ static bool late_row(const struct run *run, struct side *side, size_t size, int 
     }
     const double typical = median_of(host, REPEATS), end = median_of(whole, REPEATS);
     if (run->rank == 0)
-        printf(
-            "# %s, %zu bytes a rank, last rank late by %d us: its peers' host time %.1f us (most "
-            "%.1f); from its call to the end %.1f us\n",
-            side->name, size, late_us, typical, host[REPEATS - 1], end);
+        printf("# %s, %zu bytes a rank, %s, last rank late by %d us: its peers' host time %.1f us "
+               "(most %.1f); from its call to the end %.1f us\n",
+               side->name, size, run->options.in_place ? "in place" : "out of place", late_us,
+               typical, host[REPEATS - 1], end);
     return true;
 }
 

@@ -28,7 +28,8 @@ import sys
 # bandwidths, the wrong values. The columns of a place are counted from the row's end.
 PLACES = {"out": (-8, -5), "in": (-4, -1)}
 FIELDS = (12, 13)
-NONE_WRONG = ("0", "N/A")
+NOT_CHECKED = "N/A"
+NONE_WRONG = ("0", NOT_CHECKED)
 FEWEST_BYTES = 1  # nccl-tests prints sizes that it rounded down to 0; nothing moves then
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # A row of cecl's table of calls: how many calls, and who carried them out.
@@ -48,6 +49,7 @@ class Run:
 
     times: dict  # {Key: us}
     wrong: int  # results with wrong values
+    checked: int  # results whose values the program checked
     served: int  # calls that cecl carried out
     calls: int  # all calls in cecl's tables
     failures: list
@@ -58,12 +60,16 @@ def words_of(key):
     return f"{key.bytes} bytes, {key.type}, {key.redop}, root {key.root}"
 
 
+def is_row(fields):
+    return len(fields) in FIELDS and fields[0].isdigit() and int(fields[0]) >= FEWEST_BYTES
+
+
 def rows_of(text):
     """Reads a program's output: {Key: us}, how many results were wrong, and the keys that came twice."""
     times, wrong, twice = {}, 0, []
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) not in FIELDS or not fields[0].isdigit() or int(fields[0]) < FEWEST_BYTES:
+        if not is_row(fields):
             continue
         for place, (time, errors) in PLACES.items():
             redop = fields[3] if len(fields) == max(FIELDS) else "none"
@@ -72,6 +78,12 @@ def rows_of(text):
             times.setdefault(key, float(fields[time]))
             wrong += fields[errors] not in NONE_WRONG
     return times, wrong, twice
+
+
+def checked_of(text):
+    """How many results of a program's output were checked: with -c 0 none is."""
+    rows = [line.split() for line in text.splitlines()]
+    return sum(row[errors] != NOT_CHECKED for row in rows if is_row(row) for _, errors in PLACES.values())
 
 
 def calls_of(text):
@@ -197,7 +209,7 @@ def run_once(args, op, side, rest):
     command = command_of(args, op, side, rest)
     status, out, err = run_command(command, args.timeout)
     failures = [f"{shlex.join(command)}: {words}" for words in failures_of(args, side, status, out, err)]
-    return Run(*rows_of(out)[:2], *calls_of(err), failures)
+    return Run(*rows_of(out)[:2], checked_of(out), *calls_of(err), failures)
 
 
 def results_of(op, runs):
@@ -238,13 +250,19 @@ def show(op, results, most):
         print(f"{op:16s} {row} {result['place']:>3s}  {times}{mark}", flush=True)
 
 
+def words_of_wrong(runs, wrong):
+    if not all(run.checked for of_side in runs.values() for run in of_side):
+        return "values were not checked in every run"
+    return f"wrong results in all rounds: nccl {wrong['nccl']}, cecl {wrong['cecl']}"
+
+
 def summarize(op, results, wrong, calls, most):
     rows = len({(result["bytes"], result["type"], result["redop"], result["root"]) for result in results})
     gains = sum(result["cecl"] * 1.03 < result["nccl"] for result in results)
     over = sum(is_over(result, most) for result in results)
     limit = "" if most is None else f"; over {most:g} x NCCL's time: {over}"
     print(f"{op}: {len(results)} results of {rows} rows compared; cecl at least 1.03 x faster: {gains}{limit}; "
-          f"wrong results in all rounds: nccl {wrong['nccl']}, cecl {wrong['cecl']}; "
+          f"{wrong}; "
           f"cecl served {calls['served']} of {calls['all']} calls", flush=True)
     return over
 
@@ -317,10 +335,12 @@ def main():
         wrong = {side: sum(run.wrong for run in of_side) for side, of_side in runs.items()}
         calls = {"served": sum(run.served for run in runs["cecl"]), "all": sum(run.calls for run in runs["cecl"])}
         show(op, results, args.most)
-        bad += summarize(op, results, wrong, calls, args.most) + sum(wrong.values()) + len(failures)
+        bad += summarize(op, results, words_of_wrong(runs, wrong), calls, args.most)
+        bad += sum(wrong.values()) + len(failures)
         for failure in failures:
             print(failure, file=sys.stderr)
-        of_ops[op] = {"rows": results, "wrong": wrong, "calls": calls}
+        checked = {side: sum(run.checked for run in of_side) for side, of_side in runs.items()}
+        of_ops[op] = {"rows": results, "checked": checked, "wrong": wrong, "calls": calls}
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             settings = {"policy": args.policy, "ranks": args.ranks, "nccl": args.nccl}

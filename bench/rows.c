@@ -1,6 +1,7 @@
 /* --rows: times collectives of strided blocks and of contiguous ones, in turn. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -33,9 +34,13 @@ static bool call_one(const struct run *run, void *context, int way)
     return true;
 }
 
+/* Byte `at` of rank `rank`'s input. No rows are alike, so a row in the place of another one shows. */
 static unsigned char byte_of(int rank, size_t at)
 {
-    return (unsigned char)((size_t)rank * 37 + at * 7 + (at >> 11));
+    uint64_t x = (at + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)rank << 32;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (unsigned char)(x >> 56);
 }
 
 /* Finds where byte `i` of rank `from`'s contribution arrives (*at), and which byte of its sendbuff
@@ -50,37 +55,67 @@ static void trace(const struct run *run, const struct rows *r, int from, size_t 
     *source = r->gathers ? *at : row * pitch + (size_t)run->rank * r->width + column;
 }
 
-static bool check(const struct run *run, struct rows *r)
+static bool move(const struct run *run, void *dst, const void *src, size_t bytes)
 {
-    const size_t block = r->width * r->rows, all = (size_t)run->nranks * block;
-    unsigned char *host = malloc(all), *input = r->gathers ? r->recv : r->send;
-    long long wrong = host ? 0 : 1;
-    if (host) {
-        for (size_t b = 0; b < all; b++)
-            /* an all-gather overwrites the blocks of other ranks */
-            host[b] = byte_of(run->rank, b);
-        BENCH_TRY(run, ceclMemcpyAsync(run->comm, input, host, all, run->stream));
-        BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-        run->team->barrier();
-        if (!call_one(run, r, 1))
-            return false;
-        BENCH_TRY(run, ceclMemcpyAsync(run->comm, host, r->recv, all, run->stream));
-        BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
-        for (int from = 0; from < run->nranks; from++)
-            for (size_t i = 0; i < block; i++) {
-                size_t at, source;
-                trace(run, r, from, i, &at, &source);
-                wrong += host[at] != byte_of(from, source);
-            }
-    }
-    free(host);
-    return wrong == 0 || complain(run, "--rows", "bytes are wrong, or no host memory");
+    BENCH_TRY(run, ceclMemcpyAsync(run->comm, dst, src, bytes, run->stream));
+    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
+    return true;
 }
 
-static bool measure(const struct run *run, struct rows *r)
+/* Fills both buffers, also the output, which has the result of the calls before. An all-gather overwrites
+ * the blocks of other ranks in its input. */
+static bool prepare(const struct run *run, const struct rows *r, unsigned char *host, size_t all)
+{
+    memset(host, 0xA5, all);
+    if (!move(run, r->recv, host, all))
+        return false;
+    for (size_t b = 0; b < all; b++)
+        host[b] = byte_of(run->rank, b);
+    return move(run, r->gathers ? r->recv : r->send, host, all);
+}
+
+/* Adds this rank's wrong bytes to *wrong. */
+static bool check_in(const struct run *run, struct rows *r, unsigned char *host, long long *wrong)
+{
+    const size_t block = r->width * r->rows, all = (size_t)run->nranks * block;
+    if (!prepare(run, r, host, all))
+        return false;
+    run->team->barrier();
+    if (run->options.corrupt != CORRUPT_SKIP && !call_one(run, r, 1))
+        return false;
+    if (!move(run, host, r->recv, all))
+        return false;
+    host[all / 2] ^= run->options.corrupt == CORRUPT_BYTE && run->rank == 0;
+    for (int from = 0; from < run->nranks; from++)
+        for (size_t i = 0; i < block; i++) {
+            size_t at, source;
+            trace(run, r, from, i, &at, &source);
+            *wrong += host[at] != byte_of(from, source);
+        }
+    return true;
+}
+
+/* Adds the wrong bytes of all ranks to *wrong. */
+static bool check(const struct run *run, struct rows *r, long long *wrong)
+{
+    unsigned char *host = malloc((size_t)run->nranks * r->width * r->rows);
+    long long found = 0;
+    const bool fine =
+        host ? check_in(run, r, host, &found) : complain(run, "--rows", "no host memory");
+    free(host);
+    if (!fine)
+        return false;
+    run->team->sum(&found);
+    if (found > 0 && run->rank == 0)
+        printf("# --rows, %s: %lld wrong bytes\n", r->gathers ? "all-gather" : "all-to-all", found);
+    *wrong += found;
+    return true;
+}
+
+static bool measure(const struct run *run, struct rows *r, long long *wrong)
 {
     double us[2];
-    if (!check(run, r) || !turn_medians(run, call_one, r, REPEATS, us))
+    if (!check(run, r, wrong) || !turn_medians(run, call_one, r, REPEATS, us))
         return false;
     if (run->rank == 0)
         printf("# %s of %zu bytes a block, %s: %.1f us contiguous, %.1f us in rows of %zu (%.3f of "
@@ -90,7 +125,7 @@ static bool measure(const struct run *run, struct rows *r)
     return true;
 }
 
-bool extra_rows(const struct run *run)
+bool extra_rows(const struct run *run, long long *wrong)
 {
     const size_t block = block_of(&run->options, run->nranks, run->options.last);
     struct rows r = {.width = run->options.row_bytes, .rows = block / run->options.row_bytes};
@@ -102,7 +137,7 @@ bool extra_rows(const struct run *run)
     bool fine = true;
     for (int gathers = 1; gathers >= 0 && fine; gathers--) {
         r.gathers = gathers;
-        fine = measure(run, &r);
+        fine = measure(run, &r, wrong);
     }
     return fine && ceclMemFree(run->comm, r.send) == ceclSuccess &&
            ceclMemFree(run->comm, r.recv) == ceclSuccess;

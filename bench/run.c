@@ -21,7 +21,7 @@ int compare_doubles(const void *a, const void *b)
 double median_of(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof(*values), compare_doubles);
-    return values[count / 2];
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 /* Writes nothing, so that an earlier run's results stay until this run has its own. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails unless scripts/compare_builds.py runs both builds once a round, in turn, compares runs of the same
-# round, and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
+# round, in each size and placement, and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 compare=$1
@@ -8,8 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "$*"; exit 1; }
 
-# A build whose cecl_perf notes that it ran, and takes the given us in each of its rounds. The launcher drops
-# "-n RANKS".
+# A build whose cecl_perf notes that it ran, and takes the given us in each of its rounds; in place it always takes
+# as long as the build's name has letters. The launcher drops "-n RANKS".
 build() {
     local name=$1
     shift
@@ -22,7 +22,10 @@ case " \$* " in *" --op broken "*) echo "cecl_perf: broken" >&2; exit 3 ;; esac
 echo $name >>$dir/order
 us=\$(head -n 1 $dir/$name/times)
 sed -i 1d $dir/$name/times
-echo "{\"rows\": [{\"us\": {\"cecl\": \$us, \"nccl\": 5}}]}" >"\$file"
+row() { echo "{\"bytes\": 4096, \"in_place\": \$1, \"us\": {\"cecl\": \$2, \"nccl\": 5}}"; }
+in_place=", \$(row true ${#name})"
+case "\$*" in *--out-of-place*) in_place= ;; esac
+echo "{\"rows\": [\$(row false \$us)\$in_place]}" >"\$file"
 END
     chmod +x "$dir/$name/bench/cecl_perf"
 }
@@ -33,8 +36,9 @@ chmod +x "$dir/launch"
 build one 10 20 8
 build two 8 16 10
 output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 3 --case "--op x" -- "$dir/launch" 2>&1) || fail "$output"
-grep -qF "| --op x | cecl | 10.00 | 10.00 | 0.928 [" <<<"$output" || fail "not the ratio within rounds: $output"
-grep -qF "| --op x | nccl | 5.00 | 5.00 | 1.000 [1.000, 1.000] |" <<<"$output" || fail "no other side: $output"
+grep -qF "| --op x | 4096 | out | cecl | 10.00 | 10.00 | 0.928 [" <<<"$output" || fail "not the ratio within rounds: $output"
+grep -qF "| --op x | 4096 | out | nccl | 5.00 | 5.00 | 1.000 [1.000, 1.000] |" <<<"$output" || fail "no other side: $output"
+grep -qF "| --op x | 4096 | in | cecl | 3.00 | 3.00 | 1.000 [1.000, 1.000] |" <<<"$output" || fail "no other placement: $output"
 [ "$(tr '\n' ' ' <"$dir/order")" = "one two two one one two " ] || fail "not in turn: $(cat "$dir/order")"
 
 build one 10 10
@@ -42,4 +46,12 @@ build two 10 10
 output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 2 --case "--op x" --case "--op broken" -- "$dir/launch" 2>&1) &&
     fail "a broken run is no failure: $output"
 grep -qF "ended with 3: cecl_perf: broken" <<<"$output" || fail "not told: $output"
-grep -qF "| --op x | cecl | 10.00 |" <<<"$output" || fail "the other case is lost: $output"
+grep -qF "| --op x | 4096 | out | cecl | 10.00 |" <<<"$output" || fail "the other case is lost: $output"
+
+build one 10
+build two 10
+# In build two every case leaves the placement "in" out.
+sed -i 's/--out-of-place/x/' "$dir/two/bench/cecl_perf"
+output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 1 --case "--op x" -- "$dir/launch" 2>&1) &&
+    fail "what one build alone measures is no failure: $output"
+grep -qF -- "--op x: 4096 in cecl: measured by one build alone" <<<"$output" || fail "not told: $output"

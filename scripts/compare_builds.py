@@ -5,7 +5,8 @@ BEFORE and AFTER are folders with cecl_perf in bench/. A round runs each case on
 comes first changes from round to round, because a GPU gets slower as it warms up, and the same call of one build may
 differ by 10 % from process to process. Prints each case's medians, and the mean of after / before with its 95 % interval.
 Without --case: all-gather, all-to-all, all-reduce and reduce-scatter of 4 KiB, 1 MiB and 64 MiB a rank, in memory
-of ceclMemAlloc ("cecl") and of malloc, on GPUs cudaMalloc. Ends with 1 if a run failed, or no case ran."""
+of ceclMemAlloc ("cecl") and of malloc, on GPUs cudaMalloc. A case has a line for each of its sizes, placements and sides.
+Ends with 1 if a run failed, if the builds measured different things, or if no case ran."""
 import argparse
 import json
 import math
@@ -28,7 +29,7 @@ def usual_cases():
 
 
 def times_of(build, case, mpirun):
-    """{side: us of a call}, or None, with the run's first error on stderr."""
+    """{(bytes, placement, side): us of a call}, or None, with the run's first error on stderr."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [*mpirun, os.path.join(build, "bench", "cecl_perf"), *shlex.split(case), "--json", file.name]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -37,7 +38,8 @@ def times_of(build, case, mpirun):
             print(f"{build}: {case}: ended with {run.returncode}: {said[0] if said else run.stderr[:200]}",
                   file=sys.stderr)
             return None
-        return json.load(file)["rows"][-1]["us"]
+        rows = json.load(file)["rows"]
+        return {(row["bytes"], "in" if row["in_place"] else "out", side): us for row in rows for side, us in row["us"].items()}
 
 
 # Student's t for 95 %, by the number of rounds; for more rounds the last one is a little too wide.
@@ -65,16 +67,19 @@ def compare(builds, cases, rounds, mpirun):
             if None in pair:
                 failed = True
                 continue
-            for name in pair[0].keys() & pair[1].keys():
-                times.setdefault((case, name), []).append((pair[0][name], pair[1][name]))
+            for what in pair[0].keys() ^ pair[1].keys():
+                print(f"{case}: {' '.join(map(str, what))}: measured by one build alone", file=sys.stderr)
+                failed = True
+            for what in pair[0].keys() & pair[1].keys():
+                times.setdefault((case, *what), []).append((pair[0][what], pair[1][what]))
     return times, failed
 
 
-def line_of(case, side, pairs):
+def line_of(case, size, place, side, pairs):
     mean, half = interval([after / before for before, after in pairs])
     before, after = (statistics.median(side) for side in zip(*pairs))
     span = "" if math.isinf(half) else f" [{math.exp(mean - half):.3f}, {math.exp(mean + half):.3f}]"
-    return f"| {case} | {side} | {before:.2f} | {after:.2f} | {math.exp(mean):.3f}{span} |"
+    return f"| {case} | {size} | {place} | {side} | {before:.2f} | {after:.2f} | {math.exp(mean):.3f}{span} |"
 
 
 def main():
@@ -92,9 +97,10 @@ def main():
     cases = options.case or usual_cases()
     times, failed = compare((options.before, options.after), cases, options.rounds,
                             [*mpirun, "-n", str(options.ranks)])
-    print("| cecl_perf | side | before, us | after, us | after / before |\n| --- | --- | --- | --- | --- |")
-    for (case, side), pairs in sorted(times.items(), key=lambda item: (cases.index(item[0][0]), item[0][1])):
-        print(line_of(case, side, pairs))
+    print("| cecl_perf | bytes a rank | place | side | before, us | after, us | after / before |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |")
+    for (case, *what), pairs in sorted(times.items(), key=lambda item: (cases.index(item[0][0]), item[0][1:])):
+        print(line_of(case, *what, pairs))
     return int(failed or not times)
 
 

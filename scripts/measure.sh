@@ -15,6 +15,7 @@
 #   OUT               folder for the results
 #   SOAK_SECONDS (180)  how long the soak takes
 #   TRAIN_ROUNDS (3), TRAIN_COMMS (cecl,nccl,nccl-ce,none)  the training's rounds and libraries
+# Ends with 1 if a test or a measurement failed, for example by a wrong byte; the others are made nevertheless.
 set -uo pipefail
 mode=${1:-full}
 root=$(cd -- "$(dirname -- "$0")/.." && pwd)
@@ -64,15 +65,25 @@ cmake -S "$root" -B "$build" -DCECL_CUDA=ON -DCECL_MPI=ON -DCECL_BASELINE_NCCL=O
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1
 
 [ -z "${CECL_CMOCKA_ROOT:-}" ] || export LD_LIBRARY_PATH=$CECL_CMOCKA_ROOT/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH
+failed=0
 if [ $tests = ON ] && [ "$mode" != faults ]; then
     export CECL_TEST_BIG=1
-    (cd "$build" && ctest -L '^gpu$' --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40}
+    (cd "$build" && ctest -L '^gpu$' --output-on-failure -j1 2>&1) | tee "$out/gpu_tests.log" | tail -n ${TEST_LINES:-40} || failed=1
 fi
 
-[ "$mode" != tests ] || exit 0
+[ "$mode" != tests ] || exit $failed
 
-perf() { echo "\$ cecl_perf $*"; $run -n "$gpus" "$build/bench/cecl_perf" "$@" 2>&1 | tee -a "$out/perf.log"; }
-overlap() { echo "\$ cecl_overlap $*"; $run -n "$gpus" "$build/bench/cecl_overlap" "$@" 2>&1 | tee -a "$out/overlap.log"; }
+# ranks LOG PROGRAM OPTION...: a rank for each GPU.
+ranks() {
+    local log=$1 program=$2
+    shift 2
+    echo "\$ ${program##*/} $*"
+    $run -n "$gpus" "$build/$program" "$@" 2>&1 | tee -a "$out/$log.log" && return
+    echo "FAILED: ${program##*/} $*"
+    failed=1
+}
+perf() { ranks perf bench/cecl_perf "$@"; }
+overlap() { ranks overlap bench/cecl_overlap "$@"; }
 all_gather() { perf --op all_gather -b 4K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --enqueue --alloc --json "$out/all_gather.json"; }
 alltoall() { perf --op alltoall -b 64K -e 256M -f 4 --rounds 11 -n 20 --baseline nccl,nccl-ce --json "$out/alltoall.json"; }
 reductions() {
@@ -171,9 +182,7 @@ faults() {
     tell fault_cases timeout 240 "$build/tests/fault_cases" --part 5/20 --jobs 4
     tell soak timeout $((SOAK_SECONDS + 120)) $run -n "$gpus" "$build/tests/soak/cecl_soak" "$SOAK_SECONDS"
     tail -n 8 "$out/soak.log"
-    return $failed
 }
-failed=0
 SOAK_SECONDS=${SOAK_SECONDS:-180}
 published() { overlap --preset published --json "$out/overlap_published.json"; }
 # Each run trains about a billion parameters for 33 steps; the first 3 are not counted.
@@ -184,14 +193,14 @@ train() {
 
 case $mode in
 train) train; exit ;;
-faults) faults; exit ;;
+faults) faults; exit $failed ;;
 only)
     for name in "${@:2}"; do
         "$name"
     done
-    exit
+    exit $failed
     ;;
-data) all_gather; alltoall; published; train; exit ;;
+data) all_gather; alltoall; published; train || failed=1; exit $failed ;;
 esac
 if [ "$mode" = quick ]; then
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce --enqueue
@@ -216,8 +225,8 @@ else
     published
     overlap --hostcopies -b 64M -e 64M --rounds 11
     CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
-    echo "\$ example_prefetch"
-    $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 2>&1 | tee -a "$out/prefetch.log"
-    $run -n "$gpus" "$build/examples/example_prefetch" --steps 10 --in-place 2>&1 | tail -n 5 | tee -a "$out/prefetch.log"
+    ranks prefetch examples/example_prefetch --steps 10
+    ranks prefetch examples/example_prefetch --steps 10 --in-place
     CECL_DIRECTION=pull perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20
 fi
+exit $failed

@@ -94,8 +94,11 @@ def main():
     if len(sys.argv) < 3:
         print(__doc__, file=sys.stderr)
         return 2
+    names = sys.argv[2:]
     try:
-        summary = summary_of([read(name) for name in sys.argv[2:]])
+        if len(set(names)) < len(names):  # for example of cecl,cecl: a second run would have replaced the first one
+            raise Refused("a run is given twice")
+        summary = summary_of([read(name) for name in names])
         with open(sys.argv[1], "w", encoding="utf-8") as file:
             json.dump(summary, file, indent=1)
             file.write("\n")

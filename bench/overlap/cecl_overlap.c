@@ -57,8 +57,16 @@ static bool check(struct bench *b, struct contender *c, size_t block)
             return false;
         MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
         c->errors += all;
+        b->wrong += all;
     }
-    b->wrong += c->errors;
+    return true;
+}
+
+static bool check_all(struct bench *b, struct trial *t)
+{
+    for (int i = 0; i < t->ncontenders; i++)
+        if (t->contenders[i].on && !check(b, &t->contenders[i], t->block))
+            return false;
     return true;
 }
 
@@ -130,13 +138,13 @@ static bool time_rounds(struct bench *b, struct trial *t)
     return true;
 }
 
-/* Host copies run only beside the timed rounds: a check's own copies would wait long for them. */
+/* Checks before and after the timed rounds. Host copies run only beside these: a check's own copies would
+ * wait long for them. */
 static bool measure(struct bench *b, struct trial *t)
 {
     const bool copies = b->settings.host_copies;
-    for (int i = 0; i < t->ncontenders; i++)
-        if (t->contenders[i].on && !check(b, &t->contenders[i], t->block))
-            return false;
+    if (!check_all(b, t))
+        return false;
     if (copies && !(b->copies = copies_start(&b->run)))
         return false;
     if (!time_rounds(b, t) || !copies_fine(b->copies, &b->run))
@@ -145,7 +153,7 @@ static bool measure(struct bench *b, struct trial *t)
     b->copies = NULL;
     if (copies && b->run.rank == 0)
         printf("\n# host copies: %.1f GB/s each way, on rank 0, over these rounds", rate);
-    return true;
+    return check_all(b, t);
 }
 
 static bool measure_sizes(struct bench *b)

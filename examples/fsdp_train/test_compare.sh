@@ -55,6 +55,8 @@ grep -Eq "^cecl  10\.00 \(8\.00 \.\. 16\.00\) +10\.0 \(6\.2 .* 0\.800 \(0\.500 \
     fail "not the ratio within rounds:" "$output"
 output=$("${table[@]}" "$work"/[1-5].json 2>&1) && fail "a run is missing" "$output"
 grep -q "each --comm once a round" <<<"$output" || fail "$output"
+output=$("${table[@]}" "$work"/1.json "$work"/1.json 2>&1) && fail "one run counts as two" "$output"
+grep -q "a run is given twice" <<<"$output" || fail "$output"
 # Training without communication is compared by its time; it receives nothing, and its loss is no result.
 made none 5 | sed 's/"received_bytes": 1/"received_bytes": 0/' >"$work/7.json"
 output=$("${table[@]}" "$work"/[127].json) || fail "no table with none" "$output"

@@ -1,0 +1,28 @@
+/* The median that the benchmark programs print. */
+
+#include "../with_cmocka.h"
+
+#include "bench.h"
+
+static void an_odd_count_has_a_middle_value(void **state)
+{
+    double values[] = {9, 1, 5};
+    assert_true(median_of(values, 3) == 5);
+    assert_true(median_of(values, 1) == 1);
+}
+
+/* Otherwise two rounds would print the slower one. */
+static void an_even_count_has_the_mean_of_both_middle_values(void **state)
+{
+    double values[] = {40, 10, 20, 30}, two[] = {6, 2};
+    assert_true(median_of(values, 4) == 25);
+    assert_true(median_of(two, 2) == 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_odd_count_has_a_middle_value),
+        cmocka_unit_test(an_even_count_has_the_mean_of_both_middle_values)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
