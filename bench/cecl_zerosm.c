@@ -11,7 +11,7 @@
 #include "gpu.h"
 
 #define PATIENCE_MS 5000 /* ms in which a case must end */
-#define COUNTER_MS 1000  /* ms in which the counter-check must not end */
+#define COUNTER_MS 1000  /* ms in which the counter-check does not end */
 
 enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 
@@ -24,10 +24,11 @@ static const char usage[] =
     "  --help     this\n"
     "Proves that collectives need no SM: one process, with a rank for each GPU, makes them while\n"
     "a kernel holds every SM of every GPU, and checks every byte. A counter-check comes first: a\n"
-    "call that needs an SM must not finish. \"bytes a rank\" is a block, what one rank gets from\n"
-    "another. \"split\": GPUs with even and with odd numbers make the calls at the same time,\n"
-    "each group on a communicator of its own. Two GPUs, or an odd number of GPUs, are all on one.\n"
-    "Ranks are in the reverse order of GPUs.\n"
+    "copy within a GPU, which needs an SM with the drivers of 2026, does not finish. If a newer\n"
+    "driver needs none, the copy finishes, and the line says so. \"bytes a rank\" is a block,\n"
+    "what one rank gets from another. \"split\": GPUs with even and with odd numbers make the\n"
+    "calls at the same time, each group on a communicator of its own. Two GPUs, or an odd number\n"
+    "of GPUs, are all on one. Ranks are in the reverse order of GPUs.\n"
     "Each case has its own settings: CECL_... variables are replaced, except CECL_DEBUG.\n"
     "Exit code: 0 if all is well; 1 if anything failed; 2 if an option was wrong; 77 if there are\n"
     "too few GPUs.\n";
