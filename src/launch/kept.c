@@ -82,12 +82,23 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
+/* Whether the program gave the same buffers, where calls have bounce buffers instead. The calls of a group may
+ * have equal bounce buffers, and yet overlap in the program's buffers. */
+static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (kept->origins[i].recv != launch->origins[i].recv)
+            return false;
+    return true;
+}
+
 bool cecl_kept_has_checked(const struct cecl_launch *launch)
 {
     struct cecl_launch *const *set = set_of(launch);
     for (int w = 0; w < CECL_KEPT_WAYS; w++)
         if (has_calls_of(set[w], launch))
-            return set[w]->checked == generation_of(launch->comm);
+            return set[w]->checked == generation_of(launch->comm) &&
+                   carries_to_same(set[w], launch);
     return false;
 }
 
@@ -96,6 +107,9 @@ void cecl_kept_checked(struct cecl_launch *launch)
     struct cecl_launch *const *set = set_of(launch);
     launch->checked = generation_of(launch->comm);
     for (int w = 0; w < CECL_KEPT_WAYS; w++)
-        if (has_calls_of(set[w], launch))
+        if (has_calls_of(set[w], launch)) {
             set[w]->checked = launch->checked;
+            for (uint32_t i = 0; i < launch->nfull; i++)
+                set[w]->origins[i].recv = launch->origins[i].recv;
+        }
 }

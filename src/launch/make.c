@@ -26,30 +26,25 @@ static ceclResult_t check_stream(const struct cecl_launch *launch)
                : comm->dev->ops->stream_check(comm->dev, launch->order.stream, NULL);
 }
 
-/* The calls of a group must not overlap, neither in the buffers that peers write nor in the buffers to which
- * this rank carries bytes out of bounce buffers. */
+/* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer
+ * overlaps nothing, but this rank carries bytes from it to the program's recvbuff. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
-    const struct cecl_carried *after = &launch->leases.after;
     const uint32_t count = launch->nfull;
     for (uint32_t i = 0; i < count; i++)
         if (launch->calls[i].op->family == CECL_FAMILY_SPLITS)
             return cecl_fail(ceclInvalidUsage,
                              "%s in a group of %u calls: it must be the only call of the group",
                              launch->calls[i].op->name, count);
-    CECL_TRY(cecl_calls_check_apart(launch->calls, count));
-    if (after->count == 0)
-        return ceclSuccess;
-    struct cecl_call *all = calloc((size_t)count + after->count, sizeof(*all));
-    if (!all)
+    struct cecl_call *given = calloc(count, sizeof(*given));
+    if (!given)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
-    memcpy(all, launch->calls, count * sizeof(*all));
-    for (uint32_t i = 0; i < after->count; i++) {
-        all[count + i] = after->calls[i];
-        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* sendbuff is a bounce buffer */
-    }
-    const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
-    free(all);
+    memcpy(given, launch->calls, count * sizeof(*given));
+    for (uint32_t i = 0; i < count; i++)
+        if (launch->origins[i].recv)
+            given[i].recv = cecl_window_find(&launch->comm->windows, launch->origins[i].recv);
+    const ceclResult_t result = cecl_calls_check_apart(given, count);
+    free(given);
     return result;
 }
 

@@ -244,6 +244,34 @@ static void all_of_them_may_be_grouped(void **state)
     multi_ok(comm, ceclMemFree(comm, scattered));
 }
 
+/* The recvbuff lies within sendbuff on the ranks that receive nothing. */
+static void recvbuff_of_a_rank_that_receives_nothing_is_of_no_account(void **state)
+{
+    const bool receives = multi_rank == 0;
+    unsigned char *const recv = receives ? recv_buffer : send_buffer + 1;
+    struct arguments a = {0};
+    a.sendcounts[0] = 10; /* elements of 2 bytes */
+    for (int r = 0; r < multi_nranks; r++) {
+        a.recvcounts[r] = receives ? 10 : 0;
+        a.peers[r] = (size_t)multi_rank * 10;
+    }
+    for (int form = 0; form < 3; form++) {
+        fill(7);
+        multi_ok(comm, form == 0 ? ceclGather(send_buffer, recv, 20, ceclUint8, 0, comm, NULL)
+                       : form == 1
+                           ? ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv, a.recvcounts,
+                                           NULL, ceclBfloat16, comm, NULL)
+                           : ceclAlltoAllvAt(send_buffer, a.sendcounts, NULL, recv, a.recvcounts,
+                                             NULL, a.peers, ceclBfloat16, comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        multi_get(comm, host, recv_buffer, room);
+        for (int r = 0; receives && r < multi_nranks; r++)
+            check_block(7, r, 0, (size_t)r * 20, 20);
+        check_rest();
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 /* ---- what is refused */
 
 /* Each rank sends ten elements to each, in contiguous blocks. */
@@ -473,6 +501,7 @@ int main(int argc, char **argv)
         WITH(set_up, scatters_from_every_root_are_right),
         WITH(set_up_allowed, scatters_from_every_root_are_right),
         WITH(set_up, all_of_them_may_be_grouped),
+        WITH(set_up, recvbuff_of_a_rank_that_receives_nothing_is_of_no_account),
         WITH(set_up, what_one_rank_refuses_all_refuse),
         WITH(set_up, counts_that_differ_are_named_on_every_rank),
         WITH(set_up, known_places_that_cannot_be_are_refused),

@@ -1,5 +1,5 @@
 /* Groups: many calls as one. If one call of a group is refused, the whole group is refused. */
-#include "multi.h"
+#include "memory.h"
 
 #include <stdio.h>
 
@@ -165,6 +165,30 @@ static void calls_that_share_memory_are_refused(void **state)
     works(11);
 }
 
+/* Peers write to bounce buffers. These are the same in each group, so the calls differ from those that were
+ * checked before only in the buffers that the program gave. */
+static void calls_that_share_private_memory_are_refused_again_and_again(void **state)
+{
+    struct memory one = memory_new(comm, MEMORY_PRIVATE, all),
+                  other = memory_new(comm, MEMORY_PRIVATE, all);
+    for (int i = 0; i < 16; i++) {
+        const bool apart = i < 8;
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclAllGather(send_buffer[0], one.at, BLOCK, ceclUint8, comm, NULL));
+        multi_ok(comm, ceclAllGather(send_buffer[1], apart ? other.at : one.at, BLOCK, ceclUint8,
+                                     comm, NULL));
+        if (apart)
+            multi_ok(comm, ceclGroupEnd());
+        else
+            multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument,
+                          "calls 0 and 1 of the group share memory");
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    }
+    memory_free(comm, &one);
+    memory_free(comm, &other);
+    works(12);
+}
+
 static void two_streams_and_too_many_calls_are_refused(void **state)
 {
     ceclStream_t stream;
@@ -255,6 +279,7 @@ int main(int argc, char **argv)
         GROUP(nested_empty_and_single_groups_are_right),
         GROUP(a_refused_call_refuses_its_group),
         GROUP(calls_that_share_memory_are_refused),
+        GROUP(calls_that_share_private_memory_are_refused_again_and_again),
         GROUP(two_streams_and_too_many_calls_are_refused),
         GROUP(two_communicators_in_one_group_are_right),
         GROUP(differing_groups_are_refused_where_calls_are_compared),
