@@ -1183,7 +1183,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
  * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
  * the sum by the number of ranks before that rounding. Every NaN in a result has the same bits,
- * except in place on a communicator of one rank, where the call writes nothing.
+ * except in place on a communicator of one rank, where the call writes nothing. Over nodes the
+ * elements of each node's ranks are combined and rounded first, and then these results, in the
+ * order of the nodes. So there the bits also depend on which ranks share a node.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
