@@ -15,6 +15,8 @@ ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struc
     CECL_TRY(cecl_reduction_check(args->type, args->red_op));
     CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
     CECL_TRY(cecl_describe_buffers(scope, args, call));
+    if (cecl_call_is_empty(call))
+        return ceclSuccess;
     CECL_TRY(cecl_describe_aligned("sendbuff", args->send, call->element));
     return cecl_describe_aligned("recvbuff", args->recv, call->element);
 }

@@ -583,6 +583,8 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "not aligned to its elements of 4 bytes");
     multi_refused(comm, ceclAllReduce(send, recv + 1, 1, ceclHalf, ceclSum, comm, NULL),
                   ceclInvalidArgument, "recvbuff");
+    /* a call without effect takes any addresses */
+    multi_ok(comm, ceclAllReduce(send + 2, recv + 1, 0, ceclInt32, ceclSum, comm, NULL));
     multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidArgument, "overlap");
     /* Every rank refuses, not only the root: otherwise the others would wait for the root. */
