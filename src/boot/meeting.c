@@ -50,11 +50,14 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
     int64_t rest = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
     /* members must still lock the table when their own deadline has passed */
-    const int64_t deadline = cecl_deadline(LOCK_MS);
-    for (;;) {
+    int64_t deadline = cecl_deadline(LOCK_MS);
+    for (uint32_t last = 0;;) {
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
             return ceclSuccess;
+        if (holder != last) /* many ranks take turns, and none of them has stopped */
+            deadline = cecl_deadline(LOCK_MS);
+        last = holder;
         const ceclResult_t there = check_rank(plan, (int)holder - 1);
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (EACH_MEETING(m, plan))

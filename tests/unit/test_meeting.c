@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "boot/meeting.h"
+#include "boot/meeting_internal.h"
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
 
@@ -131,11 +131,39 @@ static void a_part_of_a_later_call_is_not_taken(void **state)
     assert_true(late > 0);
 }
 
+#define TURNS_MS 6000 /* longer than a rank may hold the lock */
+#define LONG_TURN_MS 4000
+
+/* Other ranks take turns with the lock of the meetings, so that rank 0 never finds it free. */
+static void a_lock_that_goes_from_rank_to_rank_is_waited_for(void **state)
+{
+    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(table);
+    ranks[0].plan.members = (struct cecl_rank_set){{1}}; /* rank 0 alone */
+    atomic_store(&table->holder, 2);
+    start(&ranks[0]);
+    const int64_t first = cecl_now_ms();
+    int64_t turn = first, longest = 0;
+    for (uint32_t holder = 1; turn - first < TURNS_MS; holder++) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        atomic_store(&table->holder, 2 + holder % (RANKS - 1));
+        const int64_t now = cecl_now_ms();
+        longest = now - turn > longest ? now - turn : longest;
+        turn = now;
+    }
+    atomic_store(&table->holder, 0);
+    pthread_join(ranks[0].thread, NULL);
+    if (longest < LONG_TURN_MS) /* otherwise this machine stood still, and a rank held the lock too long */
+        assert_int_equal(ranks[0].result, ceclSuccess);
+    end_all(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_get_all_parts_in_rank_order),
         cmocka_unit_test(a_part_of_a_later_call_is_not_taken),
+        cmocka_unit_test(a_lock_that_goes_from_rank_to_rank_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
