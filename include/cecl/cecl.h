@@ -558,7 +558,8 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
- * end, and a thread that is inside a call on `comm` gets an error soon. To end a communicator that
+ * end, and a thread that is inside a call on `comm` gets an error soon. (ceclCommShrink goes on, as
+ * it works on failed communicators: it ends by its own time limit.) To end a communicator that
  * another thread uses: revoke it, wait until that thread is out of its call, and call
  * ceclCommAbort.
  * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument. */

@@ -50,11 +50,14 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
     int64_t rest = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
     /* members must still lock the table when their own deadline has passed */
-    const int64_t deadline = cecl_deadline(LOCK_MS);
-    for (;;) {
+    int64_t deadline = cecl_deadline(LOCK_MS);
+    for (uint32_t last = 0;;) {
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
             return ceclSuccess;
+        if (holder != last) /* many ranks take turns, and none of them has stopped */
+            deadline = cecl_deadline(LOCK_MS);
+        last = holder;
         const ceclResult_t there = check_rank(plan, (int)holder - 1);
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (EACH_MEETING(m, plan))
@@ -119,6 +122,14 @@ static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting
     return meeting;
 }
 
+/* This rank need not report earlier failures any more. */
+static void forget_news(const struct cecl_meeting_plan *plan)
+{
+    for (EACH_MEETING(m, plan))
+        if (m->state == FAILED)
+            cecl_rank_set_add(&m->know, plan->rank);
+}
+
 /* Enters a meeting, or makes one. The caller holds the lock. Reports an earlier failure before it compares
  * lists, because the other members may have made their next call already, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
@@ -127,9 +138,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* this rank need not report earlier failures any more */
-        if (m->state == FAILED)
-            cecl_rank_set_add(&m->know, plan->rank);
+    forget_news(plan);
     mine = come(plan, mine ? mine : create(plan));
     if (equal(&mine->came, &plan->members))
         mine->state = COMPLETE;
@@ -243,24 +252,44 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
     return result;
 }
 
-/* Fails this rank's meeting, and all meetings that wait for this rank, with the last message.
- * Members that come later fail when they come. */
+/* Whether a meeting waits for the call that this rank refuses. */
+static bool waits_for_refusal(const struct cecl_meeting_plan *plan, const struct meeting *meeting,
+                              const struct meeting *news)
+{
+    return is_open(meeting) && is_of(meeting, plan->rank) &&
+           !cecl_meeting_is_next_try(meeting, news);
+}
+
+/* Fails this rank's meeting, and all meetings that wait for this rank, with the last message. Members that
+ * come later fail when they come. If this rank should report an earlier failure, its refusal stands for the
+ * report, because both are of one round of calls. */
 static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t result)
 {
+    const struct meeting *found = cecl_meeting_find_news(plan);
+    const struct meeting news = found ? *found : (struct meeting){.state = OPEN};
+    struct cecl_rank_set knowing = news.know, callers;
     struct meeting *same = find_same(plan);
+    if (found)
+        cecl_meeting_know(plan, found);
+    else
+        forget_news(plan);
+    if (same && cecl_meeting_is_next_try(same, &news))
+        same = NULL;
     const struct meeting *mine = come(plan, same ? same : create(plan));
-    struct cecl_rank_set knowing = mine->came;
+    callers = mine->came;
     for (EACH_MEETING(m, plan))
-        if (is_open(m) && is_of(m, plan->rank))
-            unite(&knowing, &m->came);
+        if (waits_for_refusal(plan, m, &news))
+            unite(&callers, &m->came);
+    unite(&knowing, &callers);
+    cecl_meeting_add_round(plan, mine, &callers, &knowing);
     const struct reason why = {.by = plan->rank,
                                .missing = NOBODY,
                                .result = result,
-                               .cause = mine->serial,
+                               .cause = found ? news.cause : mine->serial,
                                .know = &knowing,
                                .words = cecl_message()};
     for (EACH_MEETING(m, plan))
-        if (is_open(m) && is_of(m, plan->rank))
+        if (waits_for_refusal(plan, m, &news))
             fail_for(m, &why);
 }
 

@@ -196,6 +196,20 @@ void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t r
 /* The oldest failure that this rank must report when it comes to a meeting, or NULL. */
 const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
 
+/* Called when this rank reports a failure. Marks the meetings that failed in the same round of calls as
+ * known to this rank, so that its next call does not report them. (Two meetings that one rank was in are
+ * of two rounds, because that rank has made two calls.) */
+void cecl_meeting_know(const struct cecl_meeting_plan *plan, const struct meeting *news);
+
+/* Whether all ranks of a meeting already know of the failure `news` that this rank reports now. If so, they wait
+ * for this rank's next call, and their meeting does not fail with this one. news: NULL if there is none. */
+bool cecl_meeting_is_next_try(const struct meeting *meeting, const struct meeting *news);
+
+/* Adds to `knowing` the ranks whose last calls belong to the round of calls that fails now, which is the round of
+ * `callers`. mine: this rank's meeting, which has not failed yet. */
+void cecl_meeting_add_round(const struct cecl_meeting_plan *plan, const struct meeting *mine,
+                            const struct cecl_rank_set *callers, struct cecl_rank_set *knowing);
+
 /* Fails `mine`, this rank's meeting, for the reason of the failed meeting `news`. Returns that error. */
 ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
                                const struct meeting *news);

@@ -49,10 +49,7 @@ static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, ui
     return failed;
 }
 
-/* Called when this rank reports a failure. Marks the meetings that failed in the same round of calls as
- * known to this rank, so that its next call does not report them. (Two meetings that one rank was in are
- * of two rounds, because that rank has made two calls.) */
-static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
+void cecl_meeting_know(const struct cecl_meeting_plan *plan, const struct meeting *news)
 {
     const struct cecl_rank_set failed = failed_with(plan, news->cause);
     for (EACH_MEETING(m, plan))
@@ -94,9 +91,7 @@ static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
     return NULL;
 }
 
-/* Whether all ranks of a meeting already know of the failure that this rank reports now. If so, they wait
- * for this rank's next call, and their meeting does not fail with this one. */
-static bool is_next_try(const struct meeting *meeting, const struct meeting *news)
+bool cecl_meeting_is_next_try(const struct meeting *meeting, const struct meeting *news)
 {
     const struct cecl_rank_set deaf = news ? without(&meeting->came, &news->know) : meeting->came;
     return equal(&deaf, &nobody);
@@ -114,7 +109,7 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
     while (found) {
         found = false;
         for (EACH_MEETING(m, plan)) {
-            if (m == mine || !is_open(m) || m->is_stuck || is_next_try(m, news) ||
+            if (m == mine || !is_open(m) || m->is_stuck || cecl_meeting_is_next_try(m, news) ||
                 !(hold = find_hold(plan, m, mine)))
                 continue;
             const struct cecl_rank_set late = late_ranks(m);
@@ -142,6 +137,14 @@ static bool called_before(const struct cecl_meeting_plan *plan, int rank,
     return false;
 }
 
+void cecl_meeting_add_round(const struct cecl_meeting_plan *plan, const struct meeting *mine,
+                            const struct cecl_rank_set *callers, struct cecl_rank_set *knowing)
+{
+    for (int r = 0; r < plan->nranks; r++)
+        if (called_before(plan, r, mine, callers))
+            cecl_rank_set_add(knowing, r);
+}
+
 /* Fails `mine` for `why`, and the stuck meetings because lists differ. */
 static void fail_stuck(const struct cecl_meeting_plan *plan, struct meeting *mine,
                        const struct meeting *news, struct reason why)
@@ -153,9 +156,7 @@ static void fail_stuck(const struct cecl_meeting_plan *plan, struct meeting *min
     knowing = callers;
     if (news)
         unite(&knowing, &news->know);
-    for (int r = 0; r < plan->nranks; r++)
-        if (called_before(plan, r, mine, &callers))
-            cecl_rank_set_add(&knowing, r);
+    cecl_meeting_add_round(plan, mine, &callers, &knowing);
     why.know = &knowing;
     fail_for(mine, &why);
     why.lists_differ = true;
@@ -178,7 +179,7 @@ ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meet
     else
         (void)!cecl_fail_with((ceclResult_t)news->result, news->words);
     cecl_keep_message(words);
-    know(plan, news);
+    cecl_meeting_know(plan, news);
     find_stuck(plan, mine, news);
     fail_stuck(plan, mine, news,
                (struct reason){.by = news->by,

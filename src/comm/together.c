@@ -42,7 +42,6 @@ static void run(struct cecl_task *task)
 static void *run_behind_gate(void *argument)
 {
     struct cecl_task *task = argument;
-    cecl_thread_name("cecl-together");
     if (pass(task->gate))
         run(task);
     return NULL;
@@ -71,7 +70,8 @@ ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
         return ceclSuccess;
     while (started < count && error == 0) {
         tasks[started].gate = &gate;
-        error = pthread_create(&tasks[started].thread, NULL, run_behind_gate, &tasks[started]);
+        error = cecl_thread_start(&tasks[started].thread, "cecl-together", run_behind_gate,
+                                  &tasks[started]);
         started += error == 0;
     }
     decide(&gate, error == 0);

@@ -21,8 +21,9 @@ struct cecl_task {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Runs all tasks at the same time, the first one on the calling thread, and waits for all. If a thread cannot
- * be made for one of them, no task runs and the result is ceclSystemError. If a task failed by itself,
+/* Runs all tasks at the same time, the first one on the calling thread, and waits for all. The other threads
+ * block all signals, so that handlers of the program run on the threads of the program. If a thread cannot be made
+ * for one of them, no task runs and the result is ceclSystemError. If a task failed by itself,
  * returns the result of that task. If tasks failed only because of peers, returns the result of one of these
  * tasks. */
 ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count);

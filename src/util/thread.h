@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,12 +31,6 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
 static inline long cecl_thread_id(void)
 {
     return syscall(SYS_gettid);
-}
-
-/* Names the calling thread. */
-static inline void cecl_thread_name(const char *name)
-{
-    (void)prctl(PR_SET_NAME, name);
 }
 
 /* A condition variable whose timed waits use the monotonic clock, so that setting the system's

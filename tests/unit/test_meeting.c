@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "boot/meeting.h"
+#include "boot/meeting_internal.h"
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
 
@@ -131,11 +131,146 @@ static void a_part_of_a_later_call_is_not_taken(void **state)
     assert_true(late > 0);
 }
 
+static void refuse(int rank)
+{
+    assert_int_equal(cecl_meeting_refuse(&ranks[rank].plan, cecl_fail(ceclInvalidArgument, "no")),
+                     ceclInvalidArgument);
+}
+
+static void all_succeed(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != EXCLUDED)
+            start(&ranks[r]);
+    for (int r = 0; r < RANKS; r++)
+        if (r != EXCLUDED) {
+            pthread_join(ranks[r].thread, NULL);
+            assert_int_equal(ranks[r].result, ceclSuccess);
+        }
+}
+
+static void fails_by(int rank, const char *words)
+{
+    start(&ranks[rank]);
+    pthread_join(ranks[rank].thread, NULL);
+    assert_int_equal(ranks[rank].result, ceclInvalidArgument);
+    assert_string_equal(ranks[rank].words, words);
+}
+
+static void a_call_that_all_refuse_is_over(void **state)
+{
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
+    for (int round = 0; round < 20; round++) { /* more rounds than the table keeps */
+        refuse(0);
+        refuse(3);
+        refuse(2);
+        all_succeed();
+    }
+    end_all(memory);
+}
+
+/* Starts a rank, and waits until it has come to a meeting. */
+static void start_and_await(struct table *table, int rank)
+{
+    _Atomic uint64_t *last = (_Atomic uint64_t *)&table->last_of[rank];
+    const uint64_t before = atomic_load(last);
+    start(&ranks[rank]);
+    while (atomic_load(last) == before)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Rank 0 makes its next call before the others refuse this one. */
+static void a_refusal_ends_no_later_call(void **state)
+{
+    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(table);
+    for (int round = 0; round < 20; round++) {
+        refuse(0);
+        start_and_await(table, 0);
+        refuse(2);
+        refuse(3);
+        start(&ranks[2]);
+        start(&ranks[3]);
+        for (int r = 0; r < RANKS; r++)
+            if (r != EXCLUDED) {
+                pthread_join(ranks[r].thread, NULL);
+                assert_int_equal(ranks[r].result, ceclSuccess);
+            }
+    }
+    end_all(table);
+}
+
+/* Rank 0 waits when rank 2 refuses. */
+static void a_call_that_some_refuse_while_others_wait_is_over(void **state)
+{
+    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(table);
+    for (int round = 0; round < 20; round++) {
+        start_and_await(table, 0);
+        refuse(2);
+        refuse(3);
+        pthread_join(ranks[0].thread, NULL);
+        assert_int_equal(ranks[0].result, ceclInvalidArgument);
+        assert_string_equal(ranks[0].words, "rank 2: no");
+        all_succeed();
+    }
+    end_all(table);
+}
+
+/* Rank 0 refuses two calls, of which rank 2 refuses the first, before the others come. */
+static void each_refused_call_fails_once_on_each_rank(void **state)
+{
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
+    refuse(0);
+    refuse(2);
+    refuse(0);
+    fails_by(3, "rank 0: no"); /* the first call */
+    fails_by(3, "rank 0: no"); /* the second call */
+    fails_by(2, "rank 0: no");
+    all_succeed();
+    end_all(memory);
+}
+
+#define TURNS_MS 6000 /* longer than a rank may hold the lock */
+#define LONG_TURN_MS 4000
+
+/* Other ranks take turns with the lock of the meetings, so that rank 0 never finds it free. */
+static void a_lock_that_goes_from_rank_to_rank_is_waited_for(void **state)
+{
+    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(table);
+    ranks[0].plan.members = (struct cecl_rank_set){{1}}; /* rank 0 alone */
+    atomic_store(&table->holder, 2);
+    start(&ranks[0]);
+    const int64_t first = cecl_now_ms();
+    int64_t turn = first, longest = 0;
+    for (uint32_t holder = 1; turn - first < TURNS_MS; holder++) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        atomic_store(&table->holder, 2 + holder % (RANKS - 1));
+        const int64_t now = cecl_now_ms();
+        longest = now - turn > longest ? now - turn : longest;
+        turn = now;
+    }
+    atomic_store(&table->holder, 0);
+    pthread_join(ranks[0].thread, NULL);
+    /* otherwise this machine stood still, and a rank held the lock too long */
+    if (longest < LONG_TURN_MS)
+        assert_int_equal(ranks[0].result, ceclSuccess);
+    end_all(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_get_all_parts_in_rank_order),
         cmocka_unit_test(a_part_of_a_later_call_is_not_taken),
+        cmocka_unit_test(a_call_that_all_refuse_is_over),
+        cmocka_unit_test(a_call_that_some_refuse_while_others_wait_is_over),
+        cmocka_unit_test(a_refusal_ends_no_later_call),
+        cmocka_unit_test(each_refused_call_fails_once_on_each_rank),
+        cmocka_unit_test(a_lock_that_goes_from_rank_to_rank_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
