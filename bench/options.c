@@ -56,7 +56,8 @@ static const char usage[] =
     "  --alloc            also: time of a ceclMemAlloc that grows a new communicator's pool, and\n"
     "                     of an allocation and its free inside the pool\n"
     "  --alloc-bytes N    size of the first of these; default 3G\n"
-    "  --json FILE        the results as JSON\n"
+    "  --json FILE        the results as JSON\n";
+static const char usage_of_output[] =
     "Sizes are rounded down to whole elements. count is the argument of the call: elements of a\n"
     "block. time is the slowest rank's. algbw = ranks x block / time, busbw = algbw x\n"
     "(ranks - 1) / ranks; for all_reduce bytes / time, and 2 x algbw x (ranks - 1) / ranks; for\n"
@@ -200,7 +201,7 @@ static const char *take(struct options *o, int option, const char *value)
     }
 }
 
-static const struct grammar grammar = {usage, ":b:e:f:n:w:c:", longs, take};
+static const struct grammar grammar = {{usage, usage_of_output}, ":b:e:f:n:w:c:", longs, take};
 
 bool options_parse(struct options *o, int argc, char **argv, const struct run *run, int *code)
 {

@@ -139,7 +139,7 @@ bool grammar_read(const struct grammar *g, struct options *o, int argc, char **a
     if (run->rank == 0 && *why)
         fprintf(stderr, "%s: %s (--help lists the options)\n", run->program, why);
     else if (run->rank == 0)
-        fputs(g->usage, stdout);
+        printf("%s%s", g->usage[0], g->usage[1] ? g->usage[1] : "");
     *code = *why ? END_USAGE : END_FINE;
     return false;
 }

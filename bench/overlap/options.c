@@ -102,7 +102,7 @@ static const char *take(struct options *o, int option, const char *value)
     }
 }
 
-static const struct grammar grammar = {usage, ":b:e:f:w:", longs, take};
+static const struct grammar grammar = {{usage}, ":b:e:f:w:", longs, take};
 
 bool overlap_options(struct options *o, struct settings *settings, int argc, char **argv,
                      const struct run *run, int *code)
