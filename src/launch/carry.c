@@ -8,13 +8,15 @@
 #include "launch/plan.h"
 #include "util/grow.h"
 
-/* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. */
+/* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. Blocks of
+ * two calls stay two copies: their buffers may be two allocations side by side, and CUDA refuses a copy over both. */
 static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
                         struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
                         uint64_t bytes, uint64_t pitch)
 {
     const struct cecl_shape *shape = &call->view.shape;
-    struct cecl_call *last = carried->count > 0 ? &carried->calls[carried->count - 1] : NULL;
+    struct cecl_call *last =
+        carried->count > carried->first ? &carried->calls[carried->count - 1] : NULL;
     src = cecl_buffer_at(src, offset);
     dst = cecl_buffer_at(dst, offset);
     if (bytes == 0)
@@ -52,6 +54,7 @@ static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *ca
 static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_call *call,
                                 struct cecl_buffer src, struct cecl_buffer dst, uint64_t pitch)
 {
+    carried->first = carried->count;
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         if (call->op->to == CECL_TO_EACH || to == call->root)
@@ -64,6 +67,7 @@ static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_
 static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl_call *call,
                                  struct cecl_buffer src, struct cecl_buffer dst)
 {
+    carried->first = carried->count;
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
         const bool own = from == call->rank;
@@ -122,5 +126,6 @@ ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call 
 ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
                              struct cecl_buffer src, struct cecl_buffer dst)
 {
+    carried->first = carried->count;
     return add(carried, call, src, dst, 0, call->bytes, 0);
 }

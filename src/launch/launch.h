@@ -58,6 +58,7 @@ struct cecl_order {
 struct cecl_carried {
     struct cecl_call *calls; /* [count] calls of the op CECL_OP_CARRY */
     uint32_t count, room;
+    uint32_t first; /* the program's call whose copies are being added has those from here on */
 };
 
 /* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging and the

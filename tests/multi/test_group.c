@@ -5,6 +5,7 @@
 
 #define CALLS 64
 #define BLOCK 640
+#define ALIGNED 512 /* bytes; allocations of such sizes may be neighbours on a GPU */
 
 static ceclComm_t comm;
 static unsigned char *recv_buffer[CALLS], *send_buffer[CALLS];
@@ -189,6 +190,36 @@ static void calls_that_share_private_memory_are_refused_again_and_again(void **s
     works(12);
 }
 
+/* The copies of a group of two gathers to private memory, `second` bytes apart. */
+static int copies_of_two(unsigned char *recv, size_t second)
+{
+    ceclExplanation_t e;
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(send_buffer[0], recv, ALIGNED, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclAllGather(send_buffer[1], recv + second, ALIGNED, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclGroupExplain(comm, &e));
+    return e.copies;
+}
+
+/* Two allocations may be neighbours, and CUDA refuses a copy that reaches over both. */
+static void private_buffers_side_by_side_are_copied_one_by_one(void **state)
+{
+    const size_t each = ALIGNED * (size_t)multi_nranks;
+    struct memory both = memory_new(comm, MEMORY_PRIVATE, 3 * each);
+    assert_int_equal(copies_of_two(both.at, each), copies_of_two(both.at, 2 * each));
+    memory_free(comm, &both);
+    struct memory one = memory_new(comm, MEMORY_PRIVATE, each),
+                  other = memory_new(comm, MEMORY_PRIVATE, each);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(send_buffer[0], one.at, ALIGNED, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclAllGather(send_buffer[1], other.at, ALIGNED, ceclUint8, comm, NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    memory_free(comm, &one);
+    memory_free(comm, &other);
+    works(13);
+}
+
 static void two_streams_and_too_many_calls_are_refused(void **state)
 {
     ceclStream_t stream;
@@ -280,6 +311,7 @@ int main(int argc, char **argv)
         GROUP(a_refused_call_refuses_its_group),
         GROUP(calls_that_share_memory_are_refused),
         GROUP(calls_that_share_private_memory_are_refused_again_and_again),
+        GROUP(private_buffers_side_by_side_are_copied_one_by_one),
         GROUP(two_streams_and_too_many_calls_are_refused),
         GROUP(two_communicators_in_one_group_are_right),
         GROUP(differing_groups_are_refused_where_calls_are_compared),
