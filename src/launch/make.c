@@ -27,7 +27,7 @@ static ceclResult_t check_stream(const struct cecl_launch *launch)
 }
 
 /* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer
- * overlaps nothing, but this rank carries bytes from it to the program's recvbuff. */
+ * overlaps nothing, but this rank carries bytes from it to the program's recvbuff, unless it receives nothing. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const uint32_t count = launch->nfull;
@@ -41,7 +41,7 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
     memcpy(given, launch->calls, count * sizeof(*given));
     for (uint32_t i = 0; i < count; i++)
-        if (launch->origins[i].recv)
+        if (launch->origins[i].recv && cecl_call_writes_recv(&given[i]))
             given[i].recv = cecl_window_find(&launch->comm->windows, launch->origins[i].recv);
     const ceclResult_t result = cecl_calls_check_apart(given, count);
     free(given);
