@@ -12,9 +12,9 @@
 
 static void print_times(const struct run *run, const char *what, double *us, int count)
 {
-    qsort(us, (size_t)count, sizeof(*us), compare_doubles);
+    const double median = median_of(us, count);
     if (run->rank == 0)
-        printf("# %s: min %.2f, median %.2f, p99 %.2f us\n", what, us[0], us[count / 2],
+        printf("# %s: min %.2f, median %.2f, p99 %.2f us\n", what, us[0], median,
                us[count * 99 / 100]);
 }
 

@@ -27,8 +27,8 @@ enum {
 
 /* A program's options. */
 struct grammar {
-    const char *usage
-        [2]; /* of which the second may be NULL: C promises strings of 4,095 characters at most */
+    /* The second may be NULL. C promises strings of 4,095 characters at most. */
+    const char *usage[2];
     const char *shorts;         /* getopt's, with a leading colon */
     const struct option *longs; /* with OPTIONS_SHARED among them */
     /* Stores one option. Returns NULL, or what was expected. Passes options that are not

@@ -196,7 +196,7 @@ train) train; exit ;;
 faults) faults; exit $failed ;;
 only)
     for name in "${@:2}"; do
-        "$name"
+        "$name" || failed=1
     done
     exit $failed
     ;;

@@ -1311,10 +1311,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
  * on each (fewer among more than 10 ranks; the refusal names the number), in any mix of sizes and
  * types; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so no call may read or write memory that another call writes. (A recvbuff counts as written, also
- * where it is in place on the root.) All calls on one communicator go to one stream. Joins come first; if one fails, no communicator is made. Then come allocations, in
- * order on each communicator; if one fails, its communicator keeps none, and other communicators
- * keep theirs.
+ * so no call may read or write memory that another call writes. (The recvbuff of a rank that receives
+ * counts as written, also in place on the root.) All calls on one communicator go to one stream.
+ * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
+ * communicator; if one fails, its communicator keeps none, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
  * But if a peer makes the message before these collectives, the two ranks wait for each other until

@@ -5,10 +5,10 @@
  *     rank --frames--> leader's thread ==link==> leader's thread there --frames--> each rank there
  *          --life---->                                                 --life---->
  *
- * A message goes to all ranks of other hosts, whole and in order. The last word of a rank or a host reaches ranks on
- * both lines: at once on the life line, and on the line of frames behind the last frame. The kernel probes each link (TCP keepalive,
- * TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed without traffic. A stopped
- * process does not count as lost, because its kernel still answers.
+ * A message goes to all ranks of other hosts, whole and in order. The last word of a rank or a host reaches
+ * ranks on both lines: at once on the life line, and on the line of frames behind the last frame. The kernel
+ * probes each link (TCP keepalive, TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed
+ * without traffic. A stopped process does not count as lost, because its kernel still answers.
  *
  * The thread belongs to no communicator: it ends once all ranks of its host have closed their lines. So if a
  * leader ends its communicator first, the other ranks are not cut off. If the leader's process ends first, the

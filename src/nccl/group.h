@@ -9,7 +9,8 @@
 
 /* Keeps a call for the end of the outermost group. */
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served);
-/* The same, for a collective of which is decided only when the outermost group ends. Until then it counts as passed. */
+/* The same, for a collective that is decided on only when the outermost group ends. Until then it counts as
+ * passed. */
 ncclResult_t cecl_nccl_group_keep_open(const struct cecl_nccl_call *call);
 /* Decides on these collectives, in their order, unless a call of the group was refused: the group carries none out. */
 void cecl_nccl_group_decide(bool (*serves)(const struct cecl_nccl_call *call));
