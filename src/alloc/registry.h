@@ -160,7 +160,7 @@ static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
     registry->telling_ns = 0;
     return took;
 }
-/* All of some memory, for cecl_registry_settle. */
+/* All of some memory, which is only read. */
 static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, const char *name)
 {
     const uint64_t low = (uint64_t)(uintptr_t)ptr;

@@ -286,8 +286,9 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* Makes a range of addresses private in which only some memory can be shared. If memory of each kind had a window of its
- * own, these windows would overlap, and a call with a buffer of each kind would replace them again and again. */
+/* Makes a range of addresses private in which only some memory can be shared. If memory of each kind had a window
+ * of its own, these windows would overlap, and a call with a buffer of each kind would replace them again and
+ * again. */
 static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, uint64_t home,
                                uint64_t bytes)
 {

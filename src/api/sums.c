@@ -25,11 +25,8 @@ static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3]
 static ceclResult_t check_memory(struct cecl_device *dev, const char *name, const void *at,
                                  uint64_t bytes, bool written)
 {
-    const struct cecl_use use = {.name = name,
-                                 .buffer = at,
-                                 .low = (uint64_t)(uintptr_t)at,
-                                 .high = (uint64_t)(uintptr_t)at + bytes,
-                                 .written = written};
+    struct cecl_use use = cecl_use_all(at, bytes, name);
+    use.written = written;
     CECL_TRY(dev->ops->check_pointer(dev, at, bytes, name));
     return dev->ops->check_uses ? dev->ops->check_uses(dev, &use, 1) : ceclSuccess;
 }

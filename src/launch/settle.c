@@ -45,12 +45,10 @@ static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
     cecl_call_splits_arrays(call, arrays);
     for (int i = 0; i < CECL_SPLITS_ARRAYS; i++) {
         const void *ptr = cecl_call_address(call, arrays[i].word);
-        if (arrays[i].bytes > 0 && !cecl_pool_holds(&comm->pool, ptr))
-            uses[count++] = (struct cecl_use){.name = arrays[i].name,
-                                              .buffer = ptr,
-                                              .low = (uint64_t)(uintptr_t)ptr,
-                                              .high = (uint64_t)(uintptr_t)ptr + arrays[i].bytes,
-                                              .written = arrays[i].written};
+        if (arrays[i].bytes == 0 || cecl_pool_holds(&comm->pool, ptr))
+            continue;
+        uses[count] = cecl_use_all(ptr, arrays[i].bytes, arrays[i].name);
+        uses[count++].written = arrays[i].written;
     }
     return count;
 }

@@ -180,6 +180,16 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_rea
     return ceclInvalidUsage;
 }
 
+/* Counts a decided call, if the process counts its calls. */
+static void count(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                  enum cecl_nccl_reason reason, bool refused)
+{
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(call, reason,
+                              reason == CECL_NCCL_NO_REASON ? cecl_nccl_serve_uses_sms(call, comm)
+                                                            : refused);
+}
+
 /* Serves a call. Returns false if an abort has begun: NCCL then returns the error. The abort is no reason
  * to pass a call, because other ranks may not know of it. */
 static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm, bool is_timed,
@@ -187,8 +197,7 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
 {
     if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return false;
-    if (cecl_nccl_process()->counts)
-        cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
+    count(call, comm, CECL_NCCL_NO_REASON, false);
     if (!call->is_captured && cecl_nccl_group_depth() == 0)
         cecl_nccl_agree_note(comm, call);
     if (is_timed)
@@ -235,12 +244,10 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
 static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                    enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
 {
-    const struct cecl_nccl_process *process = cecl_nccl_process();
     if (reason == CECL_NCCL_NO_REASON)
         return serve(call, comm, is_timed, result);
-    const bool refused = is_refused(process, call, reason);
-    if (process->counts)
-        cecl_nccl_stats_count(call, reason, refused);
+    const bool refused = is_refused(cecl_nccl_process(), call, reason);
+    count(call, comm, reason, refused);
     if (refused)
         *result = cecl_nccl_group_refuse(refuse(call, reason));
     if (is_timed)
@@ -263,11 +270,9 @@ ncclResult_t cecl_nccl_settle_message(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm,
                                       enum cecl_nccl_reason reason)
 {
-    const bool is_served = reason == CECL_NCCL_NO_REASON,
-               refused = !is_served && is_refused(cecl_nccl_process(), call, reason);
-    if (cecl_nccl_process()->counts)
-        cecl_nccl_stats_count(call, reason,
-                              is_served ? cecl_nccl_serve_uses_sms(call, comm) : refused);
+    const bool refused =
+        reason != CECL_NCCL_NO_REASON && is_refused(cecl_nccl_process(), call, reason);
+    count(call, comm, reason, refused);
     return refused ? refuse(call, reason) : ceclSuccess;
 }
 
@@ -355,11 +360,9 @@ static bool serves_at_end(const struct cecl_nccl_call *call)
     if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return true;
     const enum cecl_nccl_reason reason = cecl_nccl_learn_reason(call, comm, &is_timed);
-    const bool serves = reason == CECL_NCCL_NO_REASON;
-    if (cecl_nccl_process()->counts)
-        cecl_nccl_stats_count(call, reason, serves && cecl_nccl_serve_uses_sms(call, comm));
+    count(call, comm, reason, false);
     cecl_nccl_comm_leave(comm);
-    return serves;
+    return reason == CECL_NCCL_NO_REASON;
 }
 
 void cecl_nccl_decide_group(void)

@@ -9,8 +9,9 @@
  * The four words after the kind of a row are its setup: the row counts only if GPU, number of ranks, NCCL
  * and cecl are the same. A verdict says which way made the steps of a program, or the calls of a class,
  * shortest. A period or class has another number over several nodes than within one. A row of gains says for
- * which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two verdicts on one period the later one counts. Numbers are
- * integers, because a program's locale may print others with a comma. Text after # is not read. */
+ * which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two
+ * verdicts on one period the later one counts. Numbers are integers, because a program's locale may print
+ * others with a comma. Text after # is not read. */
 #ifndef CECL_NCCL_LEARNED_FILE_H
 #define CECL_NCCL_LEARNED_FILE_H
 

@@ -192,9 +192,11 @@ static ceclResult_t enqueue(struct request *request)
                                     ? enqueue_in_stream(request)
                                     : dev->ops->within(dev, run_group, request);
     char words[CECL_MESSAGE_BYTES];
+    if (result == ceclSuccess)
+        return order(nccl, request->work, false);
     cecl_keep_message(words);
-    const ceclResult_t ordered = order(nccl, request->work, false);
-    return result == ceclSuccess ? ordered : cecl_fail_with(result, words);
+    (void)!order(nccl, request->work, false);
+    return cecl_fail_with(result, words);
 }
 
 /* Enqueues or captures an exchange. `begins`: writes by which the watchdog learns that it has begun. */
