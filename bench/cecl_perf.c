@@ -5,6 +5,7 @@
 #include "memory.h"
 
 #define RANKS 2 /* ranks, if neither MPI nor --ranks gives their number */
+#define SPIN_UP_US 300e3
 
 /* Times one round of one side: `iterations` calls or, in graphs, at least that many. *us is the slowest
  * rank's time for a call. */
@@ -61,6 +62,20 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
+/* A GPU that was idle is slow at first, so that the first size would be timed at lower clocks than the
+ * others. All ranks end this after the same calls, because times are the slowest rank's. */
+static bool spin_up(const struct trial *t, const struct run *run)
+{
+    double us[MAX_SIDES], total = 0;
+    while (total < SPIN_UP_US) {
+        if (!time_all(t, run, run->options.iterations, us))
+            return false;
+        for (int s = 0; s < t->nsides; s++)
+            total += 1 + (t->on[s] ? us[s] * run->options.iterations : 0);
+    }
+    return true;
+}
+
 /* During a check the device is idle for long. So each round first warms up all sides, before it times one. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
@@ -75,7 +90,7 @@ static bool measure_rounds(const struct trial *t, const struct run *run, long lo
     return !o->check || check_all(t, run, o->rounds, errors);
 }
 
-static bool measure(struct side *sides, const struct run *run, struct result *r)
+static bool measure(struct side *sides, const struct run *run, struct result *r, bool first)
 {
     static double rounds[MAX_ROUNDS][MAX_SIDES];
     double of_side[MAX_ROUNDS];
@@ -89,6 +104,8 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
         t.send[s] = send_place(&sides[s], run, r->block, r->in_place);
     }
     r->errors = run->options.check ? 0 : -1;
+    if (first && run->cuda && run->options.warmup > 0 && !spin_up(&t, run))
+        return false;
     if (!measure_rounds(&t, run, &r->errors, rounds))
         return false;
     for (int s = 0; s < r->nsides; s++) {
@@ -111,10 +128,11 @@ static int measure_all(struct side *sides, int nsides, const struct run *run,
         for (int in_place = 0; in_place < 2; in_place++) {
             if (!(in_place ? o->in_place : o->out_of_place))
                 continue;
+            const bool first = count == 0;
             struct result *r = &results[count++];
             *r = (struct result){
                 .block = block_of(o, run->nranks, size), .in_place = in_place, .nsides = nsides};
-            if (!measure(sides, run, r))
+            if (!measure(sides, run, r, first))
                 return -1;
             report_row(run, r);
         }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a command if there are at least N GPUs, otherwise reports that it was skipped:
-# needs_gpus.sh N command ... The command finds the number of GPUs in CECL_TEST_GPUS.
+# needs_gpus.sh N command ... The command finds the number of GPUs in CECL_TEST_GPUS. CUDA_VISIBLE_DEVICES
+# counts, as a list with commas.
 # With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes, if they do not use NCCL or
 # give each rank a NCCL_HOSTID. Ranks that are threads of one process need one GPU each (test_lifecycle).
 wanted=$1
@@ -10,6 +11,9 @@ case ${CECL_SHARE_GPU:-0}/$1/$* in
 1/*mpirun/* | 1/*mpiexec/* | 1/*hosts.py\ * | 1/*test_failure/* | 1/*test_survivors/* | 1/*fault_cases/* | 1/*pytorch.sh/* | 1/*nccl_program.sh/* | 1/*test_cuda_graphs/*) wanted=1 ;;
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+if [ -n "${CUDA_VISIBLE_DEVICES+set}" ] && [ "${have:-0}" -gt 0 ]; then
+    have=$(printf '%s\n' "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | grep -c .)
+fi
 if [ "${have:-0}" -lt "$wanted" ]; then
     echo "skipped: $wanted GPUs are needed, ${have:-0} are here"
     exit 77

@@ -8,6 +8,7 @@ With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL takes that if they seem to be o
 """
 
 import os
+import pickle
 import sys
 import time
 
@@ -25,8 +26,8 @@ PATIENCE_S = 60
 def share(unique_id):
     """Returns rank 0's id on all ranks. A rename makes the whole file appear at once."""
     if RANK == 0:
-        with open(FILE + ".part", "w", encoding="utf-8") as file:
-            file.write(" ".join(map(str, unique_id)))
+        with open(FILE + ".part", "wb") as file:
+            pickle.dump(unique_id, file)  # a tuple of integers, and bytes since CuPy 14
         os.rename(FILE + ".part", FILE)
         return unique_id
     end = time.monotonic() + PATIENCE_S
@@ -34,8 +35,8 @@ def share(unique_id):
         if time.monotonic() > end:
             sys.exit(f"rank {RANK}: rank 0 wrote no unique id to {FILE} in {PATIENCE_S} s")
         time.sleep(0.01)
-    with open(FILE, encoding="utf-8") as file:
-        return tuple(int(word) for word in file.read().split())
+    with open(FILE, "rb") as file:
+        return pickle.load(file)
 
 
 def draw(count, seed):
