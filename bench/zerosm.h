@@ -22,7 +22,8 @@ enum zerosm_op {
     ZEROSM_SCATTER,
     ZEROSM_ALL_GATHER_STRIDED, /* rows of 2 KiB, along the last dimension */
     ZEROSM_ALL_TO_ALL_STRIDED,
-    ZEROSM_GROUP /* one call of each operation */
+    ZEROSM_GROUP,         /* one call of each operation above */
+    ZEROSM_REDUCE_SCATTER /* never in place, never of a group: it always needs SMs */
 };
 
 /* A collective and the settings of its communicator. */

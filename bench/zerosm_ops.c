@@ -17,7 +17,7 @@ int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *part
     }
     return ZEROSM_PARTS;
 }
-_Static_assert(ZEROSM_GROUP == ZEROSM_PARTS, "a group has one call of each other operation");
+_Static_assert(ZEROSM_GROUP == ZEROSM_PARTS, "a group has one call of each operation before it");
 
 static struct zerosm_block contiguous(size_t bytes, size_t sent_at, size_t wanted_at)
 {
@@ -53,6 +53,7 @@ struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to)
         return contiguous(from_root ? bytes : 0, t * bytes, p->in_place ? ZEROSM_ROOT * bytes : 0);
     case ZEROSM_ALL_GATHER_STRIDED:
     case ZEROSM_ALL_TO_ALL_STRIDED: return strided_block(p, f, t);
+    case ZEROSM_REDUCE_SCATTER: return contiguous(bytes, t * bytes, 0); /* blocks are added up */
     case ZEROSM_GROUP: break;
     }
     return (struct zerosm_block){0};
@@ -137,6 +138,8 @@ ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send
     case ZEROSM_SCATTER:
         return ceclScatter(in, out + zerosm_block(p, ZEROSM_ROOT, g).wanted_at, count, ceclUint8,
                            ZEROSM_ROOT, comm, stream);
+    case ZEROSM_REDUCE_SCATTER:
+        return ceclReduceScatter(in, out, count, ceclUint8, ceclSum, comm, stream);
     case ZEROSM_ALL_GATHER_STRIDED:
     case ZEROSM_ALL_TO_ALL_STRIDED: return call_strided(p, in, out, comm, stream);
     default: return call_variable(p, g, in, out, comm, stream);

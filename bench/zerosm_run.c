@@ -185,6 +185,13 @@ static void put_input(const struct stage *s, int part, int r, size_t from, size_
         out[i] = byte_of(s->seed + (unsigned)part * 977, r, from + i);
 }
 
+static void add_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
+                      unsigned char *out)
+{
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(out[i] + byte_of(s->seed + (unsigned)part * 977, r, from + i));
+}
+
 /* Writes the input that lies in recvbuff. */
 static void lay_input(const struct stage *s, int part, int g, unsigned char *out)
 {
@@ -203,7 +210,12 @@ static void lay_blocks(const struct stage *s, int part, int g, unsigned char *ou
         const size_t width = zerosm_width(&block);
         for (size_t row = 0; row < zerosm_rows(&block); row++) {
             unsigned char *at = out + p->at + block.wanted_at + row * block.wanted_pitch;
-            put_input(s, part, r, block.sent_at + row * block.sent_pitch, width, at);
+            const size_t from = block.sent_at + row * block.sent_pitch;
+            if (p->op == ZEROSM_REDUCE_SCATTER && r > 0) {
+                add_input(s, part, r, from, width, at);
+                continue;
+            }
+            put_input(s, part, r, from, width, at);
             for (size_t i = 0; i < width; i++)
                 at[i] ^= mask;
         }
