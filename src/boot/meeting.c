@@ -10,7 +10,8 @@
 
 #define LOCK_MS 5000 /* ms for which the scheduler may keep the holder of the lock from running */
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS 1000000
+#define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
+#define NAP_RANK_NS 20000
 
 size_t cecl_meetings_bytes(int nranks)
 {
@@ -31,10 +32,13 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
-/* Sleeps before the next look, longer each time. ns: 0 before the first sleep */
-static void nap(int64_t *ns)
+/* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
+ * them would keep few cores busy, and the holder of the lock from running. ns: 0 before the first sleep */
+static void nap(const struct cecl_meeting_plan *plan, int64_t *ns)
 {
-    *ns = *ns == 0 ? NAP_MIN_NS : *ns < NAP_MAX_NS / 2 ? 2 * *ns : NAP_MAX_NS;
+    const int64_t share = (int64_t)plan->nranks * NAP_RANK_NS,
+                  most = share > NAP_MAX_NS ? share : NAP_MAX_NS;
+    *ns = *ns == 0 ? NAP_MIN_NS : *ns < most / 2 ? 2 * *ns : most;
     nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
 }
 
@@ -68,7 +72,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "rank %d stopped inside a call for more than %d ms",
                              (int)holder - 1, LOCK_MS);
-        nap(&rest);
+        nap(plan, &rest);
     }
 }
 
@@ -241,7 +245,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
         serial = meeting->serial;
     while (result == ceclSuccess && !is_over(plan, meeting, serial, &result)) {
         unlock(plan);
-        nap(&rest);
+        nap(plan, &rest);
         CECL_TRY(lock(plan));
     }
     if (meeting && meeting->serial == serial)

@@ -271,6 +271,38 @@ static void a_lock_that_goes_from_rank_to_rank_is_waited_for(void **state)
     end_all(table);
 }
 
+/* The meeting that the test below watches. Replaces the system's function (by the linker, see CMakeLists.txt): the
+ * meeting is late after some sleeps. */
+static struct cecl_meeting_plan *watched;
+static int naps;
+static long longest_ns;
+int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+    if (watched && ++naps == 30)
+        watched->deadline = cecl_now_ms();
+    longest_ns = wanted->tv_nsec > longest_ns ? wanted->tv_nsec : longest_ns;
+    return __real_nanosleep(wanted, left);
+}
+
+/* Otherwise looks alone would keep two cores busy. */
+static void many_ranks_together_look_seldom(void **state)
+{
+    enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000 };
+    struct cecl_meeting_plan plan = {.memory = calloc(1, cecl_meetings_bytes(MANY)),
+                                     .nranks = MANY,
+                                     .deadline = CECL_NO_DEADLINE};
+    for (int r = 0; r < MANY; r++)
+        cecl_rank_set_add(&plan.members, r);
+    watched = &plan;
+    longest_ns = 0;
+    assert_int_equal(cecl_meeting_join(&plan, NULL), ceclTimeout);
+    watched = NULL;
+    assert_true(longest_ns >= 1000000000L / LOOKS_A_SECOND * MANY);
+    free(plan.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_refusal_ends_no_later_call),
         cmocka_unit_test(each_refused_call_fails_once_on_each_rank),
         cmocka_unit_test(a_lock_that_goes_from_rank_to_rank_is_waited_for),
+        cmocka_unit_test(many_ranks_together_look_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
