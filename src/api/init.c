@@ -190,6 +190,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
         if (devlist[r] < 0)
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
+    CECL_TRY(cecl_mesh_check_limit(ndev));
     void *meeting = calloc(1, cecl_meetings_bytes(ndev));
     struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
                                .count = (uint32_t)ndev};

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "boot/mesh_internal.h"
@@ -15,6 +16,20 @@
 #include "boot/packet.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
+
+#define OWN_FDS 3 /* of a rank: interrupt_fd, wake_fd, rouse_fd */
+
+ceclResult_t cecl_mesh_check_limit(int nranks)
+{
+    struct rlimit limit;
+    const uint64_t n = (uint64_t)nranks, needed = n * ((n - 1) * MESH_CHANNELS + OWN_FDS);
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed
+               ? ceclSuccess
+               : cecl_fail(ceclSystemError,
+                           "limit of open files (ulimit -n): %" PRIu64 "; %d ranks in one process "
+                           "need more than %" PRIu64 " descriptors",
+                           (uint64_t)limit.rlim_cur, nranks, needed);
+}
 
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **out)

@@ -36,6 +36,10 @@ struct cecl_reach {
  * kernel of a small call, takes less than this to notice a timeout (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
+/* Fails if this process may not open the descriptors that meshes of `nranks` ranks need, when all of them are in this
+ * process. Local. */
+ceclResult_t cecl_mesh_check_limit(int nranks);
+
 /* Makes this rank's mesh, and listens for its peers from here on. Local.
  *
  * oob         kept until cecl_mesh_joined; its deadline ends the waits of all calls until then

@@ -2,6 +2,7 @@
  * it is refused. Ranks of one process, on the host device. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "../with_cmocka.h"
 
@@ -172,6 +173,21 @@ static void ranks_share_the_memory_that_is_lent(void **state)
     close_ranks(3);
 }
 
+/* Each of 64 ranks has 3 sockets to each other rank, and 3 more descriptors. */
+static void a_process_that_may_open_too_few_files_is_told_how_many(void **state)
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit low = {.rlim_cur = 1000, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const ceclResult_t result = ceclCommInitAll(comms, 64, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(result, ceclSystemError);
+    assert_string_equal(ceclGetLastError(NULL),
+                        "limit of open files (ulimit -n): 1000; 64 ranks in one process need more "
+                        "than 12288 descriptors");
+}
+
 int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
@@ -185,6 +201,7 @@ int main(void)
         cmocka_unit_test(they_say_what_is_chosen),
         cmocka_unit_test(asking_is_no_error),
         cmocka_unit_test(ranks_share_the_memory_that_is_lent),
+        cmocka_unit_test(a_process_that_may_open_too_few_files_is_told_how_many),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(memory);
