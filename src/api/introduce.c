@@ -149,8 +149,7 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
 
 static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello *b)
 {
-    const struct cecl_process *p = &a->invitation.process, *q = &b->invitation.process;
-    return p->pid == q->pid && p->space == q->space;
+    return cecl_process_is(&a->invitation.process, &b->invitation.process);
 }
 
 /* Whether two ranks may use the GPUs that they found. In one process, streams of two ranks may share a

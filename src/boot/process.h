@@ -20,6 +20,11 @@ uint64_t cecl_namespace_id(const char *kind);
 /* Describes this process. */
 struct cecl_process cecl_process_self(void);
 
+static inline bool cecl_process_is(const struct cecl_process *one, const struct cecl_process *other)
+{
+    return one->pid == other->pid && one->space == other->space;
+}
+
 /* Returns a descriptor that is readable once the process has ended, also if it has ended already.
  * Returns -1 if the process cannot be watched: it is this one, it is on another host or in another
  * namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no descriptors

@@ -29,6 +29,7 @@
 struct seat {
     int fd;
     int process;  /* watches the rank's process, or -1 */
+    bool is_here; /* the rank is in the root's process, see tell() */
     size_t taken; /* bytes of the reply sent so far */
 };
 
@@ -40,6 +41,7 @@ struct reply {
 
 struct root {
     struct cecl_door door;
+    struct cecl_process self;
     uint8_t secret[16];
     int64_t timeout_ms;
     /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
@@ -76,17 +78,28 @@ static void send_words(int fd, ceclResult_t status, const char *words, int64_t d
         (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* Ends the job with the message that was recorded last. Tells every rank that has joined. Ranks that come
- * within LINGER_MS are told as well. */
-static void fail_job(struct root *root, ceclResult_t status)
+/* Tells a rank why the job has failed. Ranks of the root's process are told after all others, because the process,
+ * and the root with it, may end as soon as they know. */
+static void tell(const struct root *root, const struct seat *seat, bool here, int64_t deadline)
+{
+    if (seat->fd >= 0 && seat->is_here == here)
+        send_words(seat->fd, root->failed, root->words, deadline);
+}
+
+/* Ends the job with the message that was recorded last. Tells every rank that has joined, and a rank that was
+ * `refused`, unless that is NULL. Ranks that come within LINGER_MS are told as well. */
+static void fail_job(struct root *root, ceclResult_t status, const struct seat *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
     root->failed = status;
     root->deadline = cecl_deadline(LINGER_MS);
     cecl_keep_message(root->words);
-    for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd >= 0)
-            send_words(root->seats[r].fd, status, root->words, deadline);
+    for (int here = 0; here < 2; here++) {
+        for (int r = 0; r < root->nranks; r++)
+            tell(root, &root->seats[r], here, deadline);
+        if (refused)
+            tell(root, refused, here, deadline);
+    }
 }
 
 /* Ends the job, because its time is up. */
@@ -99,7 +112,7 @@ static void name_who_is_missing(struct root *root)
     cecl_fail(ceclTimeout,
               "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
               root->joined, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
-    fail_job(root, ceclTimeout);
+    fail_job(root, ceclTimeout, NULL);
 }
 
 static void close_seat(struct seat *seat)
@@ -169,16 +182,19 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
         root->expected = answer->nranks;
     const ceclResult_t status = judge(root, answer);
+    struct seat seat = {
+        .fd = fd, .process = -1, .is_here = cecl_process_is(&answer->process, &root->self)};
     if (status != ceclSuccess) {
         if (root->failed == ceclSuccess)
-            fail_job(root, status);
+            fail_job(root, status, &seat);
+        else
+            send_words(fd, status, root->words, cecl_deadline(WORDS_MS));
         root->told++;
-        send_words(fd, status, root->words, cecl_deadline(WORDS_MS));
         cecl_net_close(fd);
         return;
     }
-    root->seats[answer->rank].fd = fd;
-    root->seats[answer->rank].process = cecl_process_watch(&answer->process);
+    seat.process = cecl_process_watch(&answer->process);
+    root->seats[answer->rank] = seat;
     memcpy(root->reply->parts[answer->rank], answer->part, sizeof(answer->part));
     if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
         root->patience = cecl_deadline(answer->patience_ms);
@@ -222,7 +238,7 @@ static void notice_leavers(struct root *root)
         if (ended || cecl_net_look(root->seats[r].fd) == 0) {
             cecl_fail(ceclRemoteError, "rank %d %s while ranks were joining", r,
                       ended ? "ended" : "left");
-            fail_job(root, ceclRemoteError);
+            fail_job(root, ceclRemoteError, NULL);
         }
     }
 }
@@ -238,7 +254,7 @@ static void notice_trouble(struct root *root)
         cecl_fail(ceclSystemError,
                   "the process that made the unique id cannot take connections: %s",
                   strerror(trouble));
-        fail_job(root, ceclSystemError);
+        fail_job(root, ceclSystemError, NULL);
     }
 }
 
@@ -286,20 +302,33 @@ static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
     return false;
 }
 
-/* Sends the reply to all ranks at the same time. Ranks then have each other's addresses, so from here on
- * they notice by themselves if a peer ends. */
-static void send_all(struct root *root, struct pollfd *polls)
+/* Sends more of the reply to the ranks that are in the root's process, or to those that are not. Returns how many of
+ * them need more, and lists these in `polls`. */
+static nfds_t send_to(struct root *root, bool here, struct pollfd *polls)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
+    nfds_t left = 0;
+    for (int r = 0; r < root->nranks; r++) {
+        struct seat *seat = &root->seats[r];
+        if (seat->is_here != here)
+            continue;
+        if (seat->fd >= 0 && send_some(root, seat, bytes))
+            polls[left++] = (struct pollfd){.fd = seat->fd, .events = POLLOUT};
+        else
+            close_seat(seat);
+    }
+    return left;
+}
+
+/* Sends the reply to all ranks at the same time, but first to other processes, see tell(). Ranks then have each
+ * other's addresses, so from here on they notice by themselves if a peer ends. */
+static void send_all(struct root *root, struct pollfd *polls)
+{
     nfds_t left;
     int ready;
     do {
-        left = 0;
-        for (int r = 0; r < root->nranks; r++)
-            if (root->seats[r].fd >= 0 && send_some(root, &root->seats[r], bytes))
-                polls[left++] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLOUT};
-            else
-                close_seat(&root->seats[r]);
+        left = send_to(root, false, polls);
+        left += send_to(root, true, polls + left);
         ready = left > 0 ? poll(polls, left, cecl_ms_left(root->deadline)) : 0;
     } while (ready > 0 || (ready < 0 && errno == EINTR));
 }
@@ -312,7 +341,8 @@ static void reply_to_all(struct root *root)
         send_all(root, polls);
     else
         fail_job(root,
-                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks));
+                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks),
+                 NULL);
     free(polls);
 }
 
@@ -347,6 +377,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
         close(listener);
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
+    root->self = cecl_process_self();
     memcpy(root->secret, secret, sizeof(root->secret));
     root->timeout_ms = root->bound_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */

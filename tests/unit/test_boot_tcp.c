@@ -11,8 +11,10 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -759,6 +761,75 @@ static void a_root_that_dies_is_told_at_once(void **state)
                 a_root_that_dies_after_is_told(20000000));
 }
 
+/* In the process of a root: the socket of a rank that ends the process as soon as it is told something. Then send()
+ * never returns to the root's thread, as if the process had ended meanwhile. -1: there is no such rank. */
+static _Atomic int hasty = -1;
+ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+{
+    const ssize_t sent = __real_send(fd, data, bytes, flags);
+    struct pollfd heard = {.fd = hasty, .events = POLLIN};
+    while (poll(&heard, 1, 0) > 0)
+        pause();
+    return sent;
+}
+
+/* Whether the socket of a rank receives a whole reply. */
+static bool hears(int fd, ceclResult_t status)
+{
+    struct cecl_tcp_reply reply = {0};
+    char rest[RANKS * CECL_OOB_PART_BYTES];
+    return recv(fd, &reply, sizeof(reply), MSG_WAITALL) == sizeof(reply) &&
+           reply.status == (int32_t)status && reply.bytes <= sizeof(rest) &&
+           recv(fd, rest, reply.bytes, MSG_WAITALL) == (ssize_t)reply.bytes;
+}
+
+/* Rank 0 is in the root's process, and ends it as soon as it is told of the job's outcome. Another process joins as
+ * the `others`, who all hear the outcome. */
+static void expect_others_hear(const int *others, int count, int nranks, ceclResult_t outcome)
+{
+    ceclUniqueId *id =
+        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(id, MAP_FAILED);
+    int joined[2], fds[RANKS];
+    char byte;
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
+    assert_int_equal(pipe(joined), 0);
+    fflush(NULL);
+    const pid_t root = fork();
+    if (root == 0) {
+        alarm(200);
+        if (cecl_tcp_unique_id(id) != ceclSuccess)
+            _exit(1);
+        hasty = join_by_hand(id, nranks, 0, LONG_MS, LONG_MS);
+        _exit(write(joined[1], "x", 1) == 1 && recv(hasty, &byte, 1, 0) == 1 ? 0 : 1);
+    }
+    assert_int_equal(read(joined[0], &byte, 1), 1);
+    for (int i = 0; i < count; i++)
+        fds[i] = join_by_hand(id, nranks, others[i], LONG_MS, LONG_MS);
+    int heard = 0;
+    for (int i = 0; i < count; i++) {
+        heard += hears(fds[i], outcome);
+        close(fds[i]);
+    }
+    waitpid(root, NULL, 0);
+    close(joined[0]);
+    close(joined[1]);
+    munmap(id, sizeof(*id));
+    assert_int_equal(heard, count);
+}
+
+static void a_failure_is_told_to_the_roots_process_last(void **state)
+{
+    expect_others_hear((const int[]){1, 1}, 2, 3, ceclInvalidArgument);
+}
+
+static void the_reply_goes_to_the_roots_process_last(void **state)
+{
+    expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
+}
+
 static long cpu_ms(void)
 {
     struct rusage used;
@@ -994,6 +1065,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_goes_while_others_join_is_named),
         cmocka_unit_test(a_rank_that_dies_while_others_join_is_named_at_once),
         cmocka_unit_test(a_root_that_dies_is_told_at_once),
+        cmocka_unit_test(a_failure_is_told_to_the_roots_process_last),
+        cmocka_unit_test(the_reply_goes_to_the_roots_process_last),
         cmocka_unit_test(a_root_without_descriptors_rests),
         cmocka_unit_test(both_ends_of_a_connection_send_at_once),
         cmocka_unit_test(a_child_forked_while_joining_keeps_no_connection_open),
