@@ -56,6 +56,11 @@ has 2 '^gains host 2 '
 has 0 '^gains host 3 .* 256 1048576$'
 has 1 '^verdict host 2 '
 
+# Nodes have rows of their own.
+CECL_NODE_SIZE=1 tune 2 --op all_gather || fails "2 nodes: $(cat "$dir/said")"
+has 1 '^gains host 2:2x1 [0-9]+ [0-9.]+ all_gather any plain 256 1048576$'
+has 2 '^gains host 2 '
+
 # Every operation has rows.
 STANDIN_TAKES_US=5000 tune 2 --types int32 || fails "all: $(cat "$dir/said")"
 for row in all_gather.any all_reduce.int32 reduce_scatter.int32 alltoall.any; do

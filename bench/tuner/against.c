@@ -8,7 +8,8 @@
 #include "against.h"
 #include "clock_wall.h"
 
-#define MOST_CALLS 50 /* calls in a round */
+#define MOST_CALLS 50   /* calls in a round */
+#define MOST_RANKS 1024 /* of a communicator */
 
 enum { NCCL, CECL };
 
@@ -170,13 +171,17 @@ static int list_contests(const struct tuner *tuner, struct contest *contests)
     return count;
 }
 
-static struct cecl_nccl_setup setup_here(const struct run *run, const struct nccl *nccl)
+static bool find_setup(const struct run *run, const struct nccl *nccl,
+                       struct cecl_nccl_setup *setup)
 {
-    char gpu[sizeof(((struct cecl_nccl_setup *)NULL)->gpu)] = "unknown";
+    char gpu[sizeof(setup->gpu)] = "unknown";
+    int nodes[MOST_RANKS];
+    BENCH_TRY(run, ceclCommNodes(run->comm, nodes));
     if (nccl->gpu.ordinal >= 0)
         cecl_nccl_gpu_name(nccl->gpu.ordinal, gpu, sizeof(gpu));
-    return cecl_nccl_setup_make(nccl->gpu.ordinal >= 0 ? gpu : NULL, run->nranks,
-                                nccl->real.version);
+    *setup = cecl_nccl_setup_make(nccl->gpu.ordinal >= 0 ? gpu : NULL, run->nranks, nodes,
+                                  nccl->real.version);
+    return true;
 }
 
 static bool measure_all(struct tuner *tuner, const struct nccl *nccl)
@@ -190,8 +195,8 @@ static bool measure_all(struct tuner *tuner, const struct nccl *nccl)
     for (int i = 0; i < count; i++)
         if (!measure_contest(tuner, &pair, &contests[i]))
             return false;
-    const struct cecl_nccl_setup setup = setup_here(&tuner->run, nccl);
-    return table_write(tuner, &setup, contests, count);
+    struct cecl_nccl_setup setup;
+    return find_setup(&tuner->run, nccl, &setup) && table_write(tuner, &setup, contests, count);
 }
 
 /* Makes a communicator like the one beside NCCL's under CECL_NCCL=auto. */

@@ -101,10 +101,10 @@
  * its process ends by exit or a return from main; the communicator then fails on the others once
  * they need that rank. When a communicator fails, pending calls end with undefined results, so that
  * no stream hangs. From then on calls return that asynchronous error. Only these still work:
- * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommGetAsyncError, ceclGetLastError,
- * ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
- * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
- * which end it.
+ * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
+ * ceclGetLastError, ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize,
+ * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
+ * ceclCommDestroy or ceclCommAbort, which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
@@ -520,6 +520,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
  * device  [out] -1 on the host device.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
+
+/* Tells which ranks share a node (see Nodes in ceclCommInitRankConfig).
+ * nodes  [nranks] [out] the number of each rank's node. Nodes are numbered from 0, in the order of their
+ *        first ranks.
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
+CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that only the calls that Failure at the top lists may follow.

@@ -42,6 +42,16 @@ CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
     return tell("device", device, comm->dev->ordinal);
 }
 
+CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
+{
+    CECL_TRY(cecl_comm_check_handle(comm));
+    if (!nodes)
+        return cecl_fail(ceclInvalidArgument, "nodes: NULL");
+    for (int rank = 0; rank < comm->nranks; rank++)
+        nodes[rank] = comm->nodes ? comm->nodes->node[rank] : 0;
+    return ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
     CECL_TRY(cecl_comm_check_handle(comm));

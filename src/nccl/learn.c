@@ -60,7 +60,7 @@ static int recall(void *context, uint64_t subject)
     const struct cecl_class *current = comm->learn->classes.current;
     struct cecl_nccl_verdict verdict;
     if (!comm->known || (current && current->was_tried) ||
-        !cecl_nccl_learned_recall(comm->known, cecl_nccl_subject_in_file(comm, subject), &verdict))
+        !cecl_nccl_learned_recall(comm->known, subject, &verdict))
         return -1;
     int arm = CECL_VERDICT_ARMS - 1;
     while (arm >= 0 && strcmp(cecl_nccl_arm_names[arm], verdict.way) != 0)

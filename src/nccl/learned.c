@@ -61,12 +61,12 @@ static void warn_of_misfit(const struct cecl_nccl_setup *setup)
     cecl_log(CECL_LOG_WARN, -1, "%s is ignored: %s", learned.path, words);
 }
 
-static struct cecl_nccl_setup setup_of(int ordinal, int nranks)
+static struct cecl_nccl_setup setup_of(int ordinal, int nranks, const int *nodes)
 {
     char name[sizeof(((struct cecl_nccl_setup *)NULL)->gpu)] = "unknown";
     if (ordinal >= 0)
         cecl_nccl_gpu_name(ordinal, name, sizeof(name));
-    return cecl_nccl_setup_make(ordinal >= 0 ? name : NULL, nranks,
+    return cecl_nccl_setup_make(ordinal >= 0 ? name : NULL, nranks, nodes,
                                 cecl_nccl_process()->real.version);
 }
 
@@ -78,9 +78,13 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 static void add_gain(struct cecl_nccl_known *known, const struct cecl_nccl_gain *gain)
 {
+    const struct cecl_nccl_layout *nodes = &gain->setup.nodes;
     known->gains[known->ngains++] = *gain;
     known->hash = mix(known->hash + 1, (uint64_t)gain->op << 32 | (uint32_t)gain->type);
-    known->hash = mix(mix(known->hash, gain->least * 2 + gain->on_windows), gain->most) | 1;
+    known->hash = mix(mix(known->hash, gain->least * 2 + gain->on_windows), gain->most);
+    known->hash = mix(mix(known->hash, (uint64_t)nodes->count),
+                      (uint64_t)nodes->most << 32 | (uint32_t)nodes->least) |
+                  1;
 }
 
 static struct cecl_nccl_known *make_known(const struct cecl_nccl_setup *setup)
@@ -107,19 +111,21 @@ static struct cecl_nccl_known *make_known(const struct cecl_nccl_setup *setup)
 static struct cecl_nccl_known *find_known(const struct cecl_nccl_setup *setup)
 {
     for (struct cecl_nccl_known *known = learned.known; known; known = known->next)
-        if (cecl_nccl_setup_is(&known->setup, setup))
+        if (known->setup.nodes.count == setup->nodes.count &&
+            cecl_nccl_setup_is(&known->setup, setup))
             return known;
     return make_known(setup);
 }
 
-const struct cecl_nccl_known *cecl_nccl_learned_of(int ordinal, int nranks, bool speaks)
+const struct cecl_nccl_known *cecl_nccl_learned_of(int ordinal, int nranks, const int *nodes,
+                                                   bool speaks)
 {
     struct cecl_nccl_known *known = NULL;
     pthread_mutex_lock(&learned.lock);
     if (!learned.is_read)
         read_once();
     if (learned.is_usable) {
-        const struct cecl_nccl_setup setup = setup_of(ordinal, nranks);
+        const struct cecl_nccl_setup setup = setup_of(ordinal, nranks, nodes);
         known = find_known(&setup);
         if (speaks)
             warn_of_misfit(&setup);

@@ -20,8 +20,11 @@ struct cecl_nccl_known {
  * printed.
  *
  * ordinal  which GPU; -1: the host device
+ * nodes    [nranks] the number of each rank's node. NULL: the ranks do not know their nodes yet. Then the result
+ *          has what the file says for any nodes, to compare it with other ranks' files
  * speaks   if the file has no row for this setup, print why, once in a process */
-const struct cecl_nccl_known *cecl_nccl_learned_of(int ordinal, int nranks, bool speaks);
+const struct cecl_nccl_known *cecl_nccl_learned_of(int ordinal, int nranks, const int *nodes,
+                                                   bool speaks);
 
 /* Finds the verdict on a period or a class. False: there is none. */
 bool cecl_nccl_learned_recall(const struct cecl_nccl_known *known, uint64_t subject,

@@ -19,29 +19,71 @@ void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu)
             *c = '_';
 }
 
-struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl)
+static int ranks_of_node(const int *nodes, int nranks, int node)
+{
+    int count = 0;
+    for (int rank = 0; rank < nranks; rank++)
+        count += nodes[rank] == node;
+    return count;
+}
+
+static struct cecl_nccl_layout layout_of(const int *nodes, int nranks)
+{
+    struct cecl_nccl_layout layout = {.count = 0, .least = nranks};
+    for (int left = nranks; left > 0; layout.count++) {
+        const int size = ranks_of_node(nodes, nranks, layout.count);
+        layout.least = size < layout.least ? size : layout.least;
+        layout.most = size > layout.most ? size : layout.most;
+        left -= size;
+    }
+    return layout;
+}
+
+struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, const int *nodes, int nccl)
 {
     struct cecl_nccl_setup setup = {.nranks = nranks, .nccl = nccl};
     cecl_nccl_setup_name(&setup, gpu);
+    if (nodes)
+        setup.nodes = layout_of(nodes, nranks);
     snprintf(setup.cecl, sizeof(setup.cecl), "%d.%d.%d", CECL_MAJOR, CECL_MINOR, CECL_PATCH);
     return setup;
 }
 
-/* How many of the four parts are equal. */
-static int agreement(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
+static bool have_equal_nodes(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here)
 {
-    return (strcmp(a->gpu, b->gpu) == 0) + (a->nranks == b->nranks) + (a->nccl == b->nccl) +
-           (strcmp(a->cecl, b->cecl) == 0);
+    return here->nodes.count == 0 ||
+           (its->nodes.count == here->nodes.count && its->nodes.least == here->nodes.least &&
+            its->nodes.most == here->nodes.most);
 }
 
-bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
+/* How many of the five parts are equal. */
+static int agreement(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here)
 {
-    return agreement(a, b) == 4;
+    return (strcmp(its->gpu, here->gpu) == 0) + (its->nranks == here->nranks) +
+           have_equal_nodes(its, here) + (its->nccl == here->nccl) +
+           (strcmp(its->cecl, here->cecl) == 0);
+}
+
+bool cecl_nccl_setup_is(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here)
+{
+    return agreement(its, here) == 5;
+}
+
+#define NODES_WORDS 48
+
+static const char *nodes_words(const struct cecl_nccl_layout *nodes, char words[NODES_WORDS])
+{
+    const int n = snprintf(words, NODES_WORDS, "%d node%s of %d", nodes->count,
+                           nodes->count == 1 ? "" : "s", nodes->least);
+    if (nodes->most > nodes->least)
+        snprintf(words + n, NODES_WORDS - (size_t)n, " to %d", nodes->most);
+    return words;
 }
 
 static void tell(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here, char *words,
                  size_t bytes)
 {
+    char rows[NODES_WORDS], ours[NODES_WORDS];
     if (strcmp(its->gpu, here->gpu) != 0)
         snprintf(words, bytes, "its rows are for GPU %s, and this GPU is %s", its->gpu, here->gpu);
     else if (its->nccl != here->nccl)
@@ -50,9 +92,12 @@ static void tell(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup
     else if (strcmp(its->cecl, here->cecl) != 0)
         snprintf(words, bytes, "its rows are for cecl %s, and this cecl is %s", its->cecl,
                  here->cecl);
-    else
+    else if (its->nranks != here->nranks)
         snprintf(words, bytes, "its rows are for %d ranks, and this communicator has %d",
                  its->nranks, here->nranks);
+    else
+        snprintf(words, bytes, "its rows are for %s ranks, and this communicator has %s",
+                 nodes_words(&its->nodes, rows), nodes_words(&here->nodes, ours));
 }
 
 bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,

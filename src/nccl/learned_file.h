@@ -6,10 +6,16 @@
  *     # gains    GPU ranks NCCL cecl   operation type memory least-bytes most-bytes
  *     gains NVIDIA_H200 4 22809 0.1.0 all_gather any plain 16777216 268435456
  *
- * The four words after the kind of a row are its setup: the row counts only if GPU, number of ranks, NCCL
- * and cecl are the same. A verdict says which way made the steps of a program, or the calls of a class,
- * shortest. A period or class has another number over several nodes than within one. A row of gains says for
- * which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two
+ * The four words after the kind of a row are its setup: the row counts only if GPU, ranks, NCCL and cecl are
+ * the same. Over several nodes the number of ranks is followed by the nodes, because another way may be the
+ * fastest with other nodes:
+ *
+ *     8        8 ranks on one node
+ *     8:2x4    on 2 nodes of 4
+ *     8:2x3-5  on 2 nodes; the smallest has 3 ranks, and the largest 5. Which node has how many does not count
+ *
+ * A verdict says which way made the steps of a program, or the calls of a class, shortest. A row of gains says
+ * for which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two
  * verdicts on one period the later one counts. Numbers are integers, because a program's locale may print
  * others with a comma. Text after # is not read. */
 #ifndef CECL_NCCL_LEARNED_FILE_H
@@ -26,10 +32,17 @@
 #define CECL_NCCL_ROW_BYTES 320
 #define CECL_NCCL_ANY_TYPE (-1)
 
+/* How ranks are spread over nodes. */
+struct cecl_nccl_layout {
+    int count;       /* of nodes; 0: any layout, in a setup that rows are compared with */
+    int least, most; /* ranks of the smallest node, and of the largest */
+};
+
 /* For which machine and versions a row is valid. */
 struct cecl_nccl_setup {
     char gpu[64]; /* the GPU's name, without blanks; "host": the host device */
     int nranks;
+    struct cecl_nccl_layout nodes;
     int nccl;      /* the version, as ncclGetVersion gives it */
     char cecl[24]; /* the version, for example 0.1.0 */
 };
@@ -60,9 +73,12 @@ struct cecl_nccl_rows {
 
 /* Copies a GPU's name; blanks and # become _. NULL: the host device. */
 void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu);
-/* The setup for this version of cecl. */
-struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl);
-bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b);
+/* The setup for this version of cecl.
+ * nodes  [nranks] the number of each rank's node; NULL: any layout of nodes */
+struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, const int *nodes,
+                                            int nccl);
+/* Whether rows of the setup `its` count here. */
+bool cecl_nccl_setup_is(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup *here);
 
 /* Describes how `here` differs from the most similar row. False: a row has the same setup, or there is no
  * row. */

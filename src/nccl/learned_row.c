@@ -67,16 +67,42 @@ static bool is_end(const char *rest)
     return *rest == '\0' || *rest == '#';
 }
 
-#define SETUP " %63s %6d %9d %23s "
+#define RANKS_BYTES 48
+
+static const char *ranks_text(const struct cecl_nccl_setup *setup, char text[RANKS_BYTES])
+{
+    const struct cecl_nccl_layout *nodes = &setup->nodes;
+    int n = snprintf(text, RANKS_BYTES, "%d", setup->nranks);
+    if (nodes->count > 1)
+        n += snprintf(text + n, RANKS_BYTES - (size_t)n, ":%dx%d", nodes->count, nodes->least);
+    if (nodes->most > nodes->least)
+        snprintf(text + n, RANKS_BYTES - (size_t)n, "-%d", nodes->most);
+    return text;
+}
+
+static bool take_ranks(const char *word, struct cecl_nccl_setup *setup)
+{
+    struct cecl_nccl_layout *nodes = &setup->nodes;
+    char text[RANKS_BYTES];
+    const int count =
+        sscanf(word, "%6d:%6dx%6d-%6d", &setup->nranks, &nodes->count, &nodes->least, &nodes->most);
+    if (count == 1)
+        *nodes = (struct cecl_nccl_layout){1, setup->nranks, setup->nranks};
+    if (count == 3)
+        nodes->most = nodes->least;
+    return strcmp(ranks_text(setup, text), word) == 0; /* one text for each layout */
+}
+
+#define SETUP " %63s %47s %9d %23s "
 
 static const char *take_gain(const char *line, struct cecl_nccl_gain *row)
 {
     struct cecl_nccl_setup *setup = &row->setup;
-    char op[32], type[32], memory[32];
+    char ranks[RANKS_BYTES], op[32], type[32], memory[32];
     int end = 0;
-    if (sscanf(line, "gains" SETUP "%31s %31s %31s %18zu %18zu%n", setup->gpu, &setup->nranks,
-               &setup->nccl, setup->cecl, op, type, memory, &row->least, &row->most, &end) != 9 ||
-        !is_end(line + end))
+    if (sscanf(line, "gains" SETUP "%31s %31s %31s %18zu %18zu%n", setup->gpu, ranks, &setup->nccl,
+               setup->cecl, op, type, memory, &row->least, &row->most, &end) != 9 ||
+        !is_end(line + end) || !take_ranks(ranks, setup))
         return "gains GPU ranks NCCL cecl operation type memory least-bytes most-bytes";
     row->on_windows = strcmp(memory, "windows") == 0;
     if (!row->on_windows && strcmp(memory, "plain") != 0)
@@ -88,11 +114,12 @@ static const char *take_gain(const char *line, struct cecl_nccl_gain *row)
 static const char *take_verdict(const char *line, struct cecl_nccl_verdict *row)
 {
     struct cecl_nccl_setup *setup = &row->setup;
+    char ranks[RANKS_BYTES];
     int end = 0;
-    if (sscanf(line, "verdict" SETUP "%16" SCNx64 " %31s %10u %10u %6d%n", setup->gpu,
-               &setup->nranks, &setup->nccl, setup->cecl, &row->subject, row->way, &row->before_us,
-               &row->after_us, &row->gain, &end) != 9 ||
-        !is_end(line + end))
+    if (sscanf(line, "verdict" SETUP "%16" SCNx64 " %31s %10u %10u %6d%n", setup->gpu, ranks,
+               &setup->nccl, setup->cecl, &row->subject, row->way, &row->before_us, &row->after_us,
+               &row->gain, &end) != 9 ||
+        !is_end(line + end) || !take_ranks(ranks, setup))
         return "verdict GPU ranks NCCL cecl period way us-before us-after gain-per-1000";
     return NULL;
 }
@@ -112,8 +139,9 @@ const char *cecl_nccl_row_parse(const char *line, struct cecl_nccl_verdict *verd
 void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_NCCL_ROW_BYTES])
 {
     const struct cecl_nccl_setup *setup = &row->setup;
-    snprintf(text, CECL_NCCL_ROW_BYTES, "verdict %s %d %d %s %016" PRIx64 " %s %u %u %d%s%s",
-             setup->gpu, setup->nranks, setup->nccl, setup->cecl, row->subject, row->way,
+    char ranks[RANKS_BYTES];
+    snprintf(text, CECL_NCCL_ROW_BYTES, "verdict %s %s %d %s %016" PRIx64 " %s %u %u %d%s%s",
+             setup->gpu, ranks_text(setup, ranks), setup->nccl, setup->cecl, row->subject, row->way,
              row->before_us, row->after_us, row->gain, *row->words ? " # " : "", row->words);
 }
 
@@ -121,7 +149,9 @@ void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_R
 {
     const struct cecl_nccl_setup *setup = &row->setup;
     const char *op = cecl_nccl_row_op(row->op);
-    snprintf(text, CECL_NCCL_ROW_BYTES, "gains %s %d %d %s %s %s %s %zu %zu", setup->gpu,
-             setup->nranks, setup->nccl, setup->cecl, op ? op : "?", cecl_nccl_row_type(row->type),
-             row->on_windows ? "windows" : "plain", row->least, row->most);
+    char ranks[RANKS_BYTES];
+    snprintf(text, CECL_NCCL_ROW_BYTES, "gains %s %s %d %s %s %s %s %zu %zu", setup->gpu,
+             ranks_text(setup, ranks), setup->nccl, setup->cecl, op ? op : "?",
+             cecl_nccl_row_type(row->type), row->on_windows ? "windows" : "plain", row->least,
+             row->most);
 }

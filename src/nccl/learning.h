@@ -39,14 +39,6 @@ struct cecl_nccl_learn {
     struct cecl_period period;
 };
 
-/* The number that names a period or a class in the file. It differs over several nodes, where another way may be the
- * fastest. */
-static inline uint64_t cecl_nccl_subject_in_file(const struct cecl_nccl_comm *comm,
-                                                 uint64_t subject)
-{
-    return comm->rails.exist ? ~subject : subject;
-}
-
 /* -- class.c -- */
 
 #define CECL_NCCL_CLASS_BYTES 80

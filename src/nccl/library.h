@@ -21,6 +21,7 @@
     X(ceclCommGetSharedMemory)                                                                     \
     X(ceclCommInitOobNccl)                                                                         \
     X(ceclCommLimits)                                                                              \
+    X(ceclCommNodes)                                                                               \
     X(ceclCommRevoke)                                                                              \
     X(ceclGather)                                                                                  \
     X(ceclGetLastError)                                                                            \

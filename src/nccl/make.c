@@ -194,6 +194,24 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
                : ceclSuccess;
 }
 
+/* Finds what the file has for the nodes of `ours`. Ranks have compared what their files have for any nodes, so they
+ * need not compare it again. */
+static ceclResult_t find_known(struct cecl_nccl_comm *entry)
+{
+    if (!entry->known)
+        return ceclSuccess;
+    int *nodes = calloc((size_t)entry->nranks, sizeof(*nodes));
+    ceclResult_t result = nodes ? cecl_nccl_library()->ceclCommNodes(entry->ours, nodes)
+                                : cecl_fail(ceclSystemError, "no host memory");
+    if (result == ceclSuccess)
+        entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, nodes, entry->rank == 0);
+    free(nodes);
+    if (result == ceclSuccess && !entry->known)
+        result = cecl_fail(ceclSystemError, "no host memory for what was learned");
+    entry->measured = entry->measured ? entry->known : NULL;
+    return result;
+}
+
 /* ceclCommInitOobNccl makes the communicator on all ranks or on none. After it, a single rank may fail. */
 static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
                               int32_t learns)
@@ -210,6 +228,8 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
+    if (result == ceclSuccess)
+        result = find_known(entry);
     if (result == ceclSuccess && learns != LEARNS_NOTHING)
         result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
     cecl_nccl_windows_open(entry);
@@ -266,7 +286,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     entry->rank = exchange->rank;
     entry->together = together;
     entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
-    entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, entry->rank == 0);
+    entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, NULL, false);
     entry->measured = NULL;
     if (exchange->nranks == 1)
         entry->reason = CECL_NCCL_ONE_RANK;

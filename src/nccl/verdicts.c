@@ -53,7 +53,7 @@ static void keep(const struct cecl_nccl_comm *comm, const struct ruling *ruling,
 {
     const bool is_served = ruling->arm != CECL_NCCL_BY_NCCL;
     const double after_ns = is_served ? found->after_ns : found->before_ns;
-    struct cecl_nccl_verdict row = {.subject = cecl_nccl_subject_in_file(comm, ruling->subject),
+    struct cecl_nccl_verdict row = {.subject = ruling->subject,
                                     .before_us = (unsigned)(found->before_ns / 1e3),
                                     .after_us = (unsigned)(after_ns / 1e3),
                                     .gain = is_served ? (int)(1e3 * found->gain) : 0};
@@ -69,9 +69,7 @@ static void tell_recalled(const struct cecl_nccl_comm *comm, const struct ruling
 {
     struct cecl_nccl_verdict row;
     const char *way = cecl_nccl_arm_words[ruling->arm];
-    if (comm->known &&
-        cecl_nccl_learned_recall(comm->known, cecl_nccl_subject_in_file(comm, ruling->subject),
-                                 &row) &&
+    if (comm->known && cecl_nccl_learned_recall(comm->known, ruling->subject, &row) &&
         strcmp(row.way, cecl_nccl_arm_names[ruling->arm]) == 0)
         cecl_log(CECL_LOG_WARN, -1, "%s: %s, as %s says (%.3g -> %.3g ms, %+.1f %%)", ruling->what,
                  way, cecl_nccl_learned_name(), row.before_us / 1e3, row.after_us / 1e3,

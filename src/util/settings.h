@@ -65,9 +65,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "process's first call of NCCL")                                                              \
     X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
       "under CECL_NCCL=auto: a file that keeps what trials found, with the GPU, the number of "    \
-      "ranks, and the versions of NCCL and cecl for which it holds. The next run begins with it, " \
-      "also with CECL_NCCL_TRIALS=0. The file is made if it is missing. If it has rows of gains, " \
-      "as cecl_tune --against nccl writes them, they replace the built-in table")                  \
+      "ranks, their nodes, and the versions of NCCL and cecl for which it holds. The next run "    \
+      "begins with it, also with CECL_NCCL_TRIALS=0. The file is made if it is missing. If it "    \
+      "has rows of gains, as cecl_tune --against nccl writes them, they replace the built-in "     \
+      "table")                                                                                     \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed, and which carries data between nodes of GPUs. If not "  \
       "set: the NCCL of a Python wheel beside a library of the process, else the one in "          \

@@ -52,6 +52,8 @@ static void null_arguments_are_named(void **state)
     multi_refused(NULL, ceclCommUserRank(NULL, &value), ceclInvalidArgument, "comm: NULL");
     multi_refused(NULL, ceclCommCuDevice(NULL, &value), ceclInvalidArgument, "comm: NULL");
     multi_refused(comm, ceclCommCuDevice(comm, NULL), ceclInvalidArgument, "device: NULL");
+    multi_refused(NULL, ceclCommNodes(NULL, &value), ceclInvalidArgument, "comm: NULL");
+    multi_refused(comm, ceclCommNodes(comm, NULL), ceclInvalidArgument, "nodes: NULL");
     multi_refused(NULL, ceclCommGetAsyncError(NULL, &result), ceclInvalidArgument, "comm: NULL");
     multi_refused(comm, ceclCommGetAsyncError(comm, NULL), ceclInvalidArgument, "asyncError: NULL");
     multi_refused(NULL, ceclCommFinalize(NULL), ceclInvalidArgument, "comm: NULL");

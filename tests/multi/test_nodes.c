@@ -276,6 +276,36 @@ static void children_keep_their_parents_nodes(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+static void expect_nodes(ceclComm_t comm, int count, const int *sizes)
+{
+    int nodes[64], rank = 0;
+    multi_ok(comm, ceclCommNodes(comm, nodes));
+    for (int node = 0; node < count; node++)
+        for (int i = 0; i < sizes[node]; i++)
+            assert_int_equal(nodes[rank++], node);
+    assert_int_equal(rank, multi_nranks);
+}
+
+/* In a child whose ranks are in reverse order, what was the last node is the first. */
+static void each_ranks_node_is_told(void **state)
+{
+    int sizes[64];
+    const int half = (multi_nranks + 1) / 2, reversed[] = {multi_nranks - half, half};
+    for (int i = 0; i < LAYOUTS; i++) {
+        ceclComm_t comm = comm_over(layout(i));
+        expect_nodes(comm, nodes_of(i, sizes), sizes);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+    ceclComm_t comm = comm_over(layout(1)), child = NULL;
+    multi_ok(comm, ceclCommSplit(comm, 0, -multi_rank, &child, NULL));
+    expect_nodes(child, 2, reversed);
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    comm = multi_comm(NULL);
+    expect_nodes(comm, 1, &multi_nranks);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 /* ---- refusals */
 
 static void expect_no_comm(const char *sizes, const char *words)
@@ -618,6 +648,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(floats_are_added_up_node_by_node_on_all_ranks),
         cmocka_unit_test(messages_between_all_ranks_are_right),
         cmocka_unit_test(children_keep_their_parents_nodes),
+        cmocka_unit_test(each_ranks_node_is_told),
         cmocka_unit_test(sizes_that_are_none_are_refused),
         cmocka_unit_test(a_rank_that_has_other_nodes_is_named_on_all),
         cmocka_unit_test(mpi_between_nodes_is_refused_where_it_cannot_be),

@@ -23,12 +23,13 @@ static void begin_with(const char *text)
 
 static struct cecl_nccl_verdict verdict_of(uint64_t subject)
 {
-    struct cecl_nccl_verdict row = {.setup = {.nranks = 8, .nccl = 22809, .cecl = "0.1.0"},
-                                    .subject = subject,
-                                    .way = "with_sms",
-                                    .before_us = 78200,
-                                    .after_us = 69700,
-                                    .gain = -109};
+    struct cecl_nccl_verdict row = {
+        .setup = {.nranks = 8, .nodes = {1, 8, 8}, .nccl = 22809, .cecl = "0.1.0"},
+        .subject = subject,
+        .way = "with_sms",
+        .before_us = 78200,
+        .after_us = 69700,
+        .gain = -109};
     cecl_nccl_setup_name(&row.setup, "NVIDIA H200 #1");
     return row;
 }
@@ -94,6 +95,75 @@ static void the_nearest_row_says_what_differs(void **state)
     here.nranks = 2;
     assert_true(cecl_nccl_rows_differ(&rows, &here, words, sizeof(words)));
     assert_string_equal(words, "its rows are for 8 ranks, and this communicator has 2");
+    here.nranks = 8;
+    here.nodes = (struct cecl_nccl_layout){2, 3, 5};
+    assert_true(cecl_nccl_rows_differ(&rows, &here, words, sizeof(words)));
+    assert_string_equal(
+        words, "its rows are for 1 node of 8 ranks, and this communicator has 2 nodes of 3 to 5");
+}
+
+/* The setup of 8 ranks, one digit a rank: the number of its node. */
+static struct cecl_nccl_setup setup_on(const char *digits)
+{
+    int nodes[8];
+    for (int rank = 0; rank < 8; rank++)
+        nodes[rank] = digits[rank] - '0';
+    return cecl_nccl_setup_make("H200", 8, nodes, 22809);
+}
+
+static void each_layout_of_nodes_has_one_text(void **state)
+{
+    static const char *const layouts[][3] = {
+        /* two placements of ranks, and the text of both */
+        {"00000000", "00000000", "8"},     {"00001111", "01010101", "8:2x4"},
+        {"00112233", "01230123", "8:4x2"}, {"00011111", "00000111", "8:2x3-5"},
+        {"01234567", "01234567", "8:8x1"}, {"00000012", "01222222", "8:3x1-6"}};
+    const struct cecl_nccl_setup any = cecl_nccl_setup_make("H200", 8, NULL, 22809);
+    enum { COUNT = sizeof(layouts) / sizeof(layouts[0]) };
+    for (int i = 0; i < COUNT; i++) {
+        const struct cecl_nccl_setup here = setup_on(layouts[i][0]),
+                                     other = setup_on(layouts[i][1]);
+        const struct cecl_nccl_verdict row = {.setup = here};
+        char text[CECL_NCCL_ROW_BYTES], start[32];
+        cecl_nccl_verdict_text(&row, text);
+        snprintf(start, sizeof(start), "verdict H200 %s 22809 ", layouts[i][2]);
+        assert_memory_equal(text, start, strlen(start));
+        assert_true(cecl_nccl_setup_is(&here, &other) && cecl_nccl_setup_is(&here, &any));
+        for (int k = 0; k < COUNT; k++) {
+            const struct cecl_nccl_setup that = setup_on(layouts[k][0]);
+            assert_int_equal(cecl_nccl_setup_is(&here, &that), i == k);
+        }
+    }
+}
+
+/* 4 is as in files that knew no nodes. */
+static void rows_over_nodes_come_back_as_written(void **state)
+{
+    static const char *const good[] = {"4", "4:2x2", "4:4x1", "4:2x1-3"}, *const bad[] = {
+                                                                              "four",    "4x",
+                                                                              "4:",      "4:2",
+                                                                              "4:1x4",   "4:2x2-2",
+                                                                              "4:2x3-1", "4:2x2-",
+                                                                              "4:02x2"};
+    struct cecl_nccl_rows rows;
+    char line[CECL_NCCL_ROW_BYTES], text[CECL_NCCL_ROW_BYTES];
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        snprintf(line, sizeof(line), "verdict H200 %s 22809 0.1.0 0123456789abcdef nccl 1 2 3",
+                 good[i]);
+        begin_with("cecl-learned 1\n");
+        assert_int_equal(cecl_nccl_rows_append(path, line), ceclSuccess);
+        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
+        assert_int_equal(rows.nverdicts, 1);
+        cecl_nccl_verdict_text(&rows.verdicts[0], text);
+        assert_string_equal(text, line);
+        cecl_nccl_rows_forget(&rows);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(line, sizeof(line), "gains H200 %s 22809 0.1.0 all_gather any plain 1 2", bad[i]);
+        begin_with("cecl-learned 1\n");
+        assert_int_equal(cecl_nccl_rows_append(path, line), ceclSuccess);
+        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
+    }
 }
 
 /* Each writer finds the file empty, or with an unfinished line. */
@@ -120,6 +190,8 @@ int main(void)
         cmocka_unit_test(rows_come_back_as_written),
         cmocka_unit_test(a_bad_line_is_named_with_what_was_expected),
         cmocka_unit_test(the_nearest_row_says_what_differs),
+        cmocka_unit_test(each_layout_of_nodes_has_one_text),
+        cmocka_unit_test(rows_over_nodes_come_back_as_written),
         cmocka_unit_test(writers_at_once_lose_nothing),
     };
     const int file = mkstemp(path);

@@ -97,6 +97,23 @@ static bool exchange_in_a_group(const struct rank *r, int number)
 /* ---- layouts */
 
 static const char *const layouts[][2] = {{"2", "1"}, {"4", "2"}, {"3", "1,2"}, {"8", "3,5"}};
+/* These layouts as the file of CECL_NCCL_LEARNED has them. */
+static const char *const in_file[] = {"2:2x1", "4:2x2", "3:2x1-2", "8:2x3-5"};
+
+/* Writes a file that says that gathers and all-to-alls are served on `count` layouts. `name` is a template. */
+static bool write_file(char *name, const char *const *ranks, size_t count)
+{
+    const int file = mkstemp(name);
+    FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
+    if (!out)
+        return false;
+    fprintf(out, "cecl-learned 1\n");
+    for (size_t i = 0; i < count; i++)
+        for (int op = 0; op < 2; op++)
+            fprintf(out, "gains host %s 22809 %d.%d.%d %s any plain 1 1000000\n", ranks[i],
+                    CECL_MAJOR, CECL_MINOR, CECL_PATCH, op == 0 ? "all_gather" : "alltoall");
+    return fclose(out) == 0;
+}
 
 /* Whether each rank served its gathers by the split and passed its reductions, alternately. */
 static bool make_both(struct rank *r)
@@ -279,6 +296,33 @@ static void hosts_are_served_as_nodes_are(void **state)
     free(file);
 }
 
+static bool pass_all(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    story_of(r->comm, story);
+    bool is = gather(r, 1) && gather(r, 2);
+    story_of(r->comm, story);
+    if (strchr(story, 's'))
+        print_error("rank %d: %s came, no s expected\n", r->rank, story);
+    return is && !strchr(story, 's');
+}
+
+/* Each file has rows for 4 ranks, but only one of them for the nodes of these ranks. A rank that served a
+ * gather alone would wait for the others. This test, too, must run before the parent calls NCCL. */
+static void files_that_differ_in_nodes_alone_serve_nothing(void **state)
+{
+    char here[] = "/tmp/cecl-test-nodes-XXXXXX", other[] = "/tmp/cecl-test-nodes-XXXXXX";
+    const char *const files[] = {other, here, other, other};
+    assert_true(write_file(here, (const char *const[]){"4:2x2"}, 1));
+    assert_true(write_file(other, (const char *const[]){"4:4x1"}, 1));
+    setenv("CECL_NODE_SIZE", "2", 1);
+    const bool is = run_processes(pass_all, 4, "CECL_NCCL_LEARNED", files);
+    unsetenv("CECL_NODE_SIZE");
+    unlink(here);
+    unlink(other);
+    assert_true(is);
+}
+
 static bool finalize(struct rank *r)
 {
     char story[STANDIN_STORY];
@@ -387,30 +431,25 @@ static void where_sms_are_forbidden_nothing_is_served_over_nodes(void **state)
     assert_true(run_ranks(2, getenv("CECL_SM_POLICY") ? be_passed : be_refused));
 }
 
-/* Writes the file of verdicts that decides over nodes, without trials. */
-static bool write_file(char *name)
+/* For a script: prints how the calls of the last steps of 4 ranks were made. s: cecl used the split; p: passed */
+static int train_alone(void)
 {
-    const int file = mkstemp(name);
-    FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
-    if (!out)
-        return false;
-    fprintf(out, "cecl-learned 1\n");
-    for (int nranks = 2; nranks <= 8; nranks++)
-        for (int op = 0; op < 2; op++)
-            fprintf(out, "gains host %d 22809 %d.%d.%d %s any plain 1 1000000\n", nranks,
-                    CECL_MAJOR, CECL_MINOR, CECL_PATCH, op == 0 ? "all_gather" : "alltoall");
-    return fclose(out) == 0 && setenv("CECL_NCCL_LEARNED", name, 1) == 0;
+    take_us(1000);
+    const bool is = run_ranks(4, train);
+    printf("steps: %s\n", latest[0]);
+    return is ? 0 : 1;
 }
 
-/* test_nccl_nodes [forbidden] */
+/* test_nccl_nodes [forbidden | train] */
 int main(int argc, char **argv)
 {
-    (void)argv;
+    const bool is_alone = argc > 1 && strcmp(argv[1], "train") == 0;
     char name[] = "/tmp/cecl-test-nodes-XXXXXX";
     const char *real = getenv("CECL_NCCL_PATH");
     void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_are_served_as_nodes_are),
+        cmocka_unit_test(files_that_differ_in_nodes_alone_serve_nothing),
         cmocka_unit_test(served_and_passed_calls_follow_each_other_over_any_nodes),
         cmocka_unit_test(one_node_splits_nothing),
         cmocka_unit_test(a_program_is_tried_and_ranks_decide_alike),
@@ -422,7 +461,9 @@ int main(int argc, char **argv)
     };
     const struct CMUnitTest forbidden[] = {
         cmocka_unit_test(where_sms_are_forbidden_nothing_is_served_over_nodes)};
-    if (!standin || !write_file(name))
+    if (!standin ||
+        (!is_alone && (!write_file(name, in_file, sizeof(in_file) / sizeof(in_file[0])) ||
+                       setenv("CECL_NCCL_LEARNED", name, 1) != 0)))
         return 2;
     *(void **)&calls_of = dlsym(standin, "standin_calls");
     *(void **)&take_us = dlsym(standin, "standin_take_us");
@@ -431,6 +472,8 @@ int main(int argc, char **argv)
     *(void **)&trouble_splits = dlsym(standin, "standin_trouble_splits");
     *(void **)&overlaps = dlsym(standin, "standin_overlaps");
     *(void **)&outlived = dlsym(standin, "standin_outlived");
+    if (is_alone)
+        return train_alone();
     const int result = argc > 1 ? cmocka_run_group_tests(forbidden, NULL, NULL)
                                 : cmocka_run_group_tests(tests, NULL, NULL);
     unlink(name);
