@@ -245,10 +245,9 @@ def draw_fsdp2(data, figure):
                  yerr=[[ms["median"] - ms["least"]], [ms["most"] - ms["median"]]], capsize=3)
         axes.annotate(f"{ms['median']:.1f} ms", (place, ms["most"]), xytext=(0, 4), textcoords="offset points",
                       ha="center", fontsize=9)
-    if "no_communication" in data:
-        alone = data["no_communication"]["ms"]
-        axes.axhline(alone, color="black", linestyle="--", linewidth=0.9,
-                     label=f"no communication: {alone:.1f} ms")
+    if "line" in data:
+        line = data["line"]
+        axes.axhline(line["ms"], color="black", linestyle="--", linewidth=0.9, label=f"{line['label']}: {line['ms']:.1f} ms")
         axes.legend(fontsize=8, loc="upper right")
     axes.set_xticks(range(len(sides)), [{"cecl": "cecl in NCCL's place"}.get(side, name_of(side)) for side, _ in sides])
     axes.set_ylim(0, 1.2 * max(ms["most"] for _, ms in sides))

@@ -23,8 +23,8 @@ Parts (default: all but the last two), each of at most --limit seconds:
   jax           tests/nccl/jax_calls.py under auto with trials
   jax_graphs    the same under all, with collectives in XLA's command buffers, which are CUDA graphs
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
-  large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and no communication in turn; a GPU for
-                each rank
+  large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and collectives that do nothing in turn;
+                a GPU for each rank
   rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
                 take, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if even the
                 fastest run with cecl takes over 1.03 times NCCL's slowest; the part fails if there is such a row
@@ -412,7 +412,7 @@ def large_once(args, side, batch, number, clock):
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(args.ranks[-1]), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
     command += ["--batch", str(batch), "--warm", str(args.warm), "--steps", "20"]
-    command += ["--alone"] if side == "alone" else []
+    command += ["--no-bytes"] if side == "no_bytes" else []
     said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
     with open(result, encoding="utf-8") as file:
         return json.load(file), "; ".join(decision_lines(said))
@@ -422,8 +422,8 @@ def write_chart(args, batch, runs):
     """Writes what docs/data keeps of a batch. Returns the median of each side, ms."""
     kept = compare.chart(runs)
     times = {side: got["median"] for side, got in kept["step_ms"].items()}
-    del kept["step_ms"]["alone"]
-    kept["no_communication"] = {"ms": round(times["alone"], 2)}
+    del kept["step_ms"]["no_bytes"]
+    kept["line"] = {"label": "no bytes moved", "ms": round(times["no_bytes"], 2)}
     with open(os.path.join(args.keep, f"fsdp2_{batch}.json"), "w", encoding="utf-8") as file:
         json.dump(kept, file, indent=1)
     return times
@@ -432,7 +432,7 @@ def write_chart(args, batch, runs):
 def part_large(args, clock):
     need(not SHARING, "it needs a GPU for each rank")
     for batch in (2, 1):
-        got = {"nccl": [], "cecl": [], "alone": []}
+        got = {"nccl": [], "cecl": [], "no_bytes": []}
         for number in range(args.rounds):
             for side, runs in got.items():
                 runs.append(large_once(args, side, batch, number, clock))
@@ -441,7 +441,7 @@ def part_large(args, clock):
         need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
         note("large", f"FSDP2, {args.ranks[-1]} ranks, batch {batch}",
              f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
-             f"without communication {times['alone']:.1f} ms ({times['nccl'] / times['alone']:.3f} x), "
+             f"no bytes moved {times['no_bytes']:.1f} ms ({times['nccl'] / times['no_bytes']:.3f} x), "
              f"losses within {loss:.1g}; {got['cecl'][-1][1] or 'no decision'}")
 
 

@@ -6,7 +6,7 @@
 The first line runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
 blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients. With
---alone each rank trains the whole model by itself: no step can be shorter.
+--no-bytes these calls do nothing, and all other work of FSDP2 remains: no library can make a step shorter.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 
@@ -44,18 +43,36 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.after(x))))
 
 
+class NoBytes:
+    """Collectives that do nothing. Their buffers hold random numbers, because a GPU multiplies zeros faster."""
+
+    def __init__(self):
+        self.buffers = {}
+
+    def allocate(self, size, *, dtype, device):
+        key = (*size, dtype)
+        if key not in self.buffers:
+            self.buffers[key] = torch.randn(size, dtype=dtype, device=device) / 100
+        return self.buffers[key]
+
+    def __call__(self, **_):
+        return None
+
+
 def make_model(args, device):
     with torch.device(device):
         blocks = [Block(args.width, args.heads).to(torch.bfloat16) for _ in range(args.blocks)]
     model = nn.Sequential(*blocks)
-    mesh = None  # all ranks
-    if args.alone:
-        mesh = DeviceMesh.from_group(dist.new_subgroups(group_size=1)[0], device.type)
     for module in [*model, model]:
-        fully_shard(module, mesh=mesh)
+        fully_shard(module)
     if args.group_memory:
         for module in [model, *model]:
             module.set_allocate_memory_from_process_group_for_comm(True)
+    if args.no_bytes:
+        gather, scatter = NoBytes(), NoBytes()
+        for block in model:
+            block.set_custom_all_gather(gather)
+            block.set_custom_reduce_scatter(scatter)
     return model
 
 
@@ -106,7 +123,7 @@ def main():
         action="store_true",
         help="communicate from memory of ncclMemAlloc (set_allocate_memory_from_process_group_for_comm)",
     )
-    parser.add_argument("--alone", action="store_true", help="each rank trains the whole model by itself")
+    parser.add_argument("--no-bytes", action="store_true", help="FSDP2's collectives do nothing")
     parser.add_argument("--json", metavar="FILE", help="write the slowest rank's times, and the losses")
     args = parser.parse_args()
 
