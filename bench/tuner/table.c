@@ -114,6 +114,8 @@ bool table_write(const struct tuner *tuner, const struct cecl_nccl_setup *setup,
         return true;
     if (cecl_nccl_rows_read(tuner->output, &rows) != ceclSuccess)
         return complain(&tuner->run, tuner->output, cecl_message());
+    if (rows.nskipped > 0)
+        fprintf(stderr, "%s, %s. Lines dropped: %zu\n", tuner->output, rows.skipped, rows.nskipped);
     const bool fine = replace(tuner, &rows, setup, contests, count);
     cecl_nccl_rows_forget(&rows);
     if (fine)

@@ -50,6 +50,9 @@ static void read_once(void)
             *learned.path
                 ? cecl_message()
                 : "its name is too long, or the name of the working directory cannot be found out");
+    if (learned.rows.nskipped > 0)
+        cecl_log(CECL_LOG_WARN, -1, "%s, %s. Lines skipped: %zu", learned.path,
+                 learned.rows.skipped, learned.rows.nskipped);
 }
 
 static void warn_of_misfit(const struct cecl_nccl_setup *setup)

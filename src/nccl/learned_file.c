@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* ---- setups */
@@ -176,6 +176,16 @@ static bool put_gain(struct cecl_nccl_rows *rows, const struct cecl_nccl_gain *g
 
 /* ---- reading */
 
+#define HEADER_BYTES (sizeof(CECL_NCCL_LEARNED_HEADER "\n") - 1)
+
+/* A crash or a full disk can leave a part of a row, which must not make the other rows useless. */
+static void skip(size_t number, const char *line, const char *expected, struct cecl_nccl_rows *rows)
+{
+    if (rows->nskipped++ == 0)
+        snprintf(rows->skipped, sizeof(rows->skipped), "line %zu: %.80s: %s expected", number, line,
+                 expected);
+}
+
 static ceclResult_t take(const char *path, size_t number, const char *line,
                          struct cecl_nccl_rows *rows)
 {
@@ -183,22 +193,33 @@ static ceclResult_t take(const char *path, size_t number, const char *line,
     struct cecl_nccl_gain gain;
     bool is_gain;
     const char *expected = cecl_nccl_row_parse(line, &verdict, &gain, &is_gain);
-    if (expected)
-        return cecl_fail(ceclInvalidArgument, "%s, line %zu: %.80s: %s expected", path, number,
-                         line, expected);
+    if (expected) {
+        skip(number, line, expected, rows);
+        return ceclSuccess;
+    }
     return (is_gain ? put_gain(rows, &gain) : cecl_nccl_rows_put(rows, &verdict))
                ? ceclSuccess
                : cecl_fail(ceclSystemError, "%s: no host memory", path);
+}
+
+/* Whether the file's first bytes are a part of the header: a crash while it was written. */
+static bool is_begun(const char *start, ssize_t bytes)
+{
+    return bytes >= 0 && (size_t)bytes < HEADER_BYTES &&
+           memcmp(start, CECL_NCCL_LEARNED_HEADER "\n", (size_t)bytes) == 0;
 }
 
 static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *rows)
 {
     char *line = NULL;
     size_t room = 0;
+    ssize_t bytes;
     ceclResult_t result = ceclSuccess;
-    for (size_t number = 1; result == ceclSuccess && getline(&line, &room, in) >= 0; number++) {
+    for (size_t number = 1; result == ceclSuccess && (bytes = getline(&line, &room, in)) >= 0;
+         number++) {
+        const bool is_part = number == 1 && is_begun(line, bytes);
         line[strcspn(line, "\n")] = '\0';
-        const bool is_header = strcmp(line, CECL_NCCL_LEARNED_HEADER) == 0;
+        const bool is_header = is_part || strcmp(line, CECL_NCCL_LEARNED_HEADER) == 0;
         const char first = line[strspn(line, " \t")];
         if (number == 1 && !is_header)
             result = cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
@@ -230,26 +251,39 @@ ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
 
 /* ---- writing */
 
-/* What must be written before a new line: the header, or the end of an unfinished line. */
-static const char *before_line(int file)
+/* What must be written before a new line: the rest of the header, or the end of an unfinished line. */
+static const char *before_line(int file, off_t end)
 {
-    struct stat status;
-    char last = '\n';
-    if (fstat(file, &status) != 0 || status.st_size == 0)
-        return CECL_NCCL_LEARNED_HEADER "\n";
-    return pread(file, &last, 1, status.st_size - 1) == 1 && last != '\n' ? "\n" : "";
+    char start[HEADER_BYTES], last = '\n';
+    const ssize_t bytes = pread(file, start, sizeof(start), 0);
+    if (is_begun(start, bytes))
+        return CECL_NCCL_LEARNED_HEADER "\n" + bytes;
+    return pread(file, &last, 1, end - 1) == 1 && last != '\n' ? "\n" : "";
+}
+
+/* Returns 0, or an errno. */
+static int add_line(int file, const char *line)
+{
+    char text[CECL_NCCL_ROW_BYTES + HEADER_BYTES + 2];
+    /* The lock keeps other processes from adding rows behind a part that is about to be taken back. */
+    const bool is_locked = flock(file, LOCK_EX) == 0;
+    const off_t end = lseek(file, 0, SEEK_END);
+    const int bytes = snprintf(text, sizeof(text), "%s%s\n", before_line(file, end), line);
+    const ssize_t written = write(file, text, (size_t)bytes);
+    int error = written < 0 ? errno : written < bytes ? ENOSPC : 0;
+    if (written > 0 && error && is_locked && ftruncate(file, end) != 0)
+        error = errno;
+    /* Closing would leave the lock to a child that another thread has forked meanwhile. */
+    flock(file, LOCK_UN);
+    return error;
 }
 
 ceclResult_t cecl_nccl_rows_append(const char *path, const char *line)
 {
-    char text[CECL_NCCL_ROW_BYTES + sizeof(CECL_NCCL_LEARNED_HEADER) + 2];
     const int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0)
         return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
-    const int bytes = snprintf(text, sizeof(text), "%s%s\n", before_line(file), line);
-    const ssize_t written = write(file, text, (size_t)bytes);
-    const int error = written < 0 ? errno : ENOSPC;
+    const int error = add_line(file, line);
     close(file);
-    return written == bytes ? ceclSuccess
-                            : cecl_fail(ceclSystemError, "%s: %s", path, strerror(error));
+    return error ? cecl_fail(ceclSystemError, "%s: %s", path, strerror(error)) : ceclSuccess;
 }

@@ -17,7 +17,8 @@
  * A verdict says which way made the steps of a program, or the calls of a class, shortest. A row of gains says
  * for which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two
  * verdicts on one period the later one counts. Numbers are integers, because a program's locale may print
- * others with a comma. Text after # is not read. */
+ * others with a comma. Text after # is not read. A line that is no row, such as the part of one that a crash
+ * can leave, is skipped. */
 #ifndef CECL_NCCL_LEARNED_FILE_H
 #define CECL_NCCL_LEARNED_FILE_H
 
@@ -69,6 +70,8 @@ struct cecl_nccl_rows {
     size_t nverdicts;
     struct cecl_nccl_gain *gains;
     size_t ngains;
+    size_t nskipped;   /* lines that are no rows */
+    char skipped[256]; /* names the first of them, and says what was expected */
 };
 
 /* Copies a GPU's name; blanks and # become _. NULL: the host device. */
@@ -86,7 +89,7 @@ bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_
                            char *words, size_t bytes);
 
 /* Reads rows, which cecl_nccl_rows_forget frees. A missing or empty file has no rows.
- * ceclInvalidArgument: the message names file, line, and what was expected; no row is kept. */
+ * ceclInvalidArgument: the file does not begin with the header. */
 ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows);
 void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows);
 
@@ -101,7 +104,8 @@ void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_
 void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_ROW_BYTES]);
 
 /* Adds a line at the end of the file, and creates the file if necessary. Makes a single write, so no line
- * is lost if several processes add lines at once. Errors: ceclSystemError. */
+ * is lost if several processes add lines at once. If only a part of the line could be written, takes it
+ * back. Errors: ceclSystemError. */
 ceclResult_t cecl_nccl_rows_append(const char *path, const char *line);
 
 /* -- learned_row.c -- */

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fails unless a second run starts with the verdicts that the first run learned, without a trial, unless
-# a file that does not fit is ignored with one line, and unless ranks whose files differ decide alike.
+# a file that does not fit is ignored with one line, unless a bad line of a file is skipped, and unless ranks
+# whose files differ decide alike.
 # test_nccl_learned.sh TEST_NCCL_TRIALS TEST_NCCL_NODES
 trials=$1
 nodes=$2
@@ -29,6 +30,13 @@ grep -q "step: served.*, as $dir/learned says (" "$dir/second" || fails "not rec
 grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" "$dir/second" ||
     fails "no class is recalled: $(cat "$dir/second")"
 grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
+
+# A part of a row, as a crash leaves it, is named, and the other rows serve.
+{ cat "$dir/learned"; echo "verdict host 2 2"; } >"$dir/crashed"
+CECL_NCCL_LEARNED=$dir/crashed CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/said" 2>&1 || fails "a part of a row: $(cat "$dir/said")"
+grep -q "step: served.*, as $dir/crashed says (" "$dir/said" || fails "not recalled beside a part of a row: $(cat "$dir/said")"
+[ "$(grep -c "$dir/crashed, line $(wc -l <"$dir/crashed"): verdict host 2 2: verdict GPU ranks .* expected. Lines skipped: 1\$" "$dir/said")" -eq 1 ] ||
+    fails "one line expected: $(cat "$dir/said")"
 
 # What was learned within one host says nothing of as many ranks on several nodes.
 CECL_TEST_TAKES_US=500 CECL_NODE_SIZE=1 CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/said" 2>&1

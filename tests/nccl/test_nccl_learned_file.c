@@ -1,8 +1,11 @@
 /* The file that CECL_NCCL_LEARNED names: rows are read as they were written, even with many
  * writers at once. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,12 +37,48 @@ static struct cecl_nccl_verdict verdict_of(uint64_t subject)
     return row;
 }
 
-static void append(uint64_t subject)
+static ceclResult_t try_append(uint64_t subject)
 {
     const struct cecl_nccl_verdict row = verdict_of(subject);
     char text[CECL_NCCL_ROW_BYTES];
     cecl_nccl_verdict_text(&row, text);
-    assert_int_equal(cecl_nccl_rows_append(path, text), ceclSuccess);
+    return cecl_nccl_rows_append(path, text);
+}
+
+static void append(uint64_t subject)
+{
+    assert_int_equal(try_append(subject), ceclSuccess);
+}
+
+static size_t size_of_file(void)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    return (size_t)status.st_size;
+}
+
+/* As if the disk had room for so many bytes of the next row. The signal's default action ends the process. */
+static ceclResult_t append_with_room(size_t bytes)
+{
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = size_of_file() + bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const ceclResult_t result = try_append(0);
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    return result;
+}
+
+static void expect_rows(size_t nverdicts, size_t nskipped)
+{
+    struct cecl_nccl_rows rows;
+    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
+    assert_int_equal(rows.nverdicts, nverdicts);
+    assert_int_equal(rows.nskipped, nskipped);
+    cecl_nccl_rows_forget(&rows);
 }
 
 static void rows_come_back_as_written(void **state)
@@ -72,17 +111,67 @@ static void rows_come_back_as_written(void **state)
     cecl_nccl_rows_forget(&rows);
 }
 
-static void a_bad_line_is_named_with_what_was_expected(void **state)
+static void the_first_bad_line_is_named_with_what_was_expected(void **state)
 {
     struct cecl_nccl_rows rows;
-    begin_with("cecl-learned 1\n\n# words\nverdict H200 4 22809 0.1.0 zz nccl 1 2 3\n");
-    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
-    assert_non_null(strstr(cecl_message(), "line 4: verdict H200"));
-    assert_non_null(strstr(cecl_message(), "verdict GPU ranks NCCL cecl period"));
-    begin_with("cecl-learned 1\ngains H200 4 22809 0.1.0 all_gather any plain 1 2 3\n");
-    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
-    begin_with("cecl-tuning 1\n");
-    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
+    begin_with("cecl-learned 1\n\n# words\nverdict H200 4 22809 0.1.0 zz nccl 1 2 3\n"
+               "gains H200 4 22809 0.1.0 all_gather any plain 1 2 3\n");
+    append(1);
+    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
+    assert_int_equal(rows.nverdicts, 1);
+    assert_int_equal(rows.ngains, 0);
+    assert_int_equal(rows.nskipped, 2);
+    assert_non_null(strstr(rows.skipped, "line 4: verdict H200"));
+    assert_non_null(strstr(rows.skipped, "verdict GPU ranks NCCL cecl period"));
+    cecl_nccl_rows_forget(&rows);
+}
+
+static void a_file_of_another_kind_is_refused(void **state)
+{
+    static const char *const texts[] = {"cecl-tuning 1\n", "cecl-tuning 1", "cecl-learned 10", "\n",
+                                        "cecl-\ncecl-learned 1\n"};
+    struct cecl_nccl_rows rows;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        begin_with(texts[i]);
+        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
+        assert_non_null(strstr(cecl_message(), "cecl-learned 1 expected"));
+    }
+    assert_int_equal(cecl_nccl_rows_read("/tmp", &rows), ceclSystemError);
+}
+
+static void a_row_without_room_leaves_nothing(void **state)
+{
+    begin_with("");
+    assert_int_equal(append_with_room(5), ceclSystemError);
+    assert_int_equal(size_of_file(), 0);
+    append(1);
+    const size_t size = size_of_file();
+    assert_int_equal(append_with_room(20), ceclSystemError);
+    assert_int_equal(size_of_file(), size);
+    append(2);
+    expect_rows(2, 0);
+}
+
+/* As a crash while a row is written leaves it. */
+static void a_file_that_ends_anywhere_stays_usable(void **state)
+{
+    begin_with("");
+    append(1);
+    for (size_t size = size_of_file(); size-- > 0;) {
+        assert_int_equal(truncate(path, (off_t)size), 0);
+        append(2);
+        append(3);
+        struct cecl_nccl_rows rows;
+        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
+        const struct cecl_nccl_setup setup = verdict_of(0).setup;
+        assert_non_null(cecl_nccl_rows_find(&rows, &setup, 2));
+        assert_non_null(cecl_nccl_rows_find(&rows, &setup, 3));
+        assert_true(rows.nskipped <= 1);
+        cecl_nccl_rows_forget(&rows);
+        assert_int_equal(truncate(path, (off_t)size), 0);
+        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
+        cecl_nccl_rows_forget(&rows);
+    }
 }
 
 static void the_nearest_row_says_what_differs(void **state)
@@ -162,33 +251,38 @@ static void rows_over_nodes_come_back_as_written(void **state)
         snprintf(line, sizeof(line), "gains H200 %s 22809 0.1.0 all_gather any plain 1 2", bad[i]);
         begin_with("cecl-learned 1\n");
         assert_int_equal(cecl_nccl_rows_append(path, line), ceclSuccess);
-        assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
+        expect_rows(0, 1);
     }
 }
 
 /* Each writer finds the file empty, or with an unfinished line. */
 static void writers_at_once_lose_nothing(void **state)
 {
-    struct cecl_nccl_rows rows;
     begin_with("");
+    if (fork() == 0) { /* what it takes back must be only its own */
+        for (int i = 0; i < LINES; i++)
+            assert_int_equal(append_with_room(20), ceclSystemError);
+        _exit(0);
+    }
     for (int w = 0; w < WRITERS; w++)
         if (fork() == 0) {
             for (int i = 0; i < LINES; i++)
                 append((uint64_t)(w * LINES + i));
             _exit(0);
         }
-    for (int w = 0, status; w < WRITERS; w++)
+    for (int w = 0, status; w <= WRITERS; w++)
         assert_true(wait(&status) > 0 && status == 0);
-    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclSuccess);
-    assert_int_equal(rows.nverdicts, WRITERS * LINES);
-    cecl_nccl_rows_forget(&rows);
+    expect_rows(WRITERS * LINES, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_come_back_as_written),
-        cmocka_unit_test(a_bad_line_is_named_with_what_was_expected),
+        cmocka_unit_test(the_first_bad_line_is_named_with_what_was_expected),
+        cmocka_unit_test(a_file_of_another_kind_is_refused),
+        cmocka_unit_test(a_row_without_room_leaves_nothing),
+        cmocka_unit_test(a_file_that_ends_anywhere_stays_usable),
         cmocka_unit_test(the_nearest_row_says_what_differs),
         cmocka_unit_test(each_layout_of_nodes_has_one_text),
         cmocka_unit_test(rows_over_nodes_come_back_as_written),
