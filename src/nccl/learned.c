@@ -19,6 +19,7 @@ static struct {
     bool is_read, is_usable, has_told;
     char path[PATH_MAX];
     struct cecl_nccl_rows rows;
+    size_t nread; /* verdicts that the file had; further ones are of this run */
     struct cecl_nccl_known *known;
 } learned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -53,12 +54,15 @@ static void read_once(void)
     if (learned.rows.nskipped > 0)
         cecl_log(CECL_LOG_WARN, -1, "%s, %s. Lines skipped: %zu", learned.path,
                  learned.rows.skipped, learned.rows.nskipped);
+    learned.nread = learned.rows.nverdicts;
 }
 
 static void warn_of_misfit(const struct cecl_nccl_setup *setup)
 {
     char words[256];
-    if (learned.has_told || !cecl_nccl_rows_differ(&learned.rows, setup, words, sizeof(words)))
+    struct cecl_nccl_rows of_file = learned.rows;
+    of_file.nverdicts = learned.nread;
+    if (learned.has_told || !cecl_nccl_rows_differ(&of_file, setup, words, sizeof(words)))
         return;
     learned.has_told = true;
     cecl_log(CECL_LOG_WARN, -1, "%s is ignored: %s", learned.path, words);

@@ -16,6 +16,7 @@ fails() {
 
 # The two tests that are served steps, and classes of calls.
 CECL_NCCL_TRIALS=1 "$trials" '*trial*' >"$dir/first" 2>&1 || fails "the first run: $(cat "$dir/first")"
+grep -q 'is ignored' "$dir/first" && fails "rows of this run are reported as rows of the file: $(cat "$dir/first")"
 grep -q ' steps): served' "$dir/first" || fails "nothing was learned: $(cat "$dir/first")"
 [ "$(head -n 1 "$dir/learned")" = "cecl-learned 1" ] || fails "the first line: $(cat "$dir/learned")"
 grep -Eq '^verdict host 2 [0-9]+ [0-9.]+ [0-9a-f]{16} [a-z_]+ [0-9]+ [0-9]+ [0-9]+$' "$dir/learned" ||
