@@ -177,19 +177,17 @@ static inline unsigned char byte_of(unsigned seed, int r, size_t i)
     return (unsigned char)(x >> 20);
 }
 
-/* Writes `bytes` bytes of rank r's input from `from` on, for this operation of the case. */
+/* Byte i of rank r's input for one operation of the case. */
+static inline unsigned char input_byte(const struct stage *s, int part, int r, size_t i)
+{
+    return byte_of(s->seed + (unsigned)part * 977, r, i);
+}
+
 static void put_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
                       unsigned char *out)
 {
     for (size_t i = 0; i < bytes; i++)
-        out[i] = byte_of(s->seed + (unsigned)part * 977, r, from + i);
-}
-
-static void add_input(const struct stage *s, int part, int r, size_t from, size_t bytes,
-                      unsigned char *out)
-{
-    for (size_t i = 0; i < bytes; i++)
-        out[i] = (unsigned char)(out[i] + byte_of(s->seed + (unsigned)part * 977, r, from + i));
+        out[i] = input_byte(s, part, r, from + i);
 }
 
 /* Writes the input that lies in recvbuff. */
@@ -211,13 +209,11 @@ static void lay_blocks(const struct stage *s, int part, int g, unsigned char *ou
         for (size_t row = 0; row < zerosm_rows(&block); row++) {
             unsigned char *at = out + p->at + block.wanted_at + row * block.wanted_pitch;
             const size_t from = block.sent_at + row * block.sent_pitch;
-            if (p->op == ZEROSM_REDUCE_SCATTER && r > 0) {
-                add_input(s, part, r, from, width, at);
-                continue;
+            const bool adds = p->op == ZEROSM_REDUCE_SCATTER && r > 0;
+            for (size_t i = 0; i < width; i++) {
+                const unsigned char byte = input_byte(s, part, r, from + i);
+                at[i] = adds ? (unsigned char)(at[i] + byte) : byte ^ mask;
             }
-            put_input(s, part, r, from, width, at);
-            for (size_t i = 0; i < width; i++)
-                at[i] ^= mask;
         }
     }
 }

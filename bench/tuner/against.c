@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "against.h"
+#include "call/layout.h"
 #include "clock_wall.h"
 
-#define MOST_CALLS 50   /* calls in a round */
-#define MOST_RANKS 1024 /* of a communicator */
+#define MOST_CALLS 50 /* calls in a round */
 
 enum { NCCL, CECL };
 
@@ -175,7 +175,7 @@ static bool find_setup(const struct run *run, const struct nccl *nccl,
                        struct cecl_nccl_setup *setup)
 {
     char gpu[sizeof(setup->gpu)] = "unknown";
-    int nodes[MOST_RANKS];
+    int nodes[CECL_MAX_RANKS];
     BENCH_TRY(run, ceclCommNodes(run->comm, nodes));
     if (nccl->gpu.ordinal >= 0)
         cecl_nccl_gpu_name(nccl->gpu.ordinal, gpu, sizeof(gpu));

@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 class NoBytes:
-    """Collectives that do nothing. Their buffers hold random numbers, because a GPU multiplies zeros faster."""
+    """Collectives that do nothing. Their buffers hold random numbers, because GEMMs may be faster with zeros."""
 
     def __init__(self):
         self.buffers = {}

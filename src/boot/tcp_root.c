@@ -320,7 +320,7 @@ static nfds_t send_to(struct root *root, bool here, struct pollfd *polls)
     return left;
 }
 
-/* Sends the reply to all ranks at the same time, but first to other processes, see tell(). Ranks then have each
+/* Sends the reply to all ranks of other processes at the same time, then to those of this one, see tell(). Ranks then have each
  * other's addresses, so from here on they notice by themselves if a peer ends. */
 static void send_all(struct root *root, struct pollfd *polls)
 {
@@ -328,7 +328,8 @@ static void send_all(struct root *root, struct pollfd *polls)
     int ready;
     do {
         left = send_to(root, false, polls);
-        left += send_to(root, true, polls + left);
+        if (left == 0)
+            left = send_to(root, true, polls);
         ready = left > 0 ? poll(polls, left, cecl_ms_left(root->deadline)) : 0;
     } while (ready > 0 || (ready < 0 && errno == EINTR));
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 /* ---- setups */
@@ -252,38 +251,25 @@ ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
 /* ---- writing */
 
 /* What must be written before a new line: the rest of the header, or the end of an unfinished line. */
-static const char *before_line(int file, off_t end)
+static const char *before_line(int file)
 {
     char start[HEADER_BYTES], last = '\n';
     const ssize_t bytes = pread(file, start, sizeof(start), 0);
     if (is_begun(start, bytes))
         return CECL_NCCL_LEARNED_HEADER "\n" + bytes;
-    return pread(file, &last, 1, end - 1) == 1 && last != '\n' ? "\n" : "";
-}
-
-/* Returns 0, or an errno. */
-static int add_line(int file, const char *line)
-{
-    char text[CECL_NCCL_ROW_BYTES + HEADER_BYTES + 2];
-    /* The lock keeps other processes from adding rows behind a part that is about to be taken back. */
-    const bool is_locked = flock(file, LOCK_EX) == 0;
-    const off_t end = lseek(file, 0, SEEK_END);
-    const int bytes = snprintf(text, sizeof(text), "%s%s\n", before_line(file, end), line);
-    const ssize_t written = write(file, text, (size_t)bytes);
-    int error = written < 0 ? errno : written < bytes ? ENOSPC : 0;
-    if (written > 0 && error && is_locked && ftruncate(file, end) != 0)
-        error = errno;
-    /* Closing would leave the lock to a child that another thread has forked meanwhile. */
-    flock(file, LOCK_UN);
-    return error;
+    return pread(file, &last, 1, lseek(file, 0, SEEK_END) - 1) == 1 && last != '\n' ? "\n" : "";
 }
 
 ceclResult_t cecl_nccl_rows_append(const char *path, const char *line)
 {
+    char text[CECL_NCCL_ROW_BYTES + HEADER_BYTES + 2];
     const int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0)
         return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
-    const int error = add_line(file, line);
+    const int bytes = snprintf(text, sizeof(text), "%s%s\n", before_line(file), line);
+    const ssize_t written = write(file, text, (size_t)bytes);
+    const int error = written < 0 ? errno : ENOSPC;
     close(file);
-    return error ? cecl_fail(ceclSystemError, "%s: %s", path, strerror(error)) : ceclSuccess;
+    return written == bytes ? ceclSuccess
+                            : cecl_fail(ceclSystemError, "%s: %s", path, strerror(error));
 }

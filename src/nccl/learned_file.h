@@ -12,7 +12,7 @@
  *
  *     8        8 ranks on one node
  *     8:2x4    on 2 nodes of 4
- *     8:2x3-5  on 2 nodes; the smallest has 3 ranks, and the largest 5. Which node has how many does not count
+ *     8:2x3-5  on 2 nodes; the smallest has 3 ranks, and the largest 5. Layouts that are equal in this share rows
  *
  * A verdict says which way made the steps of a program, or the calls of a class, shortest. A row of gains says
  * for which sizes cecl is faster than NCCL; `0 0`: for none that was measured. Lines are only added; of two
@@ -104,8 +104,7 @@ void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_
 void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_ROW_BYTES]);
 
 /* Adds a line at the end of the file, and creates the file if necessary. Makes a single write, so no line
- * is lost if several processes add lines at once. If only a part of the line could be written, takes it
- * back. Errors: ceclSystemError. */
+ * is lost if several processes add lines at once. Errors: ceclSystemError; a part of the line may be written. */
 ceclResult_t cecl_nccl_rows_append(const char *path, const char *line);
 
 /* -- learned_row.c -- */

@@ -196,7 +196,7 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 
 /* Finds what the file has for the nodes of `ours`. Ranks have compared what their files have for any nodes, so they
  * need not compare it again. */
-static ceclResult_t find_known(struct cecl_nccl_comm *entry)
+static ceclResult_t know_nodes(struct cecl_nccl_comm *entry)
 {
     if (!entry->known)
         return ceclSuccess;
@@ -229,7 +229,7 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
     if (result == ceclSuccess)
-        result = find_known(entry);
+        result = know_nodes(entry);
     if (result == ceclSuccess && learns != LEARNS_NOTHING)
         result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
     cecl_nccl_windows_open(entry);

@@ -11,8 +11,9 @@ case ${CECL_SHARE_GPU:-0}/$1/$* in
 1/*mpirun/* | 1/*mpiexec/* | 1/*hosts.py\ * | 1/*test_failure/* | 1/*test_survivors/* | 1/*fault_cases/* | 1/*pytorch.sh/* | 1/*nccl_program.sh/* | 1/*test_cuda_graphs/*) wanted=1 ;;
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-if [ -n "${CUDA_VISIBLE_DEVICES+set}" ] && [ "${have:-0}" -gt 0 ]; then
-    have=$(printf '%s\n' "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | grep -c .)
+if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
+    visible=$(printf '%s\n' "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | sed '/^-/,$d' | grep -c .)
+    [ "${have:-0}" -le "$visible" ] || have=$visible
 fi
 if [ "${have:-0}" -lt "$wanted" ]; then
     echo "skipped: $wanted GPUs are needed, ${have:-0} are here"
