@@ -38,13 +38,14 @@ struct range {
 };
 
 static const struct range ranges[] = {
-    {GATHER, 4, false, MIB(16), MIB(256)},       {GATHER, 2, false, KIB(512), MIB(256)},
-    {ALL_TO_ALL, 4, false, KIB(64), KIB(256)},   {ALL_TO_ALL, 2, false, KIB(128), KIB(512)},
-    {ALL_TO_ALL, 2, false, MIB(32), MIB(128)},   {SCATTER, 4, false, KIB(512), MIB(256)},
-    {SCATTER, 2, false, KIB(512), MIB(256)},     {ALL_REDUCE, 4, false, KIB(256), MIB(1024)},
-    {ALL_REDUCE, 2, false, KIB(256), MIB(1024)}, {GATHER, 2, true, MIB(32), MIB(256)},
-    {SCATTER, 4, true, MIB(1), MIB(256)},        {SCATTER, 2, true, MIB(4), MIB(256)},
-    {ALL_REDUCE, 4, true, KIB(512), MIB(1024)},  {ALL_REDUCE, 2, true, KIB(512), MIB(1024)},
+    {GATHER, 4, false, MIB(16), MIB(256)},      {GATHER, 2, false, KIB(512), MIB(256)},
+    {ALL_TO_ALL, 4, false, KIB(64), KIB(256)},  {ALL_TO_ALL, 2, false, KIB(128), KIB(512)},
+    {ALL_TO_ALL, 2, false, MIB(32), MIB(128)},  {SCATTER, 4, false, KIB(512), MIB(256)},
+    {SCATTER, 2, false, KIB(512), MIB(256)},    {ALL_REDUCE, 4, false, KIB(256), KIB(512)},
+    {ALL_REDUCE, 4, false, MIB(4), MIB(1024)},  {ALL_REDUCE, 2, false, KIB(256), KIB(512)},
+    {ALL_REDUCE, 2, false, MIB(4), MIB(1024)},  {GATHER, 2, true, MIB(32), MIB(256)},
+    {SCATTER, 4, true, MIB(1), MIB(256)},       {SCATTER, 2, true, MIB(4), MIB(256)},
+    {ALL_REDUCE, 4, true, KIB(512), MIB(1024)}, {ALL_REDUCE, 2, true, KIB(512), MIB(1024)},
 };
 
 static void each_range_begins_and_ends_where_it_was_measured(void **state)
@@ -76,7 +77,7 @@ static void nothing_else_is_served(void **state)
 static void reductions_are_served_as_they_were_measured(void **state)
 {
     const struct cecl_nccl_comm comm = {.nranks = 2};
-    struct cecl_nccl_call call = call_of(ALL_REDUCE, MIB(1));
+    struct cecl_nccl_call call = call_of(ALL_REDUCE, MIB(4));
     call.redop = ceclAvg;
     assert_true(cecl_nccl_gains(&call, &comm));
     call.redop = ceclMax;
@@ -90,7 +91,7 @@ static void reductions_are_served_as_they_were_measured(void **state)
 static void flags_on_the_host_leave_no_reductions(void **state)
 {
     const struct cecl_nccl_comm comm = {.nranks = 2, .limits.hostFlags = 1};
-    const struct cecl_nccl_call all_reduce = call_of(ALL_REDUCE, MIB(1)),
+    const struct cecl_nccl_call all_reduce = call_of(ALL_REDUCE, MIB(4)),
                                 scatter = call_of(SCATTER, MIB(1)),
                                 gather = call_of(GATHER, MIB(1));
     assert_false(cecl_nccl_gains(&all_reduce, &comm));
@@ -106,7 +107,7 @@ static void rows_of_the_file_stand_in_for_the_table(void **state)
     const struct cecl_nccl_known known = {.gains = rows, .ngains = 1};
     const struct cecl_nccl_comm comm = {.nranks = 2, .measured = &known};
     const struct cecl_nccl_call small = call_of(GATHER, 64), larger = call_of(GATHER, MIB(1)),
-                                reduces = call_of(ALL_REDUCE, MIB(1));
+                                reduces = call_of(ALL_REDUCE, MIB(4));
     assert_true(cecl_nccl_gains(&small, &comm));
     assert_false(cecl_nccl_gains(&larger, &comm));
     assert_true(cecl_nccl_gains(&reduces, &comm));
