@@ -1469,7 +1469,7 @@ static void auto_passes_reductions_where_flags_are_on_the_host(void **state)
 }
 
 /* If one of the processes has few queues, all processes pass the calls that are slow then. */
-#define ELEMENTS (512 << 10)
+#define ELEMENTS (2 << 20)
 static ncclResult_t reduce_large(const struct rank *r)
 {
     static uint16_t zeros[ELEMENTS], out[ELEMENTS];
