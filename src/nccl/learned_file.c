@@ -256,7 +256,7 @@ static const char *before_line(int file)
     char start[HEADER_BYTES], last = '\n';
     const ssize_t bytes = pread(file, start, sizeof(start), 0);
     if (is_begun(start, bytes))
-        return CECL_NCCL_LEARNED_HEADER "\n" + bytes;
+        return &(CECL_NCCL_LEARNED_HEADER "\n")[bytes];
     return pread(file, &last, 1, lseek(file, 0, SEEK_END) - 1) == 1 && last != '\n' ? "\n" : "";
 }
 

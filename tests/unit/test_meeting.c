@@ -280,9 +280,11 @@ int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
-    if (watched && ++naps == 30)
-        watched->deadline = cecl_now_ms();
-    longest_ns = wanted->tv_nsec > longest_ns ? wanted->tv_nsec : longest_ns;
+    if (watched) { /* by a single thread */
+        longest_ns = wanted->tv_nsec > longest_ns ? wanted->tv_nsec : longest_ns;
+        if (++naps == 30)
+            watched->deadline = cecl_now_ms();
+    }
     return __real_nanosleep(wanted, left);
 }
 
