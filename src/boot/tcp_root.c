@@ -320,16 +320,16 @@ static nfds_t send_to(struct root *root, bool here, struct pollfd *polls)
     return left;
 }
 
-/* Sends the reply to all ranks of other processes at the same time, then to those of this one, see tell(). Ranks then have each
- * other's addresses, so from here on they notice by themselves if a peer ends. */
+/* Sends the reply to all ranks at the same time, each time to other processes first, see tell(). A rank of this process
+ * does not wait until slow ranks have the whole reply. Ranks then have each other's addresses, so from here on they
+ * notice by themselves if a peer ends. */
 static void send_all(struct root *root, struct pollfd *polls)
 {
     nfds_t left;
     int ready;
     do {
         left = send_to(root, false, polls);
-        if (left == 0)
-            left = send_to(root, true, polls);
+        left += send_to(root, true, polls + left);
         ready = left > 0 ? poll(polls, left, cecl_ms_left(root->deadline)) : 0;
     } while (ready > 0 || (ready < 0 && errno == EINTR));
 }
