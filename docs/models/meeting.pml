@@ -1,19 +1,17 @@
-/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a
- * lock that outlives its holder. Each rank makes one call with a list of its own choice, or
+/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings, which each
+ * rank changes in one step (table.pml). Each rank makes one call with a list of its own choice, or
  * refuses it. Then it calls again, with all ranks that it does not know to be dead, until it
- * meets them. A rank may die, even while it holds the lock. A deadline passes only when nothing
- * else can happen.
+ * meets them. A rank may die between any two steps. A deadline passes only when nothing else can
+ * happen.
  *
  * Checked: no deadlock, and all live ranks meet in the end; all ranks that return from a meeting
  * have one outcome; a meeting is complete only if all its members came with its list; without
  * deaths no wait needs its deadline, whatever lists differ; a rank makes a new meeting of a list
  * only if it knows that the last one failed; no meeting is replaced while a rank is in it.
  *
- * Planted faults: STATE_FIRST marks a meeting as failed before its reason is written; HALF_MADE
- * writes a new meeting over a failed one in another order; NO_CHAIN fails only the meetings that
- * wait for this rank's own; NO_TAKEOVER leaves meetings open after the holder of the lock has
- * died; DEAF does not report a failure to late ranks; REPLACE_ANY replaces a meeting that ranks
- * are in; NO_LOOK does not check whether missing members live. */
+ * Planted faults: NO_CHAIN fails only the meetings that wait for this rank's own; DEAF does not
+ * report a failure to late ranks; REPLACE_ANY replaces a meeting that ranks are in; NO_LOOK does
+ * not check whether missing members live. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -41,11 +39,9 @@
 #define HAS(set, rank) (((set) >> (rank)) & 1)
 
 /* The table. Sets of ranks are bits. */
-byte holder; /* holder of the lock: rank + 1, or 0 */
-byte last;   /* the last serial in use */
+byte last; /* the last serial in use */
 byte serial[MEETINGS];
 byte state[MEETINGS];
-bool reason[MEETINGS]; /* the result is written */
 byte by[MEETINGS];
 byte cause[MEETINGS];
 byte members[MEETINGS];
@@ -74,47 +70,18 @@ bool is_last[MEETINGS];   /* all live ranks have met */
 #define MAY_DIE skip
 #endif
 
-/* ---- the table. A rank that holds the lock sees no other rank's steps, so these are atomic. */
+/* ---- the table */
 
 inline fail_for(m, who, why, known, is_differ)
 {
-#ifdef STATE_FIRST
-    state[m] = FAILED;
-    MAY_DIE;
-#endif
     by[m] = who;
     cause[m] = why;
     know[m] = known;
     differ[m] = is_differ;
-    reason[m] = true;
-    MAY_DIE;
     state[m] = FAILED
 }
 
 inline fail(m) { fail_for(m, me, serial[m], came[m], false) }
-
-inline fail_open()
-{
-#ifndef NO_TAKEOVER
-    i = 0;
-    do
-    :: i < MEETINGS && serial[i] != 0 && state[i] == OPEN -> fail(i)
-    :: i < MEETINGS && !(serial[i] != 0 && state[i] == OPEN) -> i++
-    :: i == MEETINGS -> i = 0; break
-    od
-#else
-    skip
-#endif
-}
-
-#define MAY_LOCK (holder == 0 || HAS(dead, holder - 1))
-inline lock()
-{
-    if
-    :: holder == 0 -> holder = me + 1
-    :: else -> holder = me + 1; fail_open() /* the holder may have left an entry half written */
-    fi
-}
 
 #ifdef REPLACE_ANY
 #define IS_BETTER(m, than) (serial[m] < serial[than])
@@ -140,12 +107,8 @@ inline create()
         od;
         assert((inside[made] & ~dead) == 0); /* replaced */
         last++;
-#ifdef HALF_MADE
         serial[made] = last;
-#else
-        serial[made] = 0;
         state[made] = OPEN;
-#endif
         members[made] = list;
         came[made] = 0;
         inside[made] = 0;
@@ -153,21 +116,15 @@ inline create()
         cause[made] = 0;
         know[made] = 0;
         differ[made] = false;
-        reason[made] = false;
         outcome[made] = 0;
         is_last[made] = false
-    }
-    MAY_DIE;
-    d_step {
-        serial[made] = last;
-        state[made] = OPEN
     }
 }
 
 /* A failed meeting can be forgotten if all ranks know of it, and if neither it nor another
  * meeting that failed for the same reason is any rank's last one. So it leaves no trace in the
  * state. */
-inline unlock()
+inline forget()
 {
     d_step {
         last_ones = 0;
@@ -204,7 +161,6 @@ inline unlock()
                 differ[i] = false;
                 by[i] = 0;
                 cause[i] = 0;
-                reason[i] = false;
                 outcome[i] = 0;
                 is_last[i] = false
             :: else
@@ -214,8 +170,7 @@ inline unlock()
         :: else -> i = 0; break
         od;
         is_last_one = false;
-        last_ones = 0;
-        holder = 0
+        last_ones = 0
     }
 }
 
@@ -421,7 +376,6 @@ inline enter()
     fi;
     if
     :: news != NONE ->
-        assert(reason[news]);
         create();
         same = made;
         d_step {
@@ -436,7 +390,6 @@ inline enter()
         :: else -> know_all()
         fi;
         come(same);
-        MAY_DIE;
         if
         :: came[same] == list ->
             state[same] = COMPLETE;
@@ -505,7 +458,7 @@ inline refuse()
 
 /* ---- waiting */
 
-#define IS_OVER(m) (state[m] == COMPLETE || (state[m] == FAILED && reason[m]))
+#define IS_OVER(m) (state[m] != OPEN)
 #ifdef NO_LOOK
 #define IS_HOPELESS(m) false
 #else
@@ -525,26 +478,26 @@ inline wait()
 {
     do
     :: atomic {
-            MAY_LOCK && (holder != 0 || IS_OVER(in) || IS_HOPELESS(in)) ->
-                lock();
+            IS_OVER(in) || IS_HOPELESS(in) ->
                 if
                 :: IS_HOPELESS(in) -> fail(in)
                 :: else
                 fi;
-                if
-                :: IS_OVER(in) -> leave_meeting(); unlock(); break
-                :: else -> unlock()
-                fi
+                leave_meeting();
+                forget();
+                break
         }
+#if DEATHS > 0
+    :: atomic { deaths < DEATHS && me == 0 -> goto death }
+#endif
     :: atomic {
-            timeout && MAY_LOCK && state[in] == OPEN -> /* the meeting's deadline has passed */
+            timeout && state[in] == OPEN -> /* the meeting's deadline has passed */
                 /* the meeting waits for a live rank */
                 assert((members[in] & ~came[in] & ~dead) != 0);
                 assert(deaths > 0); /* all call until they meet, so no wait needs its deadline */
-                lock();
                 fail(in);
                 leave_meeting();
-                unlock();
+                forget();
                 break
         }
     od
@@ -559,7 +512,7 @@ end_met:
     do
     :: atomic {
             /* ranks that have met go on without a member that dies */
-            MAY_LOCK && (list == 0 || (list & dead) != 0) ->
+            list == 0 || (list & dead) != 0 ->
                 if
                 :: tries > 0 -> list = ALL & ~dead
                 :: tries == 0 -> select (list : 0 .. ALL)
@@ -569,13 +522,12 @@ end_met:
                 :: else -> list = REFUSED(list)
                 fi;
                 assert(tries < TRIES); /* all live ranks meet in the end */
-                lock();
                 MAY_DIE;
                 if
                 :: HAS(list, me) -> enter()
                 :: tries == 0 -> refuse(); in = NONE
                 fi;
-                unlock()
+                forget()
         }
         if
         :: in != NONE -> wait()

@@ -1,6 +1,5 @@
-/* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the next
- * rank takes the lock. The outcome of a meeting stays in the table, so a member that comes late learns of
- * it. Each member reports a failure once; its next call starts a new meeting. */
+/* See meeting.h. The outcome of a meeting stays in the table, so a member that comes late learns of it. Each member
+ * reports a failure once; its next call starts a new meeting. */
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
@@ -8,16 +7,9 @@
 
 #include "util/clock.h"
 
-#define LOCK_MS 5000 /* ms for which the scheduler may keep the holder of the lock from running */
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
 #define NAP_RANK_NS 20000
-
-size_t cecl_meetings_bytes(int nranks)
-{
-    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting) +
-           (size_t)nranks * sizeof(struct part);
-}
 
 /* ---- the table */
 
@@ -33,7 +25,7 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
 }
 
 /* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
- * them would keep few cores busy, and the holder of the lock from running. ns: 0 before the first sleep */
+ * them would keep few cores busy. ns: 0 before the first sleep */
 static void nap(const struct cecl_meeting_plan *plan, int64_t *ns)
 {
     const int64_t share = (int64_t)plan->nranks * NAP_RANK_NS,
@@ -42,43 +34,9 @@ static void nap(const struct cecl_meeting_plan *plan, int64_t *ns)
     nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
 }
 
-static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
+ceclResult_t meeting_check_rank(const struct cecl_meeting_plan *plan, int rank)
 {
     return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
-}
-
-/* Locks the table. If the holder has died, a meeting may be half written, so all open meetings fail. */
-static ceclResult_t lock(const struct cecl_meeting_plan *plan)
-{
-    struct table *table = table_of(plan);
-    int64_t rest = 0;
-    const uint32_t mine = (uint32_t)plan->rank + 1;
-    /* members must still lock the table when their own deadline has passed */
-    int64_t deadline = cecl_deadline(LOCK_MS);
-    for (uint32_t last = 0;;) {
-        uint32_t holder = 0;
-        if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
-            return ceclSuccess;
-        if (holder != last) /* many ranks take turns, and none of them has stopped */
-            deadline = cecl_deadline(LOCK_MS);
-        last = holder;
-        const ceclResult_t there = check_rank(plan, (int)holder - 1);
-        if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
-            for (EACH_MEETING(m, plan))
-                if (m->state == OPEN)
-                    fail(m, plan->rank, (int)holder - 1, there);
-            return ceclSuccess;
-        }
-        if (cecl_ms_left(deadline) == 0)
-            return cecl_fail(ceclTimeout, "rank %d stopped inside a call for more than %d ms",
-                             (int)holder - 1, LOCK_MS);
-        nap(plan, &rest);
-    }
-}
-
-static void unlock(const struct cecl_meeting_plan *plan)
-{
-    atomic_store(&table_of(plan)->holder, 0);
 }
 
 static bool is_used(const struct meeting *meeting)
@@ -86,21 +44,24 @@ static bool is_used(const struct meeting *meeting)
     return !equal(&meeting->inside, &nobody);
 }
 
-/* Makes a meeting. It replaces the oldest meeting that no rank is in. If all meetings have ranks in them, it
- * replaces the oldest one. */
-static struct meeting *create(const struct cecl_meeting_plan *plan)
+/* The oldest meeting that no rank is in. If all meetings have ranks in them, the oldest one. */
+static struct meeting *find_oldest(const struct cecl_meeting_plan *plan)
 {
-    struct meeting *oldest = table_of(plan)->list;
+    struct meeting *oldest = plan->table->list;
     for (EACH_MEETING(m, plan))
         if (is_used(m) != is_used(oldest) ? is_used(oldest) : m->serial < oldest->serial)
             oldest = m;
-    atomic_store(&oldest->serial, 0);
-    oldest->state = OPEN;
-    oldest->members = plan->members;
-    oldest->came = nobody;
-    oldest->inside = nobody;
-    atomic_store(&oldest->serial, ++table_of(plan)->last);
     return oldest;
+}
+
+/* Makes a meeting. If the table is full, it replaces another one. */
+static struct meeting *create(const struct cecl_meeting_plan *plan)
+{
+    struct table *table = plan->table;
+    const bool is_full = table->used == (uint64_t)plan->nranks + OUTCOMES;
+    struct meeting *made = is_full ? find_oldest(plan) : &table->list[table->used++];
+    *made = (struct meeting){.serial = ++table->last, .state = OPEN, .members = plan->members};
+    return made;
 }
 
 /* ---- coming */
@@ -117,12 +78,9 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
 /* Notes that this rank has come to a meeting. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
-    struct part *mine = part_of(plan, plan->rank);
-    mine->serial = meeting->serial;
-    if (plan->bytes > 0) /* a rank that refuses brings nothing */
-        memcpy(mine->bytes, plan->part, plan->bytes);
+    meeting_bring(plan, meeting->serial);
     cecl_rank_set_add(&meeting->came, plan->rank);
-    table_of(plan)->last_of[plan->rank] = meeting->serial;
+    plan->table->last_of[plan->rank] = meeting->serial;
     return meeting;
 }
 
@@ -134,8 +92,7 @@ static void forget_news(const struct cecl_meeting_plan *plan)
             cecl_rank_set_add(&m->know, plan->rank);
 }
 
-/* Enters a meeting, or makes one. The caller holds the lock. Reports an earlier failure before it compares
- * lists, because the other members may have made their next call already, with another list. */
+/* Enters a meeting, or makes one. Reports an earlier failure before it compares lists, because the other members may have made their next call already, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     struct meeting *mine = find_same(plan);
@@ -159,8 +116,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
 static const struct meeting *find_elsewhere(const struct cecl_meeting_plan *plan, int rank)
 {
     for (EACH_MEETING(m, plan))
-        if (m->serial != 0 && m->serial == table_of(plan)->last_of[rank] &&
-            !cecl_rank_set_has(&m->members, plan->rank))
+        if (m->serial == plan->table->last_of[rank] && !cecl_rank_set_has(&m->members, plan->rank))
             return m;
     return NULL;
 }
@@ -189,7 +145,7 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
-            const ceclResult_t there = check_rank(plan, r);
+            const ceclResult_t there = meeting_check_rank(plan, r);
             if (there != ceclSuccess) {
                 *missing = r;
                 return cecl_fail(there, "%s; it is not excluded", cecl_message());
@@ -198,7 +154,7 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     return cecl_ms_left(plan->deadline) == 0 ? name_who_is_late(plan, meeting) : ceclSuccess;
 }
 
-/* Whether the meeting is over. If so, *result is its outcome. The caller holds the lock. */
+/* Whether the meeting is over. If so, *result is its outcome. */
 static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meeting, uint64_t serial,
                     ceclResult_t *result)
 {
@@ -221,38 +177,61 @@ static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meetin
 static ceclResult_t take_parts(const struct cecl_meeting_plan *plan, uint64_t serial, char *parts)
 {
     for (int r = 0; r < plan->nranks; r++) {
-        const struct part *part = part_of(plan, r);
         if (!cecl_rank_set_has(&plan->members, r))
             continue;
-        if (part->serial != serial)
+        if (!meeting_take(plan, r, serial, parts))
             return cecl_fail(ceclRemoteError, "rank %d gave up the new communicator", r);
-        memcpy(parts, part->bytes, plan->bytes);
         parts += plan->bytes;
     }
     return ceclSuccess;
 }
 
-ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
+/* Enters a meeting, and publishes that. */
+static ceclResult_t come_in(struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
-    struct meeting *meeting = NULL;
-    uint64_t serial = 0;
-    int64_t rest = 0;
-    if (meeting_is_over_hosts(plan))
-        return meeting_join_over_hosts(plan, parts);
-    CECL_TRY(lock(plan));
-    ceclResult_t result = enter(plan, &meeting);
-    if (result == ceclSuccess)
-        serial = meeting->serial;
-    while (result == ceclSuccess && !is_over(plan, meeting, serial, &result)) {
-        unlock(plan);
-        nap(plan, &rest);
-        CECL_TRY(lock(plan));
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = ceclSuccess;
+    for (bool published = false; !published;) {
+        meeting_read(plan);
+        result = enter(plan, meeting);
+        cecl_keep_message(words);
+        CECL_TRY(meeting_publish(plan, &published));
     }
-    if (meeting && meeting->serial == serial)
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+/* Waits until the meeting is over, and leaves it. */
+static ceclResult_t wait_inside(struct cecl_meeting_plan *plan, struct meeting *meeting,
+                                uint64_t serial, void *parts)
+{
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = ceclSuccess;
+    int64_t rest = 0;
+    for (bool published = false; !published;) {
+        for (meeting_read(plan); !is_over(plan, meeting, serial, &result); meeting_read(plan))
+            nap(plan, &rest);
+        if (meeting->serial != serial)
+            return result;
         cecl_rank_set_remove(&meeting->inside, plan->rank);
-    if (result == ceclSuccess && parts)
-        result = take_parts(plan, serial, parts);
-    unlock(plan);
+        if (result == ceclSuccess && parts)
+            result = take_parts(plan, serial, parts);
+        cecl_keep_message(words);
+        CECL_TRY(meeting_publish(plan, &published));
+    }
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *wanted, void *parts)
+{
+    struct cecl_meeting_plan plan = *wanted;
+    struct meeting *meeting = NULL;
+    if (meeting_is_over_hosts(&plan))
+        return meeting_join_over_hosts(&plan, parts);
+    CECL_TRY(meeting_open(&plan));
+    ceclResult_t result = come_in(&plan, &meeting);
+    if (result == ceclSuccess)
+        result = wait_inside(&plan, meeting, meeting->serial, parts);
+    meeting_close(&plan);
     return result;
 }
 
@@ -297,19 +276,25 @@ static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t resu
             fail_for(m, &why);
 }
 
-ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result)
+ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *wanted, ceclResult_t result)
 {
+    struct cecl_meeting_plan plan = *wanted;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    if (meeting_is_over_hosts(plan) && meeting_refuse_over_hosts(plan, result))
+    if (meeting_is_over_hosts(&plan) && meeting_refuse_over_hosts(&plan, result))
         return cecl_fail_with(result, words);
-    if (lock(plan) != ceclSuccess)
+    if (meeting_open(&plan) != ceclSuccess)
         return cecl_fail_with(result, words);
-    (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);
-    if (cecl_rank_set_has(&plan->members, plan->rank))
-        fail_members(plan, result);
-    else
-        cecl_meeting_fail_who_count_on(plan, come(plan, create(plan)));
-    unlock(plan);
+    for (bool published = false; !published;) {
+        meeting_read(&plan);
+        (void)!cecl_fail(result, "rank %d: %.200s", plan.rank, words);
+        if (cecl_rank_set_has(&plan.members, plan.rank))
+            fail_members(&plan, result);
+        else
+            cecl_meeting_fail_who_count_on(&plan, come(&plan, create(&plan)));
+        if (meeting_publish(&plan, &published) != ceclSuccess)
+            break; /* peers learn of it from their time limits */
+    }
+    meeting_close(&plan);
     return cecl_fail_with(result, words);
 }

@@ -48,6 +48,10 @@ struct cecl_meeting_plan {
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
     size_t bytes;     /* bytes of a part, equal on all members */
+
+    /* set by the calls below: this rank's copy of the meetings, and which state of them it has */
+    struct table *table;
+    uint64_t seen;
 };
 
 /* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A

@@ -1,5 +1,5 @@
-/* What meeting.c and meeting_lists.c share: the table of meetings, and the rules for lists that
- * differ. Callers hold the table's lock. */
+/* What the files of the meetings share: the table of meetings, and the rules for lists that differ. A rank works on
+ * its own copy of the table (meeting_table.c). */
 #ifndef CECL_BOOT_MEETING_INTERNAL_H
 #define CECL_BOOT_MEETING_INTERNAL_H
 
@@ -19,14 +19,12 @@
 
 enum state { OPEN, COMPLETE, FAILED };
 
-/* A rank may die between any two stores. So `serial` is stored last when a meeting is made, and `state`
- * last when it fails. */
 struct meeting {
-    _Atomic uint64_t serial; /* 0: not in use */
-    _Atomic int32_t state;   /* enum state */
-    int32_t result;          /* FAILED: ceclResult_t of the reason; `words` is its message */
-    int32_t by;              /* FAILED: the rank that found the reason */
-    int32_t missing;         /* FAILED: the member that had ended or given up, or NOBODY */
+    uint64_t serial; /* counts the meetings, from 1 */
+    int32_t state;   /* enum state */
+    int32_t result;  /* FAILED: ceclResult_t of the reason; `words` is its message */
+    int32_t by;      /* FAILED: the rank that found the reason */
+    int32_t missing; /* FAILED: the member that had ended or given up, or NOBODY */
     /* FAILED: a number for the reason; several meetings may fail for the same one */
     uint64_t cause;
     bool lists_differ; /* FAILED: because lists differ */
@@ -39,34 +37,18 @@ struct meeting {
     char words[WORDS_BYTES];
 };
 
-/* What a rank brought last. */
-struct part {
-    uint64_t serial; /* the meeting to which the rank brought it */
-    char bytes[CECL_MEETING_PART_BYTES];
-};
-
 /* Valid when zeroed. */
 struct table {
-    _Atomic uint32_t holder;              /* the rank that holds the lock, + 1; or 0 */
     uint64_t last;                        /* the last serial in use */
+    uint64_t used;                        /* meetings in the list */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
-    struct meeting list[];                /* [nranks + OUTCOMES]; the [nranks] parts follow */
+    struct meeting list[];                /* [used], room for [nranks + OUTCOMES] */
 };
 
 #define EACH_MEETING(m, plan)                                                                      \
-    struct meeting *m = table_of(plan)->list;                                                      \
-    m < table_of(plan)->list + (plan)->nranks + OUTCOMES;                                          \
+    struct meeting *m = (plan)->table->list;                                                       \
+    m < (plan)->table->list + (plan)->table->used;                                                 \
     m++
-
-static inline struct table *table_of(const struct cecl_meeting_plan *plan)
-{
-    return plan->memory;
-}
-
-static inline struct part *part_of(const struct cecl_meeting_plan *plan, int rank)
-{
-    return (struct part *)(void *)&table_of(plan)->list[plan->nranks + OUTCOMES] + rank;
-}
 
 /* ---- sets */
 
@@ -124,12 +106,12 @@ static inline struct cecl_rank_list list_of(const struct cecl_rank_set *set, int
 
 static inline bool is_of(const struct meeting *meeting, int rank)
 {
-    return meeting->serial != 0 && cecl_rank_set_has(&meeting->members, rank);
+    return cecl_rank_set_has(&meeting->members, rank);
 }
 
 static inline bool is_open(const struct meeting *meeting)
 {
-    return meeting->serial != 0 && meeting->state == OPEN;
+    return meeting->state == OPEN;
 }
 
 /* The members that have not come. */
@@ -159,8 +141,42 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
     meeting->know = *why->know;
     if (why->words != meeting->words)
         snprintf(meeting->words, sizeof(meeting->words), "%s", why->words);
-    atomic_store(&meeting->state, FAILED);
+    meeting->state = FAILED;
 }
+
+/* ---- the shared table (meeting_table.c) */
+
+#define COPIES 8 /* one counts, one is written, and six stopped ranks may each keep one */
+
+/* Valid when zeroed. The copies of the table follow, and then the parts. */
+struct shared {
+    _Atomic uint64_t newest; /* how often the table was changed * COPIES + which copy counts */
+    /* the rank that writes the copy, + 1; or 0. That rank may have ended. A rank writes only a copy that is its own
+     * and does not count. */
+    _Atomic uint32_t writer[COPIES];
+    _Atomic uint64_t words[];
+};
+
+/* Makes room for this rank's copy of the table. meeting_close frees it. */
+ceclResult_t meeting_open(struct cecl_meeting_plan *plan);
+void meeting_close(struct cecl_meeting_plan *plan);
+
+/* Makes this rank's copy equal to the shared table. */
+void meeting_read(struct cecl_meeting_plan *plan);
+
+/* Makes this rank's copy the shared table, unless the table has changed since this rank read it. Then, or after an
+ * error, *published is false. */
+ceclResult_t meeting_publish(struct cecl_meeting_plan *plan, bool *published);
+
+/* Stores this rank's part, before it publishes that it has come to the meeting `serial`. */
+void meeting_bring(const struct cecl_meeting_plan *plan, uint64_t serial);
+
+/* Copies the part that a rank brought to the meeting `serial`. Returns false if that rank has come to another meeting
+ * since. bytes: [out, plan->bytes] */
+bool meeting_take(const struct cecl_meeting_plan *plan, int rank, uint64_t serial, void *bytes);
+
+/* Returns an error if a rank has gone. */
+ceclResult_t meeting_check_rank(const struct cecl_meeting_plan *plan, int rank);
 
 /* ---- members on several hosts (meeting_hosts.c). If all members are on one host, they meet in that host's shared
  * memory, even if the communicator has ranks on other hosts. */

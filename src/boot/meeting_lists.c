@@ -13,7 +13,7 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
 {
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&meeting->came, r) && cecl_rank_set_has(&plan->members, r) &&
-            (is_of(meeting, plan->rank) || table_of(plan)->last_of[r] == meeting->serial))
+            (is_of(meeting, plan->rank) || plan->table->last_of[r] == meeting->serial))
             return true;
     return false;
 }
@@ -127,7 +127,7 @@ static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {
     for (EACH_MEETING(m, plan)) {
-        if (m->serial == 0 || m->serial != table_of(plan)->last_of[rank])
+        if (m->serial != plan->table->last_of[rank])
             continue;
         const struct cecl_rank_set failed = failed_with(plan, m->cause);
         return m->state == FAILED

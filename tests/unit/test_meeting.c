@@ -6,6 +6,10 @@
 #include "../with_cmocka.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "boot/meeting_internal.h"
 #include "boot/mesh_internal.h"
@@ -170,34 +174,34 @@ static void a_call_that_all_refuse_is_over(void **state)
     end_all(memory);
 }
 
-/* The meeting that a rank came to last. Takes the table's lock, in the name of the rank that makes no calls. */
-static uint64_t last_of(struct table *table, int rank)
+/* The meeting that a rank came to last. */
+static uint64_t last_of(void *memory, int rank)
 {
-    uint32_t none = 0;
-    while (!atomic_compare_exchange_weak(&table->holder, &none, EXCLUDED + 1))
-        none = 0;
-    const uint64_t last = table->last_of[rank];
-    atomic_store(&table->holder, 0);
+    struct cecl_meeting_plan plan = {.memory = memory, .nranks = RANKS};
+    assert_int_equal(meeting_open(&plan), ceclSuccess);
+    meeting_read(&plan);
+    const uint64_t last = plan.table->used > 0 ? plan.table->last_of[rank] : 0;
+    meeting_close(&plan);
     return last;
 }
 
 /* Starts a rank, and waits until it has come to a meeting. */
-static void start_and_await(struct table *table, int rank)
+static void start_and_await(void *memory, int rank)
 {
-    const uint64_t before = last_of(table, rank);
+    const uint64_t before = last_of(memory, rank);
     start(&ranks[rank]);
-    while (last_of(table, rank) == before)
+    while (last_of(memory, rank) == before)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 /* Rank 0 makes its next call before the others refuse this one. */
 static void a_refusal_ends_no_later_call(void **state)
 {
-    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
-    plan_all(table);
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
     for (int round = 0; round < 20; round++) {
         refuse(0);
-        start_and_await(table, 0);
+        start_and_await(memory, 0);
         refuse(2);
         refuse(3);
         start(&ranks[2]);
@@ -208,16 +212,16 @@ static void a_refusal_ends_no_later_call(void **state)
                 assert_int_equal(ranks[r].result, ceclSuccess);
             }
     }
-    end_all(table);
+    end_all(memory);
 }
 
 /* Rank 0 waits when rank 2 refuses. */
 static void a_call_that_some_refuse_while_others_wait_is_over(void **state)
 {
-    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
-    plan_all(table);
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
     for (int round = 0; round < 20; round++) {
-        start_and_await(table, 0);
+        start_and_await(memory, 0);
         refuse(2);
         refuse(3);
         pthread_join(ranks[0].thread, NULL);
@@ -225,7 +229,7 @@ static void a_call_that_some_refuse_while_others_wait_is_over(void **state)
         assert_string_equal(ranks[0].words, "rank 2: no");
         all_succeed();
     }
-    end_all(table);
+    end_all(memory);
 }
 
 /* Rank 0 refuses two calls, of which rank 2 refuses the first, before the others come. */
@@ -243,65 +247,135 @@ static void each_refused_call_fails_once_on_each_rank(void **state)
     end_all(memory);
 }
 
-#define TURNS_MS 6000 /* longer than a rank may hold the lock */
-#define LONG_TURN_MS 4000
-
-/* Other ranks take turns with the lock of the meetings, so that rank 0 never finds it free. */
-static void a_lock_that_goes_from_rank_to_rank_is_waited_for(void **state)
+/* Ends only if a meeting fails. The rank is alone in its meetings. */
+static _Noreturn void meet_alone(struct cecl_meeting_plan *plan)
 {
-    struct table *table = calloc(1, cecl_meetings_bytes(RANKS));
-    plan_all(table);
-    ranks[0].plan.members = (struct cecl_rank_set){{1}}; /* rank 0 alone */
-    atomic_store(&table->holder, 2);
-    start(&ranks[0]);
-    const int64_t first = cecl_now_ms();
-    int64_t turn = first, longest = 0;
-    for (uint32_t holder = 1; turn - first < TURNS_MS; holder++) {
-        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-        atomic_store(&table->holder, 2 + holder % (RANKS - 1));
-        const int64_t now = cecl_now_ms();
-        longest = now - turn > longest ? now - turn : longest;
-        turn = now;
-    }
-    atomic_store(&table->holder, 0);
-    pthread_join(ranks[0].thread, NULL);
-    /* otherwise this machine stood still, and a rank held the lock too long */
-    if (longest < LONG_TURN_MS)
-        assert_int_equal(ranks[0].result, ceclSuccess);
-    end_all(table);
+    plan->members = (struct cecl_rank_set){{0}};
+    cecl_rank_set_add(&plan->members, plan->rank);
+    for (;;)
+        if (cecl_meeting_join(plan, NULL) != ceclSuccess)
+            _exit(1);
 }
 
-/* The meeting that the test below watches. Replaces the system's function (by the linker, see CMakeLists.txt): the
- * meeting is late after some sleeps. */
-static struct cecl_meeting_plan *watched;
-static int naps;
-static long longest_ns;
+/* A process changes the table all the time, as rank EXCLUDED, and is often stopped amid a change. When it goes on, it
+ * must not spoil what the others have published meanwhile. At last it is ended amid a change. */
+static void a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting(void **state)
+{
+    const size_t bytes = cecl_meetings_bytes(RANKS);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int status;
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    plan_all(memory);
+    const pid_t child = fork();
+    if (child == 0)
+        meet_alone(&ranks[EXCLUDED].plan);
+    while (last_of(memory, EXCLUDED) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    for (int round = 0; round < 100; round++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000 * (round % 20)}, NULL);
+        kill(child, SIGSTOP);
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        assert_true(WIFSTOPPED(status)); /* its meetings have not failed */
+        const uint64_t last = last_of(memory, EXCLUDED);
+        all_succeed();
+        assert_true(last_of(memory, EXCLUDED) == last);
+        kill(child, SIGCONT);
+        while (last_of(memory, EXCLUDED) == last) {
+            all_succeed();
+            assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+        }
+    }
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    all_succeed();
+    for (int r = 0; r < RANKS; r++)
+        end_mesh(ranks[r].plan.mesh);
+    munmap(memory, bytes);
+}
+
+/* As if `rank` were writing all copies that do not count. */
+static void keep_all_copies(void *memory, int rank)
+{
+    struct shared *shared = memory;
+    for (int copy = 1; copy < COPIES; copy++)
+        atomic_store(&shared->writer[copy], (uint32_t)rank + 1);
+}
+
+static void ranks_that_keep_all_copies_are_named(void **state)
+{
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
+    keep_all_copies(memory, EXCLUDED);
+    atomic_store(&((struct shared *)memory)->writer[2], 3 + 1);
+    assert_int_equal(cecl_meeting_join(&ranks[0].plan, NULL), ceclTimeout);
+    assert_string_equal(cecl_message(),
+                        "ranks 1 and 3 stopped inside a call for more than 5000 ms");
+    keep_all_copies(memory, -1);
+    all_succeed();
+    end_all(memory);
+}
+
+static void copies_that_ended_ranks_have_kept_are_used_again(void **state)
+{
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
+    for (int r = 0; r < RANKS; r++)
+        ranks[r].plan.mesh->peers[EXCLUDED].state = MESH_DEAD;
+    keep_all_copies(memory, EXCLUDED);
+    for (int round = 0; round < 20; round++)
+        all_succeed();
+    end_all(memory);
+}
+
+/* Rank 0 publishes a change that it made to an older table. */
+static void a_change_of_an_older_table_is_not_published(void **state)
+{
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    bool published = true;
+    plan_all(memory);
+    struct cecl_meeting_plan *plan = &ranks[0].plan;
+    assert_int_equal(meeting_open(plan), ceclSuccess);
+    meeting_read(plan);
+    all_succeed();
+    const uint64_t last = last_of(memory, 2);
+    plan->table->last_of[2] = 77;
+    assert_int_equal(meeting_publish(plan, &published), ceclSuccess);
+    assert_false(published);
+    assert_true(last_of(memory, 2) == last);
+    meeting_read(plan);
+    assert_true(plan->table->last_of[2] == last);
+    plan->table->last_of[2] = 77;
+    assert_int_equal(meeting_publish(plan, &published), ceclSuccess);
+    assert_true(published);
+    assert_true(last_of(memory, 2) == 77);
+    meeting_close(plan);
+    end_all(memory);
+}
+
+/* Counts sleeps. Replaces the system's function (by the linker, see CMakeLists.txt). */
+static _Atomic int naps;
 int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
-    if (watched) { /* by a single thread */
-        longest_ns = wanted->tv_nsec > longest_ns ? wanted->tv_nsec : longest_ns;
-        if (++naps == 30)
-            watched->deadline = cecl_now_ms();
-    }
+    atomic_fetch_add(&naps, 1);
     return __real_nanosleep(wanted, left);
 }
 
 /* Otherwise looks alone would keep two cores busy. */
 static void many_ranks_together_look_seldom(void **state)
 {
-    enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000 };
+    enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 300, FIRST_LOOKS = 12 };
     struct cecl_meeting_plan plan = {.memory = calloc(1, cecl_meetings_bytes(MANY)),
                                      .nranks = MANY,
-                                     .deadline = CECL_NO_DEADLINE};
+                                     .timeout_ms = MS,
+                                     .deadline = cecl_deadline(MS)};
     for (int r = 0; r < MANY; r++)
         cecl_rank_set_add(&plan.members, r);
-    watched = &plan;
-    longest_ns = 0;
+    const int before = atomic_load(&naps);
     assert_int_equal(cecl_meeting_join(&plan, NULL), ceclTimeout);
-    watched = NULL;
-    assert_true(longest_ns >= 1000000000L / LOOKS_A_SECOND * MANY);
+    assert_in_range(atomic_load(&naps) - before, 1,
+                    FIRST_LOOKS + LOOKS_A_SECOND / MANY * MS / 1000);
     free(plan.memory);
 }
 
@@ -314,7 +388,10 @@ int main(void)
         cmocka_unit_test(a_call_that_some_refuse_while_others_wait_is_over),
         cmocka_unit_test(a_refusal_ends_no_later_call),
         cmocka_unit_test(each_refused_call_fails_once_on_each_rank),
-        cmocka_unit_test(a_lock_that_goes_from_rank_to_rank_is_waited_for),
+        cmocka_unit_test(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting),
+        cmocka_unit_test(ranks_that_keep_all_copies_are_named),
+        cmocka_unit_test(copies_that_ended_ranks_have_kept_are_used_again),
+        cmocka_unit_test(a_change_of_an_older_table_is_not_published),
         cmocka_unit_test(many_ranks_together_look_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,216 @@
+/* The shared table of meetings. Ranks take no lock, because a rank that is stopped would keep it. The memory holds
+ * several copies of the table, and `newest` says which of them counts. To change the table, a rank
+ * 1. copies the newest table into its own memory (meeting_read),
+ * 2. changes that,
+ * 3. writes it into a free copy, and makes this the newest copy, if no other rank was faster (meeting_publish).
+ * So all other ranks see the whole change or nothing of it, even if this rank ends or is stopped amid it. */
+#include "boot/meeting_internal.h"
+
+#include <stdlib.h>
+
+#include "util/clock.h"
+
+#define FREE_MS 5000 /* ms for which other ranks may keep all copies that do not count */
+#define FREE_NAP_NS 50000
+
+/* What a rank brought last. Only that rank writes it. */
+struct part {
+    uint64_t serial; /* the meeting to which the rank brought it; 0: it is being written */
+    char bytes[CECL_MEETING_PART_BYTES];
+};
+
+#define WORD sizeof(uint64_t)
+#define PART_WORDS (sizeof(struct part) / WORD)
+_Static_assert(sizeof(struct meeting) % WORD == 0 && sizeof(struct table) % WORD == 0 &&
+                   sizeof(struct part) % WORD == 0,
+               "they are copied as words");
+
+static size_t table_bytes(int nranks)
+{
+    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting);
+}
+
+/* Bytes before the list that are in use. */
+static size_t table_head_bytes(const struct cecl_meeting_plan *plan)
+{
+    return offsetof(struct table, last_of) + (size_t)plan->nranks * WORD;
+}
+
+static _Atomic uint64_t *copy_of(const struct cecl_meeting_plan *plan, uint64_t copy)
+{
+    return ((struct shared *)plan->memory)->words + copy * (table_bytes(plan->nranks) / WORD);
+}
+
+static _Atomic uint64_t *part_of(const struct cecl_meeting_plan *plan, int rank)
+{
+    return copy_of(plan, COPIES) + (size_t)rank * PART_WORDS;
+}
+
+size_t cecl_meetings_bytes(int nranks)
+{
+    return sizeof(struct shared) + COPIES * table_bytes(nranks) +
+           (size_t)nranks * sizeof(struct part);
+}
+
+/* ---- words. Another rank may write what this rank reads. Then this rank sees, at the end, that `newest` or the
+ * part's serial has changed: each load is an acquire, and each store a release. */
+
+static void load(void *to, const _Atomic uint64_t *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / WORD; i++) {
+        const uint64_t word = atomic_load_explicit(&from[i], memory_order_acquire);
+        memcpy((char *)to + i * WORD, &word, WORD);
+    }
+}
+
+static void store(_Atomic uint64_t *to, const void *from, size_t bytes)
+{
+    uint64_t word;
+    for (size_t i = 0; i < bytes / WORD; i++) {
+        memcpy(&word, (const char *)from + i * WORD, WORD);
+        atomic_store_explicit(&to[i], word, memory_order_release);
+    }
+}
+
+/* ---- the table */
+
+ceclResult_t meeting_open(struct cecl_meeting_plan *plan)
+{
+    plan->table = malloc(table_bytes(plan->nranks)); /* mostly unused, so not zeroed */
+    if (!plan->table)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a table of %d ranks", plan->nranks);
+    plan->seen = UINT64_MAX;
+    return ceclSuccess;
+}
+
+void meeting_close(struct cecl_meeting_plan *plan)
+{
+    free(plan->table);
+    plan->table = NULL;
+}
+
+void meeting_read(struct cecl_meeting_plan *plan)
+{
+    struct shared *shared = plan->memory;
+    struct table *table = plan->table;
+    uint64_t newest;
+    while ((newest = atomic_load(&shared->newest)) != plan->seen) {
+        const _Atomic uint64_t *from = copy_of(plan, newest % COPIES);
+        load(table, from, table_head_bytes(plan));
+        load(table->list, from + offsetof(struct table, list) / WORD,
+             table->used * sizeof(struct meeting));
+        if (atomic_load(&shared->newest) == newest)
+            plan->seen = newest;
+    }
+}
+
+/* Gives a copy back. Does nothing if another rank has taken it, because this rank seemed to have ended. */
+static void give_back(const struct cecl_meeting_plan *plan, uint64_t copy)
+{
+    uint32_t me = (uint32_t)plan->rank + 1;
+    atomic_compare_exchange_strong(&((struct shared *)plan->memory)->writer[copy], &me, 0);
+}
+
+/* Tries to take a copy from the rank `from`, or a free one: -1. */
+static bool take(const struct cecl_meeting_plan *plan, uint64_t copy, int from)
+{
+    struct shared *shared = plan->memory;
+    uint32_t writer = (uint32_t)(from + 1);
+    return atomic_compare_exchange_strong(&shared->writer[copy], &writer, (uint32_t)plan->rank + 1);
+}
+
+/* Takes a copy that is not the newest one, from no rank, or, if all have writers, from one that has ended. Returns its
+ * number, or -1 if there is none. writers: [out] the living ranks that keep the copies */
+static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *writers)
+{
+    struct shared *shared = plan->memory;
+    const uint64_t newest = plan->seen % COPIES;
+    *writers = nobody;
+    for (uint64_t copy = 0; copy < COPIES; copy++)
+        if (copy != newest && take(plan, copy, -1))
+            return (int)copy;
+    for (uint64_t copy = 0; copy < COPIES; copy++) {
+        const int writer = (int)atomic_load(&shared->writer[copy]) - 1;
+        if (copy == newest || writer < 0)
+            continue;
+        if (meeting_check_rank(plan, writer) == ceclSuccess)
+            cecl_rank_set_add(writers, writer);
+        else if (take(plan, copy, writer))
+            return (int)copy;
+    }
+    return -1;
+}
+
+static bool is_newest(const struct cecl_meeting_plan *plan)
+{
+    return atomic_load(&((struct shared *)plan->memory)->newest) == plan->seen;
+}
+
+/* Takes a copy. *copy is -1 if the table has changed meanwhile. */
+static ceclResult_t await_copy(const struct cecl_meeting_plan *plan, int *copy)
+{
+    const int64_t deadline = cecl_deadline(FREE_MS);
+    struct cecl_rank_set writers;
+    while ((*copy = take_any(plan, &writers)) < 0 && is_newest(plan)) {
+        if (cecl_ms_left(deadline) == 0) {
+            struct cecl_rank_list names = list_of(&writers, plan->nranks, true);
+            return cecl_fail(ceclTimeout, "%s stopped inside a call for more than %d ms",
+                             cecl_rank_list_words(&names), FREE_MS);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = FREE_NAP_NS}, NULL);
+    }
+    return ceclSuccess;
+}
+
+/* Writes this rank's table into a copy that it has taken, and makes that the newest one. Once this rank has taken the
+ * copy, only this rank can make it the newest. So it must look only then whether the table has changed. */
+static bool write_copy(const struct cecl_meeting_plan *plan, uint64_t copy)
+{
+    struct shared *shared = plan->memory;
+    const struct table *table = plan->table;
+    uint64_t seen = plan->seen;
+    if (!is_newest(plan))
+        return false;
+    store(copy_of(plan, copy), table, table_head_bytes(plan));
+    store(copy_of(plan, copy) + offsetof(struct table, list) / WORD, table->list,
+          table->used * sizeof(struct meeting));
+    return atomic_compare_exchange_strong(&shared->newest, &seen,
+                                          (seen / COPIES + 1) * COPIES + copy);
+}
+
+ceclResult_t meeting_publish(struct cecl_meeting_plan *plan, bool *published)
+{
+    int copy;
+    *published = false;
+    const ceclResult_t result = await_copy(plan, &copy);
+    if (result == ceclSuccess && copy >= 0) {
+        *published = write_copy(plan, (uint64_t)copy);
+        give_back(plan, (uint64_t)copy);
+    }
+    plan->seen = UINT64_MAX; /* this rank's table is not what it has read */
+    return result;
+}
+
+/* ---- parts */
+
+void meeting_bring(const struct cecl_meeting_plan *plan, uint64_t serial)
+{
+    struct part part = {.serial = serial};
+    _Atomic uint64_t *mine = part_of(plan, plan->rank);
+    if (plan->bytes > 0) /* a rank that refuses brings nothing */
+        memcpy(part.bytes, plan->part, plan->bytes);
+    atomic_store(&mine[0], 0);
+    store(mine + 1, part.bytes, sizeof(part.bytes));
+    atomic_store(&mine[0], serial);
+}
+
+bool meeting_take(const struct cecl_meeting_plan *plan, int rank, uint64_t serial, void *bytes)
+{
+    struct part part;
+    const _Atomic uint64_t *its = part_of(plan, rank);
+    load(&part, its, sizeof(part));
+    if (part.serial != serial || atomic_load(&its[0]) != serial)
+        return false;
+    memcpy(bytes, part.bytes, plan->bytes);
+    return true;
+}
