@@ -236,11 +236,20 @@ static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *
 ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
 {
     *rows = (struct cecl_nccl_rows){0};
-    FILE *in = fopen(path, "re");
-    if (!in && errno == ENOENT)
-        return ceclSuccess;
-    if (!in)
-        return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
+    /* without O_NONBLOCK it would wait for somebody who writes to a pipe */
+    const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return errno == ENOENT ? ceclSuccess
+                               : cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
+    if (lseek(file, 0, SEEK_CUR) < 0) {
+        close(file);
+        return cecl_fail(ceclInvalidArgument, "%s: a pipe; a file expected", path);
+    }
+    FILE *in = fdopen(file, "r");
+    if (!in) {
+        close(file);
+        return cecl_fail(ceclOutOfMemory, "%s: no host memory", path);
+    }
     const ceclResult_t result = take_all(path, in, rows);
     fclose(in);
     if (result != ceclSuccess)

@@ -253,6 +253,17 @@ static void rows_over_nodes_come_back_as_written(void **state)
     }
 }
 
+/* Reading must not wait for somebody who writes to the pipe. */
+static void a_pipe_is_refused(void **state)
+{
+    struct cecl_nccl_rows rows;
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "a pipe; a file expected"));
+    unlink(path);
+}
+
 /* Each writer finds the file empty, or with an unfinished line. */
 static void writers_at_once_lose_nothing(void **state)
 {
@@ -279,6 +290,7 @@ int main(void)
         cmocka_unit_test(the_nearest_row_says_what_differs),
         cmocka_unit_test(each_layout_of_nodes_has_one_text),
         cmocka_unit_test(rows_over_nodes_come_back_as_written),
+        cmocka_unit_test(a_pipe_is_refused),
         cmocka_unit_test(writers_at_once_lose_nothing),
     };
     const int file = mkstemp(path);
