@@ -49,7 +49,9 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 /* The threads of one call meet in their own memory, like the members of a shrink. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
-    struct cecl_meeting_plan plan = {.memory = oob->context,
+    const struct cecl_join *join = oob->context;
+    struct cecl_meeting_plan plan = {.memory = join->meeting,
+                                     .table = join->table,
                                      .rank = oob->rank,
                                      .nranks = oob->nranks,
                                      .timeout_ms = oob->timeout_ms,
@@ -69,7 +71,7 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
     if (join->meeting) {
-        oob.context = join->meeting;
+        oob.context = join;
         oob.allgather = ask_threads;
         oob.find_address = NULL; /* all ranks are in this process */
     }
@@ -191,21 +193,29 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
     CECL_TRY(cecl_mesh_check_limit(ndev));
+    const size_t table_bytes = cecl_meeting_table_bytes(ndev);
     void *meeting = calloc(1, cecl_meetings_bytes(ndev));
+    char *tables = malloc((size_t)ndev * table_bytes); /* mostly unused */
     struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
                                .count = (uint32_t)ndev};
-    if (!meeting || !joins.list) {
+    if (!meeting || !tables || !joins.list) {
         free(meeting);
+        free(tables);
         free(joins.list);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
     }
     for (int r = 0; r < ndev; r++) {
-        joins.list[r] = (struct cecl_join){
-            .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
+        joins.list[r] = (struct cecl_join){.out = &comms[r],
+                                           .nranks = ndev,
+                                           .rank = r,
+                                           .meeting = meeting,
+                                           .table = (void *)(tables + (size_t)r * table_bytes),
+                                           .config = resolved};
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
     }
     const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
     free(meeting);
+    free(tables);
     return result;
 }

@@ -367,6 +367,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct members members = {
         .parent = comm,
         .meeting = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
+                    .table = comm->meetings,
                     .mesh = comm->mesh,
                     .rank = comm->rank,
                     .nranks = comm->nranks}};

@@ -57,7 +57,7 @@ static struct meeting *find_oldest(const struct cecl_meeting_plan *plan)
 /* Makes a meeting. If the table is full, it replaces another one. */
 static struct meeting *create(const struct cecl_meeting_plan *plan)
 {
-    struct table *table = plan->table;
+    struct cecl_meeting_table *table = plan->table;
     const bool is_full = table->used == (uint64_t)plan->nranks + OUTCOMES;
     struct meeting *made = is_full ? find_oldest(plan) : &table->list[table->used++];
     *made = (struct meeting){.serial = ++table->last, .state = OPEN, .members = plan->members};
@@ -187,7 +187,7 @@ static ceclResult_t take_parts(const struct cecl_meeting_plan *plan, uint64_t se
 }
 
 /* Enters a meeting, and publishes that. */
-static ceclResult_t come_in(struct cecl_meeting_plan *plan, struct meeting **meeting)
+static ceclResult_t come_in(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = ceclSuccess;
@@ -201,7 +201,7 @@ static ceclResult_t come_in(struct cecl_meeting_plan *plan, struct meeting **mee
 }
 
 /* Waits until the meeting is over, and leaves it. */
-static ceclResult_t wait_inside(struct cecl_meeting_plan *plan, struct meeting *meeting,
+static ceclResult_t wait_inside(const struct cecl_meeting_plan *plan, struct meeting *meeting,
                                 uint64_t serial, void *parts)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -221,18 +221,14 @@ static ceclResult_t wait_inside(struct cecl_meeting_plan *plan, struct meeting *
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *wanted, void *parts)
+ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
-    struct cecl_meeting_plan plan = *wanted;
     struct meeting *meeting = NULL;
-    if (meeting_is_over_hosts(&plan))
-        return meeting_join_over_hosts(&plan, parts);
-    CECL_TRY(meeting_open(&plan));
-    ceclResult_t result = come_in(&plan, &meeting);
-    if (result == ceclSuccess)
-        result = wait_inside(&plan, meeting, meeting->serial, parts);
-    meeting_close(&plan);
-    return result;
+    if (meeting_is_over_hosts(plan))
+        return meeting_join_over_hosts(plan, parts);
+    meeting_forget(plan);
+    CECL_TRY(come_in(plan, &meeting));
+    return wait_inside(plan, meeting, meeting->serial, parts);
 }
 
 /* Whether a meeting waits for the call that this rank refuses. */
@@ -276,25 +272,21 @@ static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t resu
             fail_for(m, &why);
 }
 
-ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *wanted, ceclResult_t result)
+ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result)
 {
-    struct cecl_meeting_plan plan = *wanted;
     char words[CECL_MESSAGE_BYTES];
+    bool published = false;
     cecl_keep_message(words);
-    if (meeting_is_over_hosts(&plan) && meeting_refuse_over_hosts(&plan, result))
+    if (meeting_is_over_hosts(plan) && meeting_refuse_over_hosts(plan, result))
         return cecl_fail_with(result, words);
-    if (meeting_open(&plan) != ceclSuccess)
-        return cecl_fail_with(result, words);
-    for (bool published = false; !published;) {
-        meeting_read(&plan);
-        (void)!cecl_fail(result, "rank %d: %.200s", plan.rank, words);
-        if (cecl_rank_set_has(&plan.members, plan.rank))
-            fail_members(&plan, result);
+    meeting_forget(plan);
+    do {
+        meeting_read(plan);
+        (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);
+        if (cecl_rank_set_has(&plan->members, plan->rank))
+            fail_members(plan, result);
         else
-            cecl_meeting_fail_who_count_on(&plan, come(&plan, create(&plan)));
-        if (meeting_publish(&plan, &published) != ceclSuccess)
-            break; /* peers learn of it from their time limits */
-    }
-    meeting_close(&plan);
+            cecl_meeting_fail_who_count_on(plan, come(plan, create(plan)));
+    } while (meeting_publish(plan, &published) == ceclSuccess && !published);
     return cecl_fail_with(result, words);
 }

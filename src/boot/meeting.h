@@ -36,11 +36,15 @@ static inline void cecl_rank_set_remove(struct cecl_rank_set *set, int rank)
     set->words[rank / 64] &= ~(UINT64_C(1) << (rank % 64));
 }
 
-/* Bytes of shared memory for the meetings of a communicator. */
+/* Bytes of shared memory for the meetings of a communicator, and of each rank's own copy of their table. */
 size_t cecl_meetings_bytes(int nranks);
+size_t cecl_meeting_table_bytes(int nranks);
 
 struct cecl_meeting_plan {
-    void *memory;           /* the meetings */
+    void *memory; /* the meetings, shared; zeroed when it is made */
+    /* [cecl_meeting_table_bytes] this rank's own memory, for a copy of the table. Used only during a call. No call
+     * allocates, because a rank that has no memory could not tell its peers. */
+    struct cecl_meeting_table *table;
     struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
     int rank, nranks;       /* nranks: how many ranks may be members */
     struct cecl_rank_set members;
@@ -48,10 +52,6 @@ struct cecl_meeting_plan {
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
     size_t bytes;     /* bytes of a part, equal on all members */
-
-    /* set by the calls below: this rank's copy of the meetings, and which state of them it has */
-    struct table *table;
-    uint64_t seen;
 };
 
 /* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A

@@ -38,9 +38,10 @@ struct meeting {
 };
 
 /* Valid when zeroed. */
-struct table {
-    uint64_t last;                        /* the last serial in use */
-    uint64_t used;                        /* meetings in the list */
+struct cecl_meeting_table {
+    uint64_t seen; /* the `newest` of the shared table that this copy is equal to */
+    uint64_t last; /* the last serial in use */
+    uint64_t used; /* meetings in the list */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
     struct meeting list[];                /* [used], room for [nranks + OUTCOMES] */
 };
@@ -157,16 +158,15 @@ struct shared {
     _Atomic uint64_t words[];
 };
 
-/* Makes room for this rank's copy of the table. meeting_close frees it. */
-ceclResult_t meeting_open(struct cecl_meeting_plan *plan);
-void meeting_close(struct cecl_meeting_plan *plan);
+/* Notes that this rank's copy of the table is equal to no shared table. */
+void meeting_forget(const struct cecl_meeting_plan *plan);
 
 /* Makes this rank's copy equal to the shared table. */
-void meeting_read(struct cecl_meeting_plan *plan);
+void meeting_read(const struct cecl_meeting_plan *plan);
 
 /* Makes this rank's copy the shared table, unless the table has changed since this rank read it. Then, or after an
  * error, *published is false. */
-ceclResult_t meeting_publish(struct cecl_meeting_plan *plan, bool *published);
+ceclResult_t meeting_publish(const struct cecl_meeting_plan *plan, bool *published);
 
 /* Stores this rank's part, before it publishes that it has come to the meeting `serial`. */
 void meeting_bring(const struct cecl_meeting_plan *plan, uint64_t serial);

@@ -21,24 +21,25 @@ struct part {
 
 #define WORD sizeof(uint64_t)
 #define PART_WORDS (sizeof(struct part) / WORD)
-_Static_assert(sizeof(struct meeting) % WORD == 0 && sizeof(struct table) % WORD == 0 &&
-                   sizeof(struct part) % WORD == 0,
+_Static_assert(sizeof(struct meeting) % WORD == 0 &&
+                   sizeof(struct cecl_meeting_table) % WORD == 0 && sizeof(struct part) % WORD == 0,
                "they are copied as words");
 
-static size_t table_bytes(int nranks)
+size_t cecl_meeting_table_bytes(int nranks)
 {
-    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting);
+    return sizeof(struct cecl_meeting_table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting);
 }
 
 /* Bytes before the list that are in use. */
 static size_t table_head_bytes(const struct cecl_meeting_plan *plan)
 {
-    return offsetof(struct table, last_of) + (size_t)plan->nranks * WORD;
+    return offsetof(struct cecl_meeting_table, last_of) + (size_t)plan->nranks * WORD;
 }
 
 static _Atomic uint64_t *copy_of(const struct cecl_meeting_plan *plan, uint64_t copy)
 {
-    return ((struct shared *)plan->memory)->words + copy * (table_bytes(plan->nranks) / WORD);
+    return ((struct shared *)plan->memory)->words +
+           copy * (cecl_meeting_table_bytes(plan->nranks) / WORD);
 }
 
 static _Atomic uint64_t *part_of(const struct cecl_meeting_plan *plan, int rank)
@@ -48,7 +49,7 @@ static _Atomic uint64_t *part_of(const struct cecl_meeting_plan *plan, int rank)
 
 size_t cecl_meetings_bytes(int nranks)
 {
-    return sizeof(struct shared) + COPIES * table_bytes(nranks) +
+    return sizeof(struct shared) + COPIES * cecl_meeting_table_bytes(nranks) +
            (size_t)nranks * sizeof(struct part);
 }
 
@@ -74,33 +75,24 @@ static void store(_Atomic uint64_t *to, const void *from, size_t bytes)
 
 /* ---- the table */
 
-ceclResult_t meeting_open(struct cecl_meeting_plan *plan)
+void meeting_forget(const struct cecl_meeting_plan *plan)
 {
-    plan->table = malloc(table_bytes(plan->nranks)); /* mostly unused, so not zeroed */
-    if (!plan->table)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a table of %d ranks", plan->nranks);
-    plan->seen = UINT64_MAX;
-    return ceclSuccess;
+    plan->table->seen = UINT64_MAX;
 }
 
-void meeting_close(struct cecl_meeting_plan *plan)
-{
-    free(plan->table);
-    plan->table = NULL;
-}
-
-void meeting_read(struct cecl_meeting_plan *plan)
+void meeting_read(const struct cecl_meeting_plan *plan)
 {
     struct shared *shared = plan->memory;
-    struct table *table = plan->table;
-    uint64_t newest;
-    while ((newest = atomic_load(&shared->newest)) != plan->seen) {
+    struct cecl_meeting_table *table = plan->table;
+    uint64_t newest = atomic_load(&shared->newest);
+    while (newest != table->seen) {
         const _Atomic uint64_t *from = copy_of(plan, newest % COPIES);
         load(table, from, table_head_bytes(plan));
-        load(table->list, from + offsetof(struct table, list) / WORD,
+        load(table->list, from + offsetof(struct cecl_meeting_table, list) / WORD,
              table->used * sizeof(struct meeting));
-        if (atomic_load(&shared->newest) == newest)
-            plan->seen = newest;
+        table->seen = newest;
+        newest =
+            atomic_load(&shared->newest); /* another one, if the copy has been written meanwhile */
     }
 }
 
@@ -124,7 +116,7 @@ static bool take(const struct cecl_meeting_plan *plan, uint64_t copy, int from)
 static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *writers)
 {
     struct shared *shared = plan->memory;
-    const uint64_t newest = plan->seen % COPIES;
+    const uint64_t newest = plan->table->seen % COPIES;
     *writers = nobody;
     for (uint64_t copy = 0; copy < COPIES; copy++)
         if (copy != newest && take(plan, copy, -1))
@@ -143,7 +135,7 @@ static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *
 
 static bool is_newest(const struct cecl_meeting_plan *plan)
 {
-    return atomic_load(&((struct shared *)plan->memory)->newest) == plan->seen;
+    return atomic_load(&((struct shared *)plan->memory)->newest) == plan->table->seen;
 }
 
 /* Takes a copy. *copy is -1 if the table has changed meanwhile. */
@@ -167,18 +159,18 @@ static ceclResult_t await_copy(const struct cecl_meeting_plan *plan, int *copy)
 static bool write_copy(const struct cecl_meeting_plan *plan, uint64_t copy)
 {
     struct shared *shared = plan->memory;
-    const struct table *table = plan->table;
-    uint64_t seen = plan->seen;
+    const struct cecl_meeting_table *table = plan->table;
+    uint64_t seen = plan->table->seen;
     if (!is_newest(plan))
         return false;
     store(copy_of(plan, copy), table, table_head_bytes(plan));
-    store(copy_of(plan, copy) + offsetof(struct table, list) / WORD, table->list,
+    store(copy_of(plan, copy) + offsetof(struct cecl_meeting_table, list) / WORD, table->list,
           table->used * sizeof(struct meeting));
     return atomic_compare_exchange_strong(&shared->newest, &seen,
                                           (seen / COPIES + 1) * COPIES + copy);
 }
 
-ceclResult_t meeting_publish(struct cecl_meeting_plan *plan, bool *published)
+ceclResult_t meeting_publish(const struct cecl_meeting_plan *plan, bool *published)
 {
     int copy;
     *published = false;
@@ -187,7 +179,7 @@ ceclResult_t meeting_publish(struct cecl_meeting_plan *plan, bool *published)
         *published = write_copy(plan, (uint64_t)copy);
         give_back(plan, (uint64_t)copy);
     }
-    plan->seen = UINT64_MAX; /* this rank's table is not what it has read */
+    meeting_forget(plan);
     return result;
 }
 

@@ -115,6 +115,7 @@ struct ceclComm {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
+    struct cecl_meeting_table *meetings; /* this rank's memory for the meetings of shrinks */
     struct cecl_hosted hosted;
     int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */
     struct cecl_pool pool;

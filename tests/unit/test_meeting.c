@@ -37,6 +37,14 @@ static void end_mesh(struct cecl_mesh *mesh)
     free(mesh);
 }
 
+/* A rank's own memory. free() ends it. */
+static struct cecl_meeting_table *table_of(int nranks)
+{
+    struct cecl_meeting_table *table = malloc(cecl_meeting_table_bytes(nranks));
+    assert_non_null(table);
+    return table;
+}
+
 static struct rank {
     pthread_t thread;
     struct cecl_meeting_plan plan;
@@ -51,6 +59,7 @@ static void plan_all(void *memory)
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){.mine = 10 + r};
         ranks[r].plan = (struct cecl_meeting_plan){.memory = memory,
+                                                   .table = table_of(RANKS),
                                                    .mesh = mesh_without_news(r),
                                                    .rank = r,
                                                    .nranks = RANKS,
@@ -77,10 +86,17 @@ static void start(struct rank *rank)
     assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
 }
 
+static void end_ranks(void)
+{
+    for (int r = 0; r < RANKS; r++) {
+        end_mesh(ranks[r].plan.mesh);
+        free(ranks[r].plan.table);
+    }
+}
+
 static void end_all(void *memory)
 {
-    for (int r = 0; r < RANKS; r++)
-        end_mesh(ranks[r].plan.mesh);
+    end_ranks();
     free(memory);
 }
 
@@ -177,11 +193,12 @@ static void a_call_that_all_refuse_is_over(void **state)
 /* The meeting that a rank came to last. */
 static uint64_t last_of(void *memory, int rank)
 {
-    struct cecl_meeting_plan plan = {.memory = memory, .nranks = RANKS};
-    assert_int_equal(meeting_open(&plan), ceclSuccess);
+    const struct cecl_meeting_plan plan = {
+        .memory = memory, .table = table_of(RANKS), .nranks = RANKS};
+    meeting_forget(&plan);
     meeting_read(&plan);
-    const uint64_t last = plan.table->used > 0 ? plan.table->last_of[rank] : 0;
-    meeting_close(&plan);
+    const uint64_t last = plan.table->last_of[rank];
+    free(plan.table);
     return last;
 }
 
@@ -288,8 +305,7 @@ static void a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting(voi
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
     all_succeed();
-    for (int r = 0; r < RANKS; r++)
-        end_mesh(ranks[r].plan.mesh);
+    end_ranks();
     munmap(memory, bytes);
 }
 
@@ -333,8 +349,8 @@ static void a_change_of_an_older_table_is_not_published(void **state)
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     bool published = true;
     plan_all(memory);
-    struct cecl_meeting_plan *plan = &ranks[0].plan;
-    assert_int_equal(meeting_open(plan), ceclSuccess);
+    const struct cecl_meeting_plan *plan = &ranks[0].plan;
+    meeting_forget(plan);
     meeting_read(plan);
     all_succeed();
     const uint64_t last = last_of(memory, 2);
@@ -348,7 +364,6 @@ static void a_change_of_an_older_table_is_not_published(void **state)
     assert_int_equal(meeting_publish(plan, &published), ceclSuccess);
     assert_true(published);
     assert_true(last_of(memory, 2) == 77);
-    meeting_close(plan);
     end_all(memory);
 }
 
@@ -367,6 +382,7 @@ static void many_ranks_together_look_seldom(void **state)
 {
     enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 300, FIRST_LOOKS = 12 };
     struct cecl_meeting_plan plan = {.memory = calloc(1, cecl_meetings_bytes(MANY)),
+                                     .table = table_of(MANY),
                                      .nranks = MANY,
                                      .timeout_ms = MS,
                                      .deadline = cecl_deadline(MS)};
@@ -376,6 +392,7 @@ static void many_ranks_together_look_seldom(void **state)
     assert_int_equal(cecl_meeting_join(&plan, NULL), ceclTimeout);
     assert_in_range(atomic_load(&naps) - before, 1,
                     FIRST_LOOKS + LOOKS_A_SECOND / MANY * MS / 1000);
+    free(plan.table);
     free(plan.memory);
 }
 
