@@ -12,6 +12,7 @@ struct mapped {
     unsigned char *at;
     size_t half, bytes; /* of the two halves, `bytes` are in use */
     int fd, other;      /* the file, with a third half after the two, and another file */
+    bool has_holes;     /* every second page is unmapped; another thread may map memory there */
 };
 
 static size_t page(void)
@@ -60,7 +61,8 @@ static struct mapped mapped_new(size_t halves)
 
 static void mapped_end(struct mapped *m)
 {
-    take_memory(m->at, m->half);
+    for (size_t at = 0; at < m->half; at += m->has_holes ? 2 * page() : page())
+        take_memory(m->at + at, page());
     close(m->fd);
     close(m->other);
 }
@@ -285,6 +287,7 @@ static void gather_apart(struct mapped *m, uint64_t seed)
 /* The pages between the blocks are unmapped, or have no access rights. */
 static void make_holes(struct mapped *m, bool unmapped)
 {
+    m->has_holes = unmapped;
     for (size_t r = 0; r < (size_t)multi_nranks; r++)
         if (unmapped)
             assert_int_equal(munmap(m->at + (2 * r + 1) * page(), page()), 0);
