@@ -1,6 +1,7 @@
 /* How ranks change the table of meetings without a lock (src/boot/meeting_table.c), for Spin. Each
  * rank makes CALLS changes. The table is two words, which every change makes one larger. A rank may
- * be stopped for ever, or die, between any two steps.
+ * be stopped for ever, or die, at each MAY_END: as the writer of a copy, amid writing it, and after it
+ * has made the copy the newest.
  *
  * Checked: no deadlock, so ranks that are stopped or dead keep no other from its changes; a table
  * that was read is whole; no change is lost or half published.

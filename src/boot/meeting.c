@@ -24,9 +24,7 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
-/* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
- * them would keep few cores busy. ns: 0 before the first sleep */
-static void nap(const struct cecl_meeting_plan *plan, int64_t *ns)
+void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns)
 {
     const int64_t share = (int64_t)plan->nranks * NAP_RANK_NS,
                   most = share > NAP_MAX_NS ? share : NAP_MAX_NS;
@@ -75,9 +73,11 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
     return NULL;
 }
 
-/* Notes that this rank has come to a meeting. */
+/* Notes that this rank has come to a meeting, and is in no other one. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
+    for (EACH_MEETING(m, plan))
+        cecl_rank_set_remove(&m->inside, plan->rank);
     meeting_bring(plan, meeting->serial);
     cecl_rank_set_add(&meeting->came, plan->rank);
     plan->table->last_of[plan->rank] = meeting->serial;
@@ -92,7 +92,8 @@ static void forget_news(const struct cecl_meeting_plan *plan)
             cecl_rank_set_add(&m->know, plan->rank);
 }
 
-/* Enters a meeting, or makes one. Reports an earlier failure before it compares lists, because the other members may have made their next call already, with another list. */
+/* Enters a meeting, or makes one. Reports an earlier failure before it compares lists, because the other members may
+ * have made their next call already, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     struct meeting *mine = find_same(plan);
@@ -200,7 +201,7 @@ static ceclResult_t come_in(const struct cecl_meeting_plan *plan, struct meeting
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Waits until the meeting is over, and leaves it. */
+/* Waits until the meeting is over, and leaves it. The outcome holds even if this rank cannot publish that it left. */
 static ceclResult_t wait_inside(const struct cecl_meeting_plan *plan, struct meeting *meeting,
                                 uint64_t serial, void *parts)
 {
@@ -209,14 +210,15 @@ static ceclResult_t wait_inside(const struct cecl_meeting_plan *plan, struct mee
     int64_t rest = 0;
     for (bool published = false; !published;) {
         for (meeting_read(plan); !is_over(plan, meeting, serial, &result); meeting_read(plan))
-            nap(plan, &rest);
+            meeting_nap(plan, &rest);
         if (meeting->serial != serial)
             return result;
         cecl_rank_set_remove(&meeting->inside, plan->rank);
         if (result == ceclSuccess && parts)
             result = take_parts(plan, serial, parts);
         cecl_keep_message(words);
-        CECL_TRY(meeting_publish(plan, &published));
+        if (meeting_publish(plan, &published) != ceclSuccess)
+            break;
     }
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }

@@ -55,7 +55,8 @@ struct cecl_meeting_plan {
 };
 
 /* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A
- * member that comes to a meeting which has failed fails at once.
+ * member that comes to a meeting which has failed fails at once. A rank gives up alone, before it has come, if ranks
+ * that are stopped amid changes keep all free copies of the table for 5 s.
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed. ceclRemoteError if a member has made
  *        its next call before this rank has read that member's part. */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);

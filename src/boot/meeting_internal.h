@@ -33,15 +33,17 @@ struct meeting {
     struct cecl_rank_set came; /* members that have come */
     /* FAILED: ranks that know of the failure, or need not know */
     struct cecl_rank_set know;
-    struct cecl_rank_set inside; /* members that wait for the outcome, or died while waiting */
+    struct cecl_rank_set
+        inside; /* members that wait for the outcome, or could not say that they left */
     char words[WORDS_BYTES];
 };
 
 /* Valid when zeroed. */
 struct cecl_meeting_table {
-    uint64_t seen; /* the `newest` of the shared table that this copy is equal to */
-    uint64_t last; /* the last serial in use */
-    uint64_t used; /* meetings in the list */
+    uint64_t
+        seen; /* the `newest` of the shared table that this copy equals; unused in shared copies */
+    uint64_t last;                        /* the last serial in use */
+    uint64_t used;                        /* meetings in the list */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
     struct meeting list[];                /* [used], room for [nranks + OUTCOMES] */
 };
@@ -177,6 +179,10 @@ bool meeting_take(const struct cecl_meeting_plan *plan, int rank, uint64_t seria
 
 /* Returns an error if a rank has gone. */
 ceclResult_t meeting_check_rank(const struct cecl_meeting_plan *plan, int rank);
+
+/* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
+ * them would keep few cores busy. ns: 0 before the first sleep */
+void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns);
 
 /* ---- members on several hosts (meeting_hosts.c). If all members are on one host, they meet in that host's shared
  * memory, even if the communicator has ranks on other hosts. */

@@ -11,7 +11,6 @@
 #include "util/clock.h"
 
 #define FREE_MS 5000 /* ms for which other ranks may keep all copies that do not count */
-#define FREE_NAP_NS 50000
 
 /* What a rank brought last. Only that rank writes it. */
 struct part {
@@ -91,16 +90,9 @@ void meeting_read(const struct cecl_meeting_plan *plan)
         load(table->list, from + offsetof(struct cecl_meeting_table, list) / WORD,
              table->used * sizeof(struct meeting));
         table->seen = newest;
-        newest =
-            atomic_load(&shared->newest); /* another one, if the copy has been written meanwhile */
+        /* is another one if the copy may have been written meanwhile */
+        newest = atomic_load(&shared->newest);
     }
-}
-
-/* Gives a copy back. Does nothing if another rank has taken it, because this rank seemed to have ended. */
-static void give_back(const struct cecl_meeting_plan *plan, uint64_t copy)
-{
-    uint32_t me = (uint32_t)plan->rank + 1;
-    atomic_compare_exchange_strong(&((struct shared *)plan->memory)->writer[copy], &me, 0);
 }
 
 /* Tries to take a copy from the rank `from`, or a free one: -1. */
@@ -111,8 +103,8 @@ static bool take(const struct cecl_meeting_plan *plan, uint64_t copy, int from)
     return atomic_compare_exchange_strong(&shared->writer[copy], &writer, (uint32_t)plan->rank + 1);
 }
 
-/* Takes a copy that is not the newest one, from no rank, or, if all have writers, from one that has ended. Returns its
- * number, or -1 if there is none. writers: [out] the living ranks that keep the copies */
+/* Takes a copy that is not the newest one, from no rank, or, if all have writers, from one that has ended
+ * (which writes no more). Returns its number, or -1 if there is none. writers: [out] the living ranks that keep the copies */
 static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *writers)
 {
     struct shared *shared = plan->memory;
@@ -143,15 +135,18 @@ static ceclResult_t await_copy(const struct cecl_meeting_plan *plan, int *copy)
 {
     const int64_t deadline = cecl_deadline(FREE_MS);
     struct cecl_rank_set writers;
-    while ((*copy = take_any(plan, &writers)) < 0 && is_newest(plan)) {
-        if (cecl_ms_left(deadline) == 0) {
+    int64_t rest = 0;
+    for (;; meeting_nap(plan, &rest)) {
+        const bool is_last = cecl_ms_left(deadline) == 0;
+        *copy = take_any(plan, &writers);
+        if (*copy >= 0 || !is_newest(plan))
+            return ceclSuccess;
+        if (is_last && !equal(&writers, &nobody)) {
             struct cecl_rank_list names = list_of(&writers, plan->nranks, true);
             return cecl_fail(ceclTimeout, "%s stopped inside a call for more than %d ms",
                              cecl_rank_list_words(&names), FREE_MS);
         }
-        nanosleep(&(struct timespec){.tv_nsec = FREE_NAP_NS}, NULL);
     }
-    return ceclSuccess;
 }
 
 /* Writes this rank's table into a copy that it has taken, and makes that the newest one. Once this rank has taken the
@@ -177,7 +172,7 @@ ceclResult_t meeting_publish(const struct cecl_meeting_plan *plan, bool *publish
     const ceclResult_t result = await_copy(plan, &copy);
     if (result == ceclSuccess && copy >= 0) {
         *published = write_copy(plan, (uint64_t)copy);
-        give_back(plan, (uint64_t)copy);
+        atomic_store(&((struct shared *)plan->memory)->writer[copy], 0);
     }
     meeting_forget(plan);
     return result;

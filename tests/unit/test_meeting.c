@@ -1,5 +1,5 @@
-/* The parts that members bring to a meeting, in plain memory. Ranks are threads. No process ends, so only
- * the meeting itself shows which ranks have moved on. */
+/* Meetings in plain memory: the parts that members bring, refusals, and ranks that stop or end amid a change. Ranks
+ * are threads, except where a test says so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +161,8 @@ static void refuse(int rank)
 static void all_succeed(void)
 {
     for (int r = 0; r < RANKS; r++)
+        ranks[r].plan.deadline = cecl_deadline(60000);
+    for (int r = 0; r < RANKS; r++)
         if (r != EXCLUDED)
             start(&ranks[r]);
     for (int r = 0; r < RANKS; r++)
@@ -264,9 +267,12 @@ static void each_refused_call_fails_once_on_each_rank(void **state)
     end_all(memory);
 }
 
-/* Ends only if a meeting fails. The rank is alone in its meetings. */
-static _Noreturn void meet_alone(struct cecl_meeting_plan *plan)
+/* Ends only if a meeting fails, or with its parent. The rank is alone in its meetings. */
+static _Noreturn void meet_alone(struct cecl_meeting_plan *plan, pid_t parent)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
     plan->members = (struct cecl_rank_set){{0}};
     cecl_rank_set_add(&plan->members, plan->rank);
     for (;;)
@@ -283,9 +289,9 @@ static void a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting(voi
     int status;
     assert_ptr_not_equal(memory, MAP_FAILED);
     plan_all(memory);
-    const pid_t child = fork();
+    const pid_t parent = getpid(), child = fork();
     if (child == 0)
-        meet_alone(&ranks[EXCLUDED].plan);
+        meet_alone(&ranks[EXCLUDED].plan, parent);
     while (last_of(memory, EXCLUDED) == 0)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     for (int round = 0; round < 100; round++) {
@@ -349,7 +355,8 @@ static void a_change_of_an_older_table_is_not_published(void **state)
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     bool published = true;
     plan_all(memory);
-    const struct cecl_meeting_plan *plan = &ranks[0].plan;
+    struct cecl_meeting_plan own = ranks[0].plan, *plan = &own;
+    own.table = table_of(RANKS);
     meeting_forget(plan);
     meeting_read(plan);
     all_succeed();
@@ -364,6 +371,7 @@ static void a_change_of_an_older_table_is_not_published(void **state)
     assert_int_equal(meeting_publish(plan, &published), ceclSuccess);
     assert_true(published);
     assert_true(last_of(memory, 2) == 77);
+    free(own.table);
     end_all(memory);
 }
 

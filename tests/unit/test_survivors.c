@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "boot/meeting_internal.h"
 #include "comm/comm.h"
 
 #define MOST_RANKS 8
@@ -29,7 +30,7 @@ static double now(void)
 
 /* Memory shared by the processes. Rank 0 makes the id, which starts a thread; the test's own process must
  * have no threads when it forks. */
-struct meeting {
+struct shared_words {
     _Atomic int ready;
     _Atomic int passed; /* how often ranks came to a barrier, all ranks and barriers together */
     ceclUniqueId id;
@@ -38,7 +39,7 @@ struct meeting {
 /* A rank's state. `world` lists the surviving ranks, by their numbers in the first communicator. */
 struct life {
     int me, n, world[MOST_RANKS];
-    struct meeting *meeting;
+    struct shared_words *meeting;
     int awaited; /* the value of `passed` that ends the last barrier */
     ceclComm_t comm;
     int *in, *out, *sum;
@@ -242,13 +243,15 @@ static void a_rank_dies_inside_a_split(struct life *life)
     go_on(life, &dead, 1);
 }
 
-/* The first word of the table is its lock. */
-static void a_rank_dies_with_the_lock(struct life *life)
+/* The rank is the writer of all copies of the table, except the one that counts. */
+static void a_rank_dies_with_all_copies(struct life *life)
 {
     const int dead = 0;
     if (life->me == dead) {
-        uint32_t *holder = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
-        *holder = (uint32_t)dead + 1;
+        struct shared *shared = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
+        for (uint64_t copy = 0; copy < COPIES; copy++)
+            if (copy != atomic_load(&shared->newest) % COPIES)
+                atomic_store(&shared->writer[copy], (uint32_t)dead + 1);
         die();
     }
     see_death(life);
@@ -323,7 +326,7 @@ static void nothing_of_a_failed_call_comes_after_the_shrink(struct life *life)
 
 /* ---- the test's own process */
 
-static void live(struct meeting *meeting, int rank, int n, void (*run)(struct life *life))
+static void live(struct shared_words *meeting, int rank, int n, void (*run)(struct life *life))
 {
     struct life here = {.me = rank, .n = n, .meeting = meeting}, *life = &here;
     for (int r = 0; r < n; r++)
@@ -346,7 +349,7 @@ static void live(struct meeting *meeting, int rank, int n, void (*run)(struct li
 static void run_with(int n, void (*run)(struct life *life))
 {
     pid_t children[MOST_RANKS];
-    struct meeting *meeting =
+    struct shared_words *meeting =
         mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(meeting, MAP_FAILED);
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
@@ -407,9 +410,9 @@ static void a_death_inside_a_split_keeps_nobody(void **state)
         run_with(4, a_rank_dies_inside_a_split);
 }
 
-static void a_death_inside_the_lock_keeps_nobody(void **state)
+static void a_death_with_all_copies_of_the_meetings_keeps_nobody(void **state)
 {
-    run_with(3, a_rank_dies_with_the_lock);
+    run_with(3, a_rank_dies_with_all_copies);
 }
 
 static void copies_of_a_failed_call_end_before_the_shrink(void **state)
@@ -425,7 +428,7 @@ int main(void)
         cmocka_unit_test(a_list_that_lacks_the_dead_names_it),
         cmocka_unit_test(a_death_inside_the_call_keeps_nobody),
         cmocka_unit_test(a_death_inside_a_split_keeps_nobody),
-        cmocka_unit_test(a_death_inside_the_lock_keeps_nobody),
+        cmocka_unit_test(a_death_with_all_copies_of_the_meetings_keeps_nobody),
         cmocka_unit_test(copies_of_a_failed_call_end_before_the_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
