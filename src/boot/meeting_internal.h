@@ -33,15 +33,15 @@ struct meeting {
     struct cecl_rank_set came; /* members that have come */
     /* FAILED: ranks that know of the failure, or need not know */
     struct cecl_rank_set know;
-    struct cecl_rank_set
-        inside; /* members that wait for the outcome, or could not say that they left */
+    /* members that wait for the outcome, died while waiting, or could not publish that they left */
+    struct cecl_rank_set inside;
     char words[WORDS_BYTES];
 };
 
 /* Valid when zeroed. */
 struct cecl_meeting_table {
-    uint64_t
-        seen; /* the `newest` of the shared table that this copy equals; unused in shared copies */
+    /* in a rank's own copy: the shared table's `newest` when this copy was equal to it; UINT64_MAX: it is not */
+    uint64_t seen;
     uint64_t last;                        /* the last serial in use */
     uint64_t used;                        /* meetings in the list */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */

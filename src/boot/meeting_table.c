@@ -6,7 +6,7 @@
  * So all other ranks see the whole change or nothing of it, even if this rank ends or is stopped amid it. */
 #include "boot/meeting_internal.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 
 #include "util/clock.h"
 
