@@ -32,9 +32,12 @@ void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns)
     nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
 }
 
-ceclResult_t meeting_check_rank(const struct cecl_meeting_plan *plan, int rank)
+ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
 {
-    return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
+    const ceclResult_t there =
+        plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
+    return there == ceclSuccess ? ceclSuccess
+                                : cecl_fail(there, "%s; it is not excluded", cecl_message());
 }
 
 static bool is_used(const struct meeting *meeting)
@@ -146,10 +149,10 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
-            const ceclResult_t there = meeting_check_rank(plan, r);
+            const ceclResult_t there = meeting_check_there(plan, r);
             if (there != ceclSuccess) {
                 *missing = r;
-                return cecl_fail(there, "%s; it is not excluded", cecl_message());
+                return there;
             }
         }
     return cecl_ms_left(plan->deadline) == 0 ? name_who_is_late(plan, meeting) : ceclSuccess;

@@ -152,7 +152,7 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
 #define COPIES 8 /* one counts, one is written, and six stopped ranks may each keep one */
 
 /* Valid when zeroed. The copies of the table follow, and then the parts. */
-struct shared {
+struct shared_table {
     _Atomic uint64_t newest; /* how often the table was changed * COPIES + which copy counts */
     /* the rank that writes the copy, + 1; or 0. That rank may have ended. A rank writes only a copy that is its own
      * and does not count. */
@@ -177,8 +177,8 @@ void meeting_bring(const struct cecl_meeting_plan *plan, uint64_t serial);
  * since. bytes: [out, plan->bytes] */
 bool meeting_take(const struct cecl_meeting_plan *plan, int rank, uint64_t serial, void *bytes);
 
-/* Returns an error if a rank has gone. */
-ceclResult_t meeting_check_rank(const struct cecl_meeting_plan *plan, int rank);
+/* Returns an error, which says that the rank is not excluded, if a rank has gone. */
+ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank);
 
 /* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
  * them would keep few cores busy. ns: 0 before the first sleep */
@@ -206,10 +206,8 @@ _Static_assert(sizeof(struct meeting_said) <= CECL_OOB_PART_BYTES, "an answer ho
 /* ms that a rank which refuses waits for members that come soon, to tell them why. */
 #define MEETING_TOLD_MS 5000
 
-/* meeting_root.c. The first function fails if a member has gone. The second is the first member's part in a
- * meeting. The third is called by a rank that refuses, if other members may connect to this rank as their root; it
- * tells them the last message. */
-ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank);
+/* meeting_root.c. The first function is the first member's part in a meeting. The second is called by a rank that
+ * refuses, if other members may connect to this rank as their root; it tells them the last message. */
 ceclResult_t meeting_be_root(const struct cecl_meeting_plan *plan, void *parts);
 void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t result);
 

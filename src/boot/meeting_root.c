@@ -36,13 +36,6 @@ struct root {
     struct seat *seats; /* [nranks] */
 };
 
-ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
-{
-    const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, rank, "");
-    return there == ceclSuccess ? ceclSuccess
-                                : cecl_fail(there, "%s; it is not excluded", cecl_message());
-}
-
 static bool is_awaited(const struct root *root, int rank)
 {
     const struct seat *seat = &root->seats[rank];

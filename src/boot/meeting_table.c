@@ -35,10 +35,20 @@ static size_t table_head_bytes(const struct cecl_meeting_plan *plan)
     return offsetof(struct cecl_meeting_table, last_of) + (size_t)plan->nranks * WORD;
 }
 
+static struct shared_table *shared_of(const struct cecl_meeting_plan *plan)
+{
+    return plan->memory;
+}
+
 static _Atomic uint64_t *copy_of(const struct cecl_meeting_plan *plan, uint64_t copy)
 {
-    return ((struct shared *)plan->memory)->words +
-           copy * (cecl_meeting_table_bytes(plan->nranks) / WORD);
+    return shared_of(plan)->words + copy * (cecl_meeting_table_bytes(plan->nranks) / WORD);
+}
+
+/* Where the list of meetings begins in a copy. */
+static _Atomic uint64_t *list_in(_Atomic uint64_t *copy)
+{
+    return copy + offsetof(struct cecl_meeting_table, list) / WORD;
 }
 
 static _Atomic uint64_t *part_of(const struct cecl_meeting_plan *plan, int rank)
@@ -48,7 +58,7 @@ static _Atomic uint64_t *part_of(const struct cecl_meeting_plan *plan, int rank)
 
 size_t cecl_meetings_bytes(int nranks)
 {
-    return sizeof(struct shared) + COPIES * cecl_meeting_table_bytes(nranks) +
+    return sizeof(struct shared_table) + COPIES * cecl_meeting_table_bytes(nranks) +
            (size_t)nranks * sizeof(struct part);
 }
 
@@ -81,43 +91,42 @@ void meeting_forget(const struct cecl_meeting_plan *plan)
 
 void meeting_read(const struct cecl_meeting_plan *plan)
 {
-    struct shared *shared = plan->memory;
+    const struct shared_table *shared = shared_of(plan);
     struct cecl_meeting_table *table = plan->table;
     uint64_t newest = atomic_load(&shared->newest);
     while (newest != table->seen) {
-        const _Atomic uint64_t *from = copy_of(plan, newest % COPIES);
+        _Atomic uint64_t *from = copy_of(plan, newest % COPIES);
         load(table, from, table_head_bytes(plan));
-        load(table->list, from + offsetof(struct cecl_meeting_table, list) / WORD,
-             table->used * sizeof(struct meeting));
+        load(table->list, list_in(from), table->used * sizeof(struct meeting));
         table->seen = newest;
         /* is another one if the copy may have been written meanwhile */
         newest = atomic_load(&shared->newest);
     }
 }
 
-/* Tries to take a copy from the rank `from`, or a free one: -1. */
+/* Tries to take a copy from the rank `from`, or from NOBODY. */
 static bool take(const struct cecl_meeting_plan *plan, uint64_t copy, int from)
 {
-    struct shared *shared = plan->memory;
     uint32_t writer = (uint32_t)(from + 1);
-    return atomic_compare_exchange_strong(&shared->writer[copy], &writer, (uint32_t)plan->rank + 1);
+    return atomic_compare_exchange_strong(&shared_of(plan)->writer[copy], &writer,
+                                          (uint32_t)plan->rank + 1);
 }
 
-/* Takes a copy that is not the newest one, from no rank, or, if all have writers, from one that has ended
- * (which writes no more). Returns its number, or -1 if there is none. writers: [out] the living ranks that keep the copies */
+/* Takes a copy that is not the newest one and has no writer. If all have writers, takes one whose writer has ended,
+ * because that rank writes no more. Returns the copy's number, or -1 if there is none.
+ * writers  [out] the living ranks that keep the copies */
 static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *writers)
 {
-    struct shared *shared = plan->memory;
     const uint64_t newest = plan->table->seen % COPIES;
     *writers = nobody;
     for (uint64_t copy = 0; copy < COPIES; copy++)
-        if (copy != newest && take(plan, copy, -1))
+        if (copy != newest && take(plan, copy, NOBODY))
             return (int)copy;
     for (uint64_t copy = 0; copy < COPIES; copy++) {
-        const int writer = (int)atomic_load(&shared->writer[copy]) - 1;
-        if (copy == newest || writer < 0)
+        const int writer = (int)atomic_load(&shared_of(plan)->writer[copy]) - 1;
+        if (copy == newest || writer == NOBODY)
             continue;
-        if (meeting_check_rank(plan, writer) == ceclSuccess)
+        if (meeting_check_there(plan, writer) == ceclSuccess)
             cecl_rank_set_add(writers, writer);
         else if (take(plan, copy, writer))
             return (int)copy;
@@ -127,7 +136,7 @@ static int take_any(const struct cecl_meeting_plan *plan, struct cecl_rank_set *
 
 static bool is_newest(const struct cecl_meeting_plan *plan)
 {
-    return atomic_load(&((struct shared *)plan->memory)->newest) == plan->table->seen;
+    return atomic_load(&shared_of(plan)->newest) == plan->table->seen;
 }
 
 /* Takes a copy. *copy is -1 if the table has changed meanwhile. */
@@ -153,15 +162,14 @@ static ceclResult_t await_copy(const struct cecl_meeting_plan *plan, int *copy)
  * copy, only this rank can make it the newest. So it must look only then whether the table has changed. */
 static bool write_copy(const struct cecl_meeting_plan *plan, uint64_t copy)
 {
-    struct shared *shared = plan->memory;
     const struct cecl_meeting_table *table = plan->table;
-    uint64_t seen = plan->table->seen;
+    _Atomic uint64_t *to = copy_of(plan, copy);
+    uint64_t seen = table->seen;
     if (!is_newest(plan))
         return false;
-    store(copy_of(plan, copy), table, table_head_bytes(plan));
-    store(copy_of(plan, copy) + offsetof(struct cecl_meeting_table, list) / WORD, table->list,
-          table->used * sizeof(struct meeting));
-    return atomic_compare_exchange_strong(&shared->newest, &seen,
+    store(to, table, table_head_bytes(plan));
+    store(list_in(to), table->list, table->used * sizeof(struct meeting));
+    return atomic_compare_exchange_strong(&shared_of(plan)->newest, &seen,
                                           (seen / COPIES + 1) * COPIES + copy);
 }
 
@@ -172,7 +180,7 @@ ceclResult_t meeting_publish(const struct cecl_meeting_plan *plan, bool *publish
     const ceclResult_t result = await_copy(plan, &copy);
     if (result == ceclSuccess && copy >= 0) {
         *published = write_copy(plan, (uint64_t)copy);
-        atomic_store(&((struct shared *)plan->memory)->writer[copy], 0);
+        atomic_store(&shared_of(plan)->writer[copy], 0);
     }
     meeting_forget(plan);
     return result;

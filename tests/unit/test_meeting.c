@@ -318,7 +318,7 @@ static void a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting(voi
 /* As if `rank` were writing all copies that do not count. */
 static void keep_all_copies(void *memory, int rank)
 {
-    struct shared *shared = memory;
+    struct shared_table *shared = memory;
     for (int copy = 1; copy < COPIES; copy++)
         atomic_store(&shared->writer[copy], (uint32_t)rank + 1);
 }
@@ -328,7 +328,7 @@ static void ranks_that_keep_all_copies_are_named(void **state)
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
     keep_all_copies(memory, EXCLUDED);
-    atomic_store(&((struct shared *)memory)->writer[2], 3 + 1);
+    atomic_store(&((struct shared_table *)memory)->writer[2], 3 + 1);
     assert_int_equal(cecl_meeting_join(&ranks[0].plan, NULL), ceclTimeout);
     assert_string_equal(cecl_message(),
                         "ranks 1 and 3 stopped inside a call for more than 5000 ms");

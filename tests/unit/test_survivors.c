@@ -248,7 +248,7 @@ static void a_rank_dies_with_all_copies(struct life *life)
 {
     const int dead = 0;
     if (life->me == dead) {
-        struct shared *shared = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
+        struct shared_table *shared = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
         for (uint64_t copy = 0; copy < COPIES; copy++)
             if (copy != atomic_load(&shared->newest) % COPIES)
                 atomic_store(&shared->writer[copy], (uint32_t)dead + 1);
