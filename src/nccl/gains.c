@@ -39,7 +39,7 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
     /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
-    /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.94 x at 1 MiB. */
+    /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.93 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 4, MIB(4), MIB(1024)},
     /* "Reductions, 2 GPUs": 1.55 to 1.06 x; the same with plain memory, out of place. On H100s 0.87 x at 1 MiB. */

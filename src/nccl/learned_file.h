@@ -89,7 +89,7 @@ bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_
                            char *words, size_t bytes);
 
 /* Reads rows, which cecl_nccl_rows_forget frees. A missing or empty file has no rows.
- * ceclInvalidArgument: the file does not begin with the header. */
+ * ceclInvalidArgument: the file does not begin with the header, or is a pipe. */
 ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows);
 void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows);
 
