@@ -3,13 +3,8 @@
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 #include "util/clock.h"
-
-#define NAP_MIN_NS 20000
-#define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
-#define NAP_RANK_NS 20000
 
 /* ---- the table */
 
@@ -22,22 +17,6 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .cause = meeting->serial,
                                        .know = &meeting->came,
                                        .words = cecl_message()});
-}
-
-void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns)
-{
-    const int64_t share = (int64_t)plan->nranks * NAP_RANK_NS,
-                  most = share > NAP_MAX_NS ? share : NAP_MAX_NS;
-    *ns = *ns == 0 ? NAP_MIN_NS : *ns < most / 2 ? 2 * *ns : most;
-    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
-}
-
-ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
-{
-    const ceclResult_t there =
-        plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
-    return there == ceclSuccess ? ceclSuccess
-                                : cecl_fail(there, "%s; it is not excluded", cecl_message());
 }
 
 static bool is_used(const struct meeting *meeting)

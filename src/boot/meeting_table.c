@@ -3,14 +3,19 @@
  * 1. copies the newest table into its own memory (meeting_read),
  * 2. changes that,
  * 3. writes it into a free copy, and makes this the newest copy, if no other rank was faster (meeting_publish).
- * So all other ranks see the whole change or nothing of it, even if this rank ends or is stopped amid it. */
+ * So all other ranks see the whole change or nothing of it, even if this rank ends or is stopped amid it.
+ * Also what all waits of meetings need: whether a rank has gone, and the sleep between two looks. */
 #include "boot/meeting_internal.h"
 
 #include <stddef.h>
+#include <time.h>
 
 #include "util/clock.h"
 
 #define FREE_MS 5000 /* ms for which other ranks may keep all copies that do not count */
+#define NAP_MIN_NS 20000
+#define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
+#define NAP_RANK_NS 20000
 
 /* What a rank brought last. Only that rank writes it. */
 struct part {
@@ -60,6 +65,24 @@ size_t cecl_meetings_bytes(int nranks)
 {
     return sizeof(struct shared_table) + COPIES * cecl_meeting_table_bytes(nranks) +
            (size_t)nranks * sizeof(struct part);
+}
+
+/* ---- other ranks */
+
+void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns)
+{
+    const int64_t share = (int64_t)plan->nranks * NAP_RANK_NS,
+                  most = share > NAP_MAX_NS ? share : NAP_MAX_NS;
+    *ns = *ns == 0 ? NAP_MIN_NS : *ns < most / 2 ? 2 * *ns : most;
+    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
+}
+
+ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
+{
+    const ceclResult_t there =
+        plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
+    return there == ceclSuccess ? ceclSuccess
+                                : cecl_fail(there, "%s; it is not excluded", cecl_message());
 }
 
 /* ---- words. Another rank may write what this rank reads. Then this rank sees, at the end, that `newest` or the
