@@ -85,6 +85,7 @@ if(NOT CECL_BASELINE_NCCL STREQUAL "OFF" AND CECL_TOOLKIT_ENABLED)
     add_library(CECL::nccl UNKNOWN IMPORTED)
     set_target_properties(CECL::nccl PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY})
     target_include_directories(CECL::nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+    target_link_libraries(CECL::nccl INTERFACE CUDA::toolkit) # nccl.h includes CUDA's headers, often of another folder
     set(CECL_BASELINE_NCCL_ENABLED ON)
   endif()
 endif()

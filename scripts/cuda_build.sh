@@ -1,23 +1,30 @@
 #!/usr/bin/env bash
-# Compiles the library with CUDA, and the tests and tools that use CUDA themselves, and fails if it does not compile or if its files call each other in circles.
-# A GPU is not needed. If no CUDA toolkit is installed, NVIDIA's packages on PyPI serve as one. If these
+# Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile or if its files call each other in circles.
+# Nothing helps the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, no PATH has
+# nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
+# A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
 # cannot be installed, the script says so, compiles nothing, and exits with 77.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/cuda
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
-toolkit=$root/build/cuda_toolkit
+python=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
     "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*" "nvidia-cublas==13.0.*")
 
+# from_pypi PACKAGE...: installs them, and prints the folder that all of NVIDIA's packages share.
+from_pypi() {
+    [ -x "$python/bin/pip" ] || python3 -m venv "$python" || return 1
+    "$python/bin/pip" install -q "$@" >&2 || return 1
+    "$python/bin/python3" -c 'import nvidia; print(list(nvidia.__path__)[0])'
+}
+
 # Makes a toolkit of PyPI's packages and prints its folder. CMake looks for libraries in lib64, under names without a
 # version. The packages have neither, so links stand in for them.
-from_pypi() {
+toolkit_from_pypi() {
     local folder library
-    [ -x "$toolkit/bin/pip" ] || python3 -m venv "$toolkit" || return 1
-    "$toolkit/bin/pip" install -q "${packages[@]}" >&2 || return 1
-    folder=$("$toolkit/bin/python3" -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13"))') || return 1
+    folder=$(from_pypi "${packages[@]}")/cu13 || return 1
     ln -sfn lib "$folder/lib64"
     for library in "$folder"/lib/lib*.so.*; do
         ln -sf "${library##*/}" "${library%%.so.*}.so"
@@ -25,14 +32,53 @@ from_pypi() {
     echo "$folder"
 }
 
-options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=OFF -DCECL_WERROR=ON)
-targets=(cecl cecl_nccl cuda_programs)
-if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
-    if ! folder=$(from_pypi); then
+# Prints CMake's options for a nccl.h that has no other header of CUDA beside it.
+nccl_alone() {
+    local header folder
+    for header in /usr/include/nccl.h /usr/local/cuda/include/nccl.h; do
+        if [ -e "$header" ]; then
+            mkdir -p "$build/nccl"
+            cp "$header" "$build/nccl/"
+            echo "-DNCCL_INCLUDE_DIR=$build/nccl"
+            return
+        fi
+    done
+    folder=$(from_pypi "nvidia-nccl-cu13==2.28.*")/nccl || return 1
+    echo "-DNCCL_INCLUDE_DIR=$folder/include -DNCCL_LIBRARY=$folder/lib/libnccl.so.2"
+}
+
+# Prints flags that have gcc search all that it searches by itself, but for /usr/local/include.
+no_local_headers() {
+    gcc -xc -E -v /dev/null 2>&1 | sed -n '/^#include </,/^End of/s/^ //p' | grep -v '^/usr/local/include$' |
+        sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'
+}
+
+options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
+targets=(cecl cecl_nccl cecl_perf cecl_zerosm cecl_reduce_perf cecl_small_perf cecl_overlap example_one_shot_all_reduce
+    example_fsdp_loop_cuda example_fsdp_train example_matmul fsdp_devices multi_helpers nccl_abi_check test_nvtx test_images
+    nvtx_tool)
+for source in "$root"/tests/gpu/test_*.c; do
+    targets+=("$(basename "$source" .c)")
+done
+unset CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH CUDA_HOME CUDA_PATH CUDACXX
+if [ -x /usr/local/cuda/bin/nvcc ]; then
+    IFS=: read -ra folders <<<"$PATH"
+    without=
+    for folder in "${folders[@]}"; do
+        [ -x "$folder/nvcc" ] || without=$without:$folder
+    done
+    PATH=${without#:}
+elif ! command -v nvcc >/dev/null; then
+    if ! folder=$(toolkit_from_pypi); then
         echo "skipped: no CUDA toolkit is installed, and PyPI's could not be installed"
         exit 77
     fi
     options+=("-DCMAKE_CUDA_COMPILER=$folder/bin/nvcc" "-DCUDAToolkit_ROOT=$folder")
 fi
-build "$build" "${options[@]}"
+if ! nccl=$(nccl_alone); then
+    echo "skipped: no nccl.h is installed, and PyPI's NCCL could not be installed"
+    exit 77
+fi
+read -ra nccl <<<"$nccl"
+build "$build" "${options[@]}" "${nccl[@]}" "-DCMAKE_C_FLAGS=$(no_local_headers)"
 python3 "$root/scripts/check_circles.py" "$build"
