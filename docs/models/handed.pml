@@ -1,27 +1,26 @@
-/* Signals of captured one-sided calls (src/launch/one_sided_captured.c, src/flags/handed.c), for
- * Spin. Rank 0 launches CALLS graphs, each of which puts a block to rank 1 and signals. Rank 1
- * launches the same number of graphs, each of which waits for a signal. All signals have one
- * number. Each launch is on one of two streams, which Spin chooses. Words are set and reset;
- * events keep the order of launches.
+/* Captured messages (src/launch/messages_captured.c, src/ce/lower_messages.c, src/flags/handed.c), for
+ * Spin. Rank 0 launches CALLS graphs, each of which sends a block to rank 1. Rank 1 launches the same
+ * number of graphs, each of which receives one. All messages have one pair of words. Each launch is on
+ * one of two streams, which Spin chooses. Words are set and reset; events keep the order of launches.
  *
  * FAULTS: rank 0's communicator fails, at any time.
  *
- * Checked: no deadlock, so all waits end, also after a failure; a signal is sent only after the
- * signal before it was consumed; the n-th launch that waits for a signal has the block of the
- * n-th launch that sent one, or its rank knows of a failure.
+ * Checked: no deadlock, so all waits end, also after a failure; on a rank that knows of no failure, the
+ * n-th launch sends only when the n-th launch that receives has begun, and that launch ends only with
+ * the block.
  *
- * Planted faults: NO_TAKEN sends a signal without a wait; LATE_RESET resets a word after the peer
- * has learned that the word is free; NO_EVENTS lets launches of a rank run at the same time;
- * SIGNAL_FIRST sends a signal before its block; RELEASE_ONCE ends waits once. */
+ * Planted faults: NO_TAKEN sends without a wait; NO_RESET leaves a word set after the wait; NO_EVENTS
+ * lets launches of a rank run at the same time; HANDED_FIRST sets the word before the block is there;
+ * RELEASE_ONCE ends waits once. */
 #ifndef CALLS
 #define CALLS 3
 #endif
 
 bool on_second[2 * CALLS]; /* the stream of each launch of each rank */
-bool handed, taken = true;
+bool handed, taken;
 /* launches of a rank whose end is marked by the event; with NO_EVENTS, launches that have ended */
 byte ended[2];
-bool block[CALLS];
+bool open[CALLS], block[CALLS];
 bool failed[2]; /* rank 1 knows of the failure */
 bool drawn;
 
@@ -31,36 +30,34 @@ bool drawn;
 #else
 #define MAY_BEGIN(rank) (ended[rank] == call)
 #endif
+#ifdef NO_RESET
+#define RESET(word) skip
+#else
+#define RESET(word) word = false
+#endif
 
 inline send()
 {
-#ifndef SIGNAL_FIRST
-    block[call] = true;
-#endif
 #ifndef NO_TAKEN
     taken;
-    taken = false;
+    RESET(taken);
 #endif
-    atomic {
-        assert(failed[0] || !handed);
-        handed = true
-    }
-#ifdef SIGNAL_FIRST
-    ;
-    block[call] = true
+#ifdef HANDED_FIRST
+    handed = true;
+#endif
+    assert(failed[0] || open[call]);
+    block[call] = true;
+#ifndef HANDED_FIRST
+    handed = true
 #endif
 }
 
-inline take()
+inline receive()
 {
+    open[call] = true;
+    taken = true;
     handed;
-#ifdef LATE_RESET
-    taken = true;
-    handed = false;
-#else
-    handed = false;
-    taken = true;
-#endif
+    RESET(handed);
     assert(failed[1] || block[call])
 }
 
@@ -74,7 +71,7 @@ proctype stream(byte me; bool second)
         MAY_BEGIN(me);
         if
         :: me == 0 -> send()
-        :: me == 1 -> take()
+        :: me == 1 -> receive()
         fi;
         ended[me]++;
         call++

@@ -1726,15 +1726,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             does a wait for its signals. When the communicator fails, waits end with undefined
  *             results, as calls do (see Failure at the top).
  *
- *   Graphs    A graph may capture one-sided calls. Each rank captures what it likes, and peers need
- *             not capture at the same time. Each launch sends and takes signals. A captured wait takes
- *             only signals of captured calls, and any other wait only signals of other calls. At most
- *             one captured signal of a number is under way to a rank: the next one waits in its stream
- *             until a captured wait has taken it. A captured ceclWaitSignal takes at most
- *             256 signals. Where these rules speak of the order in which the host made calls, for
- *             captured calls it is the order of launches. Destroy the graph before the window ends.
- *
- * These calls are refused inside a group, and need none. A communicator of more than
+ * These calls are refused inside a group, and need none. On a stream that captures a graph they are
+ * refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
  * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy and the end of the process wait for them as
  * for other calls. */
@@ -1777,9 +1770,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Collective, blocking: waits until all ranks have come. Not in a group.
  * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
- * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending, or a graph
- * holds such a call: synchronize its stream, or destroy the graph first; another rank refused its
- * call, or gave another window; inside a group),
+ * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
+ * its stream first; another rank refused its call, or gave another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
@@ -1798,7 +1790,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
  * destroyed), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
- * its memory; the peer is this rank, and an SM is not allowed; inside a group),
+ * its memory; the peer is this rank, and an SM is not allowed; inside a group; `stream` captures a
+ * graph),
  * ceclRemoteError (the peer has left: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
@@ -1829,7 +1822,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * none.
  * Errors, nothing enqueued: ceclInvalidArgument (peer or signal out of range; a bad stream),
- * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; inside a group),
+ * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; inside a group; `stream` captures a graph),
  * ceclRemoteError (as in ceclPut). */
 CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm,
                                               ceclStream_t stream);
@@ -1841,7 +1834,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
  * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
  * time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
- * a bad stream; more signals than a captured call may take), ceclInvalidUsage (as in ceclSignal). */
+ * a bad stream), ceclInvalidUsage (as in ceclSignal). */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
@@ -1919,7 +1912,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     which the host makes them, on any streams.
  *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
  *     So can starts of requests: the graph captures the request's calls, and does not need the request.
- *     It announces no chunks. One-sided calls have rules of their own; see there.
+ *     It announces no chunks. One-sided calls cannot be captured.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). A group with captured calls ends before their capture does.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each

@@ -74,11 +74,9 @@ static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, in
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
-/* Next in each row are the arrays HANDED and TAKEN of captured calls, [CECL_HANDED][nranks] words each
- * (flags/handed.h): first those of one-sided signals, then those of messages. A captured group may have
- * CECL_HANDED_MESSAGES messages to a peer. */
-#define CECL_HANDED_MESSAGES 32u
-#define CECL_HANDED (CECL_SIGNALS + CECL_HANDED_MESSAGES)
+/* Next in each row are the arrays HANDED and TAKEN of captured messages, [CECL_HANDED][nranks] words each
+ * (flags/handed.h). A captured group may have CECL_HANDED messages to a peer. */
+#define CECL_HANDED 32u
 static inline uint32_t cecl_hosted_handed_words(int nranks)
 {
     return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_HANDED * (uint32_t)nranks;

@@ -16,7 +16,6 @@
 #include "flags/lines.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
-#include "launch/one_sided_captured.h"
 
 /* What each rank sends to the others. */
 struct told {
@@ -288,11 +287,6 @@ static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
                                "window %" PRIu32 ": a call of this rank that copies to it, or from "
                                "it, is pending; synchronize its stream first",
                                window->number);
-        else if (cecl_one_sided_is_held(comm, window))
-            result = cecl_fail(ceclInvalidUsage,
-                               "window %" PRIu32 ": a graph holds a captured call that copies to "
-                               "it, or from it; destroy the graph first",
-                               window->number);
     }
     result = exchange(comm, "ceclWindowFree", &mine, result, &all);
     free(all);
@@ -308,7 +302,6 @@ ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset)
     uint64_t start, bytes;
     if (!cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
-    CECL_TRY(cecl_one_sided_check_free(comm, start, bytes));
     for (; window; window = window->next)
         for (int r = 0; r < comm->nranks; r++) {
             const struct cecl_share_part *part = &window->parts[r];

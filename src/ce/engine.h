@@ -58,10 +58,7 @@ struct cecl_engine {
     struct cecl_event
         *order;          /* marks the end of the last launch, once a call was captured; or NULL */
     ceclStream_t before; /* the stream that first recorded `order`, behind the calls so far */
-    struct cecl_event **aside; /* [naside] events of captured one-sided calls */
-    ceclStream_t beside;       /* the stream that first recorded these events */
-    uint32_t naside, aside_room;
-    bool used; /* whether last_stream is set */
+    bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
 };

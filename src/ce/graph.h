@@ -17,15 +17,6 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started);
 
-/* Like cecl_graph_capture, but for a one-sided call. Such a call does not join the order of other calls.
- * Instead it waits for `events` in each launch of the graph, and then records them. */
-ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
-                                      ceclStream_t stream, const struct cecl_capture *capture,
-                                      struct cecl_event *const *events, uint32_t nevents);
-
-/* Makes an event for one-sided calls. It is destroyed with the engine. */
-ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event);
-
 /* Marks the end of a call that no graph captured. */
 static inline ceclResult_t cecl_graph_mark(const struct cecl_engine *engine, ceclStream_t work)
 {
@@ -36,11 +27,6 @@ static inline ceclResult_t cecl_graph_mark(const struct cecl_engine *engine, cec
 /* Whether the latest launch is done, also if it is a launch of a graph: ceclSuccess or
  * ceclInProgress. */
 ceclResult_t cecl_graph_query(const struct cecl_engine *engine);
-
-/* Like cecl_graph_query, but also for the signals and the waits of one-sided calls. (No event marks the end of a
- * captured put or get without a signal. Later work on its stream does.) The caller must be inside the communicator,
- * or be ending it. */
-ceclResult_t cecl_graph_query_all(const struct cecl_engine *engine);
 
 /* No launch may be pending, and none may come. */
 void cecl_graph_close(struct cecl_engine *engine);

@@ -6,11 +6,6 @@
  *     ceclSignal                         | after the signal before | signal        | done
  *     ceclWaitSignal  | after the wait before | tell the host | wait for signal | ...  | done
  *
- * In a captured call, whose words are set and reset:
- *
- *     a signal | copy, if for a put | tell the host | wait for TAKEN | HANDED | tell the host
- *     ceclWaitSignal  | for each signal:              tell the host | wait for HANDED | TAKEN  | tell the host
- *
  * "The signal before" is this rank's previous signal of the same number to the same peer, and "the wait before" is the
  * previous wait for that signal. Such a step is made only if the two calls are on different streams. A copy waits for
  * no other call. */
@@ -40,14 +35,6 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_one_sided *call)
         cecl_plan_copy(plan, to, from, call->bytes);
 }
 
-static void add_handed(struct cecl_plan *plan, const struct cecl_one_sided_handed *handed)
-{
-    raise_own(plan, handed->begun);
-    cecl_plan_await(plan, handed->peer, handed->awaited.counter, handed->awaited.k);
-    cecl_plan_raise(plan, handed->peer, handed->told.counter, handed->told.k);
-    raise_own(plan, handed->ended);
-}
-
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan)
 {
     cecl_plan_reset(plan);
@@ -63,8 +50,6 @@ ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl
         raise_own(plan, call->waits[i].reached);
     for (uint32_t i = 0; i < call->nwaits; i++)
         cecl_plan_await(plan, call->waits[i].peer, call->waits[i].of.counter, call->waits[i].of.k);
-    for (uint32_t i = 0; i < call->nhanded; i++)
-        add_handed(plan, &call->handed[i]);
     raise_own(plan, call->done);
     return cecl_plan_finish(plan);
 }

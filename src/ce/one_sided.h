@@ -19,16 +19,6 @@ struct cecl_one_sided_signal {
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
 
-/* A signal of a captured call (flags/handed.h): one that this rank sends to the peer, or one from the peer
- * for which this rank waits. */
-struct cecl_one_sided_handed {
-    int peer;
-    /* tell this rank's host that the stream waits, and later that the stream no longer waits */
-    struct cecl_counted begun, ended;
-    struct cecl_counted awaited; /* HANDED if the rank waits for a signal, TAKEN if it sends one */
-    struct cecl_counted told;    /* the other counter of the two, HANDED or TAKEN, at the peer */
-};
-
 struct cecl_one_sided {
     int peer;
     bool gets;                 /* the bytes come from the peer */
@@ -37,11 +27,7 @@ struct cecl_one_sided {
     const struct cecl_one_sided_signal *sent;  /* NULL: none */
     const struct cecl_one_sided_signal *waits; /* [nwaits] */
     uint32_t nwaits;
-    struct cecl_counted
-        done; /* tells this rank's host that the call is done. In a captured call its k is 0 */
-    const struct cecl_one_sided_handed
-        *handed; /* [nhanded] instead of `sent` and `waits`, in a captured call */
-    uint32_t nhanded;
+    struct cecl_counted done; /* tells this rank's host that the call is done */
 };
 
 /* Makes the plan of this rank, in the memory of the previous plan. Source and destination of the copy

@@ -271,8 +271,7 @@ void cecl_comm_compare_calls(ceclComm_t comm);
  * the network failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
- * ended, whether or not its first one has begun. (Of one-sided calls only signals and waits count: ce/graph.h.) The caller
- * must be inside the communicator, or be ending it. */
+ * ended, whether or not its first one has begun. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
 /* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave,
  * and only those peers fail that need this rank for a later call. */

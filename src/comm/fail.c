@@ -357,7 +357,7 @@ bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, in
 bool cecl_comm_is_done(ceclComm_t comm)
 {
     return cecl_flags_idle(&comm->engine.flags) &&
-           cecl_graph_query_all(&comm->engine) != ceclInProgress;
+           cecl_graph_query(&comm->engine) != ceclInProgress;
 }
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)

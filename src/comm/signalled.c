@@ -1,8 +1,6 @@
 /* See signalled.h. */
 #include "comm/signalled.h"
 
-#include <stdio.h>
-
 #include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/signals.h"
@@ -41,39 +39,25 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* What the peer has not done. */
-static void say_wait(const struct cecl_handed_wait *wait, char words[96])
-{
-    if (wait->number >= CECL_SIGNALS)
-        snprintf(words, 96, "%s",
-                 wait->sends ? "its captured ceclRecv has not begun"
-                             : "its captured ceclSend has not moved the bytes");
-    else
-        snprintf(words, 96, "%s signal %d",
-                 wait->sends ? "no captured ceclWaitSignal has taken its last"
-                             : "no captured ceclSignal or ceclPutSignal has sent",
-                 wait->number);
-}
-
 static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
                            struct cecl_rank_list *late, int64_t waited_ms)
 {
-    char words[96];
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    say_wait(wait, words);
     cecl_fail(ceclTimeout,
               "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s; "
               "did the peer launch a graph with its part, as often as this rank?",
-              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms, words);
+              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
+              wait->sends ? "its captured ceclRecv has not begun"
+                          : "its captured ceclSend has not moved the bytes");
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
 /* Looks at the waits of graphs. *first: the wait that has lasted longest. Adds the peers of all waits to
- * `late`. Returns a peer for which a graph waits although it has left, or -1. A rank's signals arrive before
- * its goodbye, so this function asks whether a peer has left before it looks for the peer's signals. */
+ * `late`. Returns a peer for which a graph waits although it has left, or -1. What a rank signals arrives before
+ * its goodbye, so this function asks whether a peer has left before it looks for the peer's words. */
 static int look_at_peers(ceclComm_t comm, int64_t now_ms, struct cecl_handed_wait *first,
                          struct cecl_rank_list *late)
 {
@@ -89,8 +73,8 @@ static int look_at_peers(ceclComm_t comm, int64_t now_ms, struct cecl_handed_wai
     return gone;
 }
 
-/* A stream resets the word of a signal, and then says that its wait has ended. In between the wait seems to
- * last. If it still lasts after this many ms, the signal of a rank that has left will not come. */
+/* A stream resets a word, and then says that its wait has ended. In between the wait seems to last. If it
+ * still lasts after this many ms, the word of a rank that has left will not be set. */
 #define GONE_MS 200
 
 static bool waits_in_vain(ceclComm_t comm, int gone, int64_t now_ms)
@@ -101,7 +85,7 @@ static bool waits_in_vain(ceclComm_t comm, int gone, int64_t now_ms)
     return gone >= 0 && now_ms - *since >= GONE_MS;
 }
 
-/* Waits of graphs. */
+/* Waits of captured messages. */
 static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
 {
     struct cecl_handed_wait first;

@@ -98,13 +98,16 @@ struct cecl_signals {
     } * taken;
     uint32_t *reached;   /* host-visible: the last value for which a stream has begun to wait */
     _Atomic bool waited; /* a wait was enqueued */
-    /* -- of captured calls, see handed.h -- */
-    /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
-    uint32_t *handed;
-    uint32_t *holds; /* [2][..] host-visible: whether a stream waits for the word with this index */
-    /* [2][..] used by the watchdog: since when a stream has waited for the word, in ms; 0: no stream waits */
-    int64_t *held_since;
-    _Atomic bool captured; /* a signal, or a wait for one, was captured */
+};
+
+/* Captured messages: see handed.h. Arrays are [2][CECL_HANDED][nranks]; NULL: there are none. */
+struct cecl_handed {
+    /* this rank's words. [0]: the bytes have been moved; [1]: the peer's buffer may be written */
+    uint32_t *words;
+    uint32_t *holds; /* host-visible: whether a stream waits for the word with this index */
+    /* used by the watchdog: since when a stream has waited for the word, in ms; 0: no stream waits */
+    int64_t *since;
+    _Atomic bool used; /* a message was captured */
 };
 
 /* Starts that wait for a word of the program's: see gates.h. */
@@ -139,6 +142,7 @@ struct cecl_flags {
     struct cecl_early early;
     struct cecl_lines lines;
     struct cecl_signals signals;
+    struct cecl_handed handed;
     struct cecl_gates gates;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;

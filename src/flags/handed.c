@@ -8,21 +8,17 @@
 ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
                                   uint32_t *own)
 {
-    struct cecl_signals *signals = &flags->signals;
-    const size_t count = cecl_hosted_handed_words(flags->nranks),
-                 signals_end = cecl_hosted_signal_words(flags->nranks);
+    struct cecl_handed *words = &flags->handed;
+    const size_t count = cecl_hosted_handed_words(flags->nranks);
     const uint32_t slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(*handed);
-    signals->handed = (uint32_t *)(void *)((char *)handed + (uint64_t)flags->rank * apart);
-    signals->holds = own;
-    signals->held_since = calloc(2 * count, sizeof(*signals->held_since));
-    if (!signals->held_since)
-        return cecl_fail(ceclOutOfMemory, "no host memory for the signals of %d ranks",
+    words->words = (uint32_t *)(void *)((char *)handed + (uint64_t)flags->rank * apart);
+    words->holds = own;
+    words->since = calloc(2 * count, sizeof(*words->since));
+    if (!words->since)
+        return cecl_fail(ceclOutOfMemory, "no host memory for the messages of %d ranks",
                          flags->nranks);
-    for (size_t i = 0; i < count; i++) {
-        atomic_store((_Atomic uint32_t *)&signals->handed[i], 0);
-        /* TAKEN: the first signal need not wait, but the first message waits for its receiver */
-        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], i < signals_end);
-    }
+    for (size_t i = 0; i < 2 * count; i++)
+        atomic_store((_Atomic uint32_t *)&words->words[i], 0);
     for (int taken = 0; taken < 2; taken++)
         flags->counters[CECL_COUNTER_HANDED + taken] =
             (struct cecl_counter){.words = (char *)(handed + (size_t)taken * count),
@@ -43,12 +39,12 @@ static uint32_t read_word(const uint32_t *word)
 /* The number of words, HANDED and TAKEN together; 0 as long as nothing was captured. */
 static uint32_t count_of(const struct cecl_flags *flags)
 {
-    return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_handed_words(flags->nranks) : 0;
+    return atomic_load(&flags->handed.used) ? 2 * cecl_hosted_handed_words(flags->nranks) : 0;
 }
 
 static bool waits_at(const struct cecl_flags *flags, uint32_t i)
 {
-    const uint32_t state = read_word(&flags->signals.holds[i]);
+    const uint32_t state = read_word(&flags->handed.holds[i]);
     return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN;
 }
 
@@ -64,17 +60,17 @@ bool cecl_handed_waits(const struct cecl_flags *flags)
  * into SEEN, so that a later look can tell a new wait from this one. */
 static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
 {
-    int64_t *since = &flags->signals.held_since[i];
+    int64_t *since = &flags->handed.since[i];
     uint32_t begun = CECL_REPLAY_BEGUN;
     if (!waits_at(flags, i)) {
         *since = 0;
         return false;
     }
-    if (atomic_compare_exchange_strong((_Atomic uint32_t *)&flags->signals.holds[i], &begun,
+    if (atomic_compare_exchange_strong((_Atomic uint32_t *)&flags->handed.holds[i], &begun,
                                        CECL_REPLAY_SEEN) ||
         *since == 0)
         *since = now_ms;
-    return read_word(&flags->signals.handed[i]) == 0;
+    return read_word(&flags->handed.words[i]) == 0;
 }
 
 bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
@@ -85,11 +81,10 @@ bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
     for (uint32_t i = (uint32_t)peer; i < count; i += nranks) {
         if (!look_at(flags, i, now_ms))
             continue;
-        const int64_t since = flags->signals.held_since[i];
+        const int64_t since = flags->handed.since[i];
         const bool sends = i >= count / 2;
         if (first->peer < 0 || since < first->since)
-            *first = (struct cecl_handed_wait){peer, (int)((sends ? i - count / 2 : i) / nranks),
-                                               sends, since};
+            *first = (struct cecl_handed_wait){peer, sends, since};
         is_late = true;
     }
     return is_late;
@@ -99,5 +94,5 @@ void cecl_handed_release(const struct cecl_flags *flags)
 {
     const uint32_t count = count_of(flags);
     if (count > 0)
-        flags->dev->ops->host_write(flags->dev, flags->signals.handed, count, 1);
+        flags->dev->ops->host_write(flags->dev, flags->handed.words, count, 1);
 }

@@ -1,22 +1,12 @@
-/* Signals of captured one-sided calls, and captured messages. A graph's values are fixed, so these words are
- * not counters: they are set and reset.
- *
- *     the peer that signals   | wait for TAKEN, reset it            | set HANDED
- *     the rank that waits     | wait for HANDED, reset it           | set TAKEN
- *
- * Each rank has both words for each signal number and each peer, in memory of the host. TAKEN is set at
- * first. A signal waits until the previous one was taken, so none is lost. Captured signals with the same
- * number and peer run in the order in which the host launched their graphs, because they share an event.
- * The same holds for the waits for such signals.
- *
- * Behind the signals' words come those of captured messages (ceclSend and ceclRecv):
+/* Captured messages (ceclSend and ceclRecv). A graph's values are fixed, so these words are not counters: they
+ * are set and reset. Each rank has two words for each message number and each peer, in memory of the host.
  *
  *     the receiver        | set TAKEN: its buffer may be written |                 | wait for HANDED, reset it
  *     the sender          | wait for TAKEN, reset it             | copy | set HANDED
  *
- * TAKEN is not set at first. The messages of a pair take CECL_HANDED_MESSAGES such pairs of words in turn, by
- * their numbers. The receiver sets TAKEN again only after its wait for HANDED, so both words are then reset,
- * however many messages later that is, and in whatever order graphs are launched.
+ * The messages of a pair take CECL_HANDED such pairs of words in turn, by their numbers. The receiver sets
+ * TAKEN again only after its wait for HANDED, so both words are then reset, however many messages later that
+ * is, and in whatever order graphs are launched.
  *
  * Before and after such a wait, a stream writes a word for this rank's host (enum cecl_replay_state). From
  * these words the watchdog learns which peer is late, and for how long.
@@ -32,8 +22,8 @@
 ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
                                   uint32_t *own);
 
-/* The index of signal `number`, to a peer or from a peer, in each half of the arrays [2][..] of struct
- * cecl_signals. Numbers from CECL_SIGNALS on are for messages. */
+/* The index of word `number`, of messages to a peer or from a peer, in each half of the arrays of struct
+ * cecl_handed. */
 static inline uint32_t cecl_handed_index(const struct cecl_flags *flags, int peer, int number)
 {
     return (uint32_t)(number * flags->nranks + peer);
@@ -47,16 +37,15 @@ static inline uint32_t cecl_handed_hold(const struct cecl_flags *flags, int peer
            cecl_handed_index(flags, peer, number);
 }
 
-/* Whether a captured call waits for a peer now, according to the words that streams have written. */
+/* Whether a captured message waits for a peer now, according to the words that streams have written. */
 bool cecl_handed_waits(const struct cecl_flags *flags);
 
 /* -- for the watchdog -- */
 
-/* What a captured call waits for. */
+/* What a captured message waits for. */
 struct cecl_handed_wait {
-    int peer, number; /* peer -1: nothing; number CECL_SIGNALS or more: a message */
-    /* true: this rank waits for TAKEN, before it signals or sends; false: it waits for HANDED */
-    bool sends;
+    int peer;   /* -1: for nothing */
+    bool sends; /* true: this rank waits for TAKEN, before it sends; false: it waits for HANDED */
     int64_t since; /* ms; the time when the wait was first seen */
 };
 /* Looks at the waits for one peer, and returns whether there is one. *first: [in, out] the wait that has

@@ -5,7 +5,7 @@
 
 #include "flags/handed.h"
 
-/* Words of this rank's host. Streams write into them how far waits are, also waits of captured calls. If
+/* Words of this rank's host. Streams write into them how far waits are, also waits of captured messages. If
  * there is only one rank, the words of its signals to itself lie here, too. */
 size_t cecl_signals_own_words(int nranks)
 {
@@ -57,7 +57,7 @@ void cecl_signals_forget(struct cecl_flags *flags)
 {
     free(flags->signals.sent);
     free(flags->signals.taken);
-    free(flags->signals.held_since);
+    free(flags->handed.since);
 }
 
 static uint32_t read_word(const uint32_t *word)

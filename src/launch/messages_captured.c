@@ -75,7 +75,7 @@ ceclResult_t cecl_messages_meet(struct cecl_launch *launch)
 
 static int word_of(const struct cecl_message *m)
 {
-    return CECL_SIGNALS + (int)(m->number % CECL_HANDED_MESSAGES);
+    return (int)(m->number % CECL_HANDED);
 }
 
 /* Gives the values of a message's three pairs: see struct cecl_message. */
@@ -95,7 +95,7 @@ static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 static ceclResult_t collect_imports(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    const size_t row = 2 * (size_t)comm->nranks, count = row * CECL_HANDED_MESSAGES;
+    const size_t row = 2 * (size_t)comm->nranks, count = row * CECL_HANDED;
     struct cecl_peer_buffer *buffers = calloc(count, sizeof(*buffers));
     if (!buffers)
         return cecl_fail(ceclOutOfMemory, "no host memory for a captured group of %u messages",
@@ -103,7 +103,7 @@ static ceclResult_t collect_imports(struct cecl_launch *launch)
     for (uint32_t i = 0; i < launch->nmessages; i++) {
         const struct cecl_message *m = &launch->messages[i];
         if (m->second && m->bytes > 0)
-            buffers[m->number % CECL_HANDED_MESSAGES * row + 2 * (size_t)m->peer] =
+            buffers[m->number % CECL_HANDED * row + 2 * (size_t)m->peer] =
                 launch->places_of[i].there;
     }
     const ceclResult_t result =
@@ -121,6 +121,6 @@ ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
         give(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
     CECL_TRY(cecl_messages_bind(launch));
     CECL_TRY(collect_imports(launch));
-    atomic_store(&comm->engine.flags.signals.captured, true);
+    atomic_store(&comm->engine.flags.handed.used, true);
     return cecl_captured_issue(launch, &comm->launcher->messenger.bound);
 }

@@ -61,8 +61,7 @@ ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     const uint32_t slots = comm->launcher->messenger.posts.nslots,
-                   most = launch->is_captured && slots > CECL_HANDED_MESSAGES ? CECL_HANDED_MESSAGES
-                                                                              : slots;
+                   most = launch->is_captured && slots > CECL_HANDED ? CECL_HANDED : slots;
     for (int peer = 0; peer < comm->nranks; peer++)
         for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
             const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);

@@ -7,7 +7,6 @@
 #include "flags/lines.h"
 #include "flags/signals.h"
 #include "launch/launcher.h"
-#include "launch/one_sided_captured.h"
 
 /* A call that is being made. */
 struct making {
@@ -326,11 +325,14 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
     ceclStream_t work;
     if (stream)
         CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    if (capture.id != 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: stream %p captures a graph, and one-sided calls cannot be captured; "
+                         "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead",
+                         args->name, (void *)stream);
     CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
-        return capture.id != 0 ? ceclSuccess : ops->stream_check(comm->dev, stream, NULL);
-    if (capture.id != 0)
-        return cecl_one_sided_capture(comm, args, making.bytes, stream, &capture);
+        return ops->stream_check(comm->dev, stream, NULL);
     /* pairs of a slot and a value: three for each wait (after, reached, signal), and four for the call
      * (line, after, signal, done) */
     CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,

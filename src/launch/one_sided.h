@@ -36,16 +36,6 @@ struct ceclWindow {
     struct ceclWindow *next; /* in the communicator's list, or in the list of freed handles */
 };
 
-/* A call that a graph holds. */
-struct cecl_one_sided_kept {
-    ceclComm_t comm;
-    ceclWindow_t window; /* NULL: the call copies nothing */
-    /* bytes of the pool in which the call's own buffer lies; 0 bytes: the buffer is not in the pool */
-    uint64_t offset, bytes;
-    _Atomic bool is_gone; /* the graph has ended */
-    struct cecl_one_sided_kept *next;
-};
-
 /* The state that one-sided calls need. A part of the launcher. */
 struct cecl_one_sided_room {
     ceclWindow_t windows; /* a list */
@@ -56,14 +46,6 @@ struct cecl_one_sided_room {
     uint64_t *given;                     /* [2 * given_room] slots and values */
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t ngiven, given_room, waits_room;
-    /* -- for captured calls -- */
-    /* room for as many signals as one call may have; NULL: not made yet */
-    struct cecl_one_sided_handed *handed;
-    struct cecl_event **events; /* room for as many events; NULL: not made yet */
-    /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL. The engine destroys
-     * them */
-    struct cecl_event **order;
-    struct cecl_one_sided_kept *kept; /* a list */
 };
 
 /* The caller's arguments. */
@@ -87,7 +69,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
 /* Refuses a handle that is NULL, was freed, or belongs to a different communicator. */
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);
 
-/* -- one_sided_room.c: shared by captured and other calls -- */
+/* -- one_sided_room.c: the program of a call, and its memory -- */
 
 /* Makes room for `ngiven` pairs of a slot and a value, and for `nwaits` waits. */
 ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t ngiven,

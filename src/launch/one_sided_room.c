@@ -1,4 +1,4 @@
-/* Shared by captured and other one-sided calls; see one_sided.h. */
+/* The program of a one-sided call, and its memory; see one_sided.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -57,17 +57,9 @@ ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_ar
 void cecl_one_sided_close(ceclComm_t comm)
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
-    while (room->kept) { /* no graph holds these calls any more */
-        struct cecl_one_sided_kept *kept = room->kept;
-        room->kept = kept->next;
-        free(kept);
-    }
-    free(room->order);
     cecl_plan_free(&room->plan);
     free(room->bound.memory);
     free(room->given);
     free(room->waits);
-    free(room->handed);
-    free(room->events);
     *room = (struct cecl_one_sided_room){0};
 }

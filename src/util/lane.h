@@ -40,8 +40,8 @@ enum {
      * stream waits (flags/signals.h). */
     CECL_COUNTER_LINE,
     CECL_COUNTER_REACHED,
-    /* Captured one-sided calls and captured messages, in slots (flags/handed.h): a signal has come; the signal
-     * was taken; whether a stream waits for either (enum cecl_replay_state). */
+    /* Captured messages, in slots (flags/handed.h): the bytes have been moved; the receiver's buffer may be
+     * written; whether a stream waits for either (enum cecl_replay_state). */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
     CECL_COUNTER_HOLDS,

@@ -27,7 +27,6 @@ static ceclWindow_t windows[MODEL_RANKS];
 static bool is_shared;
 static struct transfer transfers[TRANSFERS_MOST];
 static int ntransfers;
-static int launches; /* launches of graphs that capture the calls; 0: eager calls */
 static const struct api_puts *of;
 
 /* ---- the window: all memory that its rank can share */
@@ -99,9 +98,6 @@ static bool draw_transfer(struct input *in, struct transfer *t)
                            .waits_on = (int)(how >> 3 & 3) % 3};
     t->bytes = how >> 5 & 1 ? take_below(in, 3000) : take_below(in, 40);
     t->where = t->gets ? t->mover : t->owner;
-    if (launches >
-        0) /* a signal waits until the one before it was consumed, so no wait may be delayed */
-        t->first_stream = t->waits_on = 1;
     if (!of->shares[t->owner] || t->mover == t->owner) /* some policies refuse a local copy */
         t->bytes = 0;
     if (t->waits_on == 2)
@@ -180,18 +176,7 @@ static void make_calls(int rank)
 
 static void *make(void *argument)
 {
-    const int rank = (int)(intptr_t)argument;
-    ceclGraph_t graph = NULL;
-    if (launches == 0) {
-        make_calls(rank);
-        return NULL;
-    }
-    OK(ceclStreamBeginCapture(of->comms[rank], of->streams[rank]));
-    make_calls(rank);
-    OK(ceclStreamEndCapture(of->comms[rank], of->streams[rank], &graph));
-    for (int i = 0; i < launches; i++)
-        OK(ceclGraphLaunch(graph, of->streams[rank]));
-    OK(ceclGraphDestroy(graph));
+    make_calls((int)(intptr_t)argument);
     return NULL;
 }
 
@@ -200,7 +185,6 @@ void api_puts_step(struct input *in, const struct api_puts *ranks)
     const unsigned flags = take_byte(in);
     const int most = 1 + (int)(flags / 2 % TRANSFERS_MOST);
     of = ranks;
-    launches = flags >= 128 ? (int)take_below(in, 4) : 0;
     renew_window(in);
     ntransfers = 0;
     model_begin(of->model, flags);

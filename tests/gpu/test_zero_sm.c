@@ -398,17 +398,6 @@ static void capture_calls(const struct shape *shape, cudaGraphExec_t graphs[MAX_
         graphs[g] = instantiate(g, captured[g]);
 }
 
-/* One-sided calls are local: each GPU captures its own call, one after another. */
-static void capture_puts(cudaGraphExec_t graphs[MAX_GPUS])
-{
-    for (int g = 0; g < gpus; g++) {
-        begin_capture(g);
-        put_from(g);
-        take_at(g);
-        graphs[g] = instantiate(g, end_capture(g));
-    }
-}
-
 static void launch_graphs(const cudaGraphExec_t graphs[MAX_GPUS])
 {
     for (int g = 0; g < gpus; g++) {
@@ -458,32 +447,6 @@ static void a_captured_call_with_large_batches_is_zero_sm_in_each_launch(void **
     block = (size_t)16 << 20;
     each_launch_needs_no_sm(&exchange_out_of_place);
     block = before;
-}
-
-static void captured_puts_gets_and_signals_need_no_sm(void **state)
-{
-    cudaGraphExec_t graphs[MAX_GPUS];
-    setenv("CECL_SM_POLICY", "never", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
-    share_all();
-    capture_puts(graphs);
-    fill(&gather_in_place, 41);
-    launch_graphs(graphs); /* the first launch uploads the graph, which may need an SM */
-    check(&gather_in_place, 41);
-    fill(&gather_in_place, 42);
-    hold_all();
-    launch_graphs(graphs);
-    const bool early = done_within(3000), held = all_held();
-    let_go();
-    assert_true(done_within(3000));
-    check(&gather_in_place, 42);
-    check_got(42);
-    assert_true(held);
-    assert_true(early);
-    for (int g = 0; g < gpus; g++)
-        assert_int_equal(cudaGraphExecDestroy(graphs[g]), cudaSuccess);
-    close_all();
 }
 
 #define CHUNKS 4
@@ -571,7 +534,6 @@ int main(void)
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_captured_gather_is_zero_sm_in_each_launch),
         cmocka_unit_test(a_captured_call_with_large_batches_is_zero_sm_in_each_launch),
-        cmocka_unit_test(captured_puts_gets_and_signals_need_no_sm),
         cmocka_unit_test(waiting_for_a_chunk_needs_no_sm),
         cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
         cmocka_unit_test(communicators_leak_no_gpu_memory),

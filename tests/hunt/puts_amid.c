@@ -41,7 +41,6 @@ void puts_amid_prepare(uint64_t *x)
         return;
     share(&window);
     amid.puts.seed = seed;
-    amid.puts.launches = (int)(seed % 6 < 3 ? 0 : seed % 3 + 1);
     puts_prepare(&amid.puts, &program);
 }
 

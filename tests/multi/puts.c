@@ -2,7 +2,6 @@
 #include "puts.h"
 
 #define GUARD 0xa5
-#define CAPTURED 1 /* The captured stream: the default stream cannot be captured. */
 
 struct transfer {
     int owner, mover, number;
@@ -36,10 +35,8 @@ static void draw_ends(const struct puts *puts, struct transfer *t, uint64_t *x)
     } while (multi_node_of(puts->comm, t->owner) != multi_node_of(puts->comm, t->mover));
 }
 
-/* In a captured program, all calls are on one stream. */
 static void draw_transfers(const struct puts *puts, uint64_t *x)
 {
-    const bool is_captured = puts->launches > 0;
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         struct transfer *t = &transfers[i];
         draw_ends(puts, t, x);
@@ -49,8 +46,6 @@ static void draw_transfers(const struct puts *puts, uint64_t *x)
         t->relays = !t->gets && multi_draw_below(x, 2) ? find_relay(i, t->mover) : -1;
         t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
         t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
-        if (is_captured)
-            t->stream_of_owner = t->stream_of_mover = CAPTURED;
         t->source = i;
         if (t->relays >= 0) { /* on the stream that has waited for those bytes */
             t->bytes = transfers[t->relays].bytes;
@@ -151,7 +146,7 @@ void puts_prepare(const struct puts *puts, uint64_t *x)
 
 /* Ranks synchronize on the device only: an owner signals when its memory is ready, and each
  * transfer is acknowledged. */
-static ceclResult_t make_calls(const struct puts *puts)
+ceclResult_t puts_make(const struct puts *puts)
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < PUTS_TRANSFERS && result == ceclSuccess; i++) {
@@ -163,28 +158,6 @@ static ceclResult_t make_calls(const struct puts *puts)
             puts->between(puts->context, i);
     }
     return result;
-}
-
-/* Each launch repeats the program. The graph is destroyed after its last launch. */
-static ceclResult_t launch(const struct puts *puts)
-{
-    ceclStream_t stream = puts->streams[CAPTURED];
-    ceclGraph_t graph = NULL;
-    ceclResult_t result = ceclStreamBeginCapture(puts->comm, stream);
-    if (result != ceclSuccess)
-        return result;
-    const ceclResult_t made = make_calls(puts);
-    result = ceclStreamEndCapture(puts->comm, stream, &graph);
-    for (int i = 0; i < puts->launches && made == ceclSuccess && result == ceclSuccess; i++)
-        result = ceclGraphLaunch(graph, stream);
-    if (graph)
-        multi_ok(puts->comm, ceclGraphDestroy(graph));
-    return made != ceclSuccess ? made : result;
-}
-
-ceclResult_t puts_make(const struct puts *puts)
-{
-    return puts->launches > 0 ? launch(puts) : make_calls(puts);
 }
 
 /* The communicator may fail at any time; after a failure no bytes are checked. */

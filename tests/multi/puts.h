@@ -19,9 +19,6 @@ struct puts {
     unsigned char *shared, *local;
     ceclStream_t streams[PUTS_STREAMS];
     uint64_t seed; /* seed of the bytes; differs from round to round */
-    /* 0: eager calls. Otherwise a graph captures the calls, and is launched this many times.
-     * Equal on all ranks. */
-    int launches;
     /* called between the transfers; may be NULL */
     void (*between)(void *context, int transfer);
     void *context;

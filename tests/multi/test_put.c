@@ -148,7 +148,6 @@ static void rounds(struct puts *puts, struct aside *aside)
     uint64_t random = 20251125;
     for (aside->round = 0; aside->round < multi_share(ROUNDS); aside->round++) {
         puts->seed = (uint64_t)aside->round + 1;
-        puts->launches = aside->round % 3 == 2 ? aside->round % 4 + 1 : 0;
         fill(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed, multi_rank, BLOCK);
         puts_round(puts, &random);
         multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));

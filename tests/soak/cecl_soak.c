@@ -71,7 +71,6 @@ static void put(uint64_t *x)
     const struct team *team = teams_pick(x);
     uint64_t program = random_next(x);
     struct puts puts = {.comm = team->comm, .rank = team->me, .n = team->n, .seed = random_next(x)};
-    puts.launches = (int)(puts.seed % 6 < 3 ? 0 : puts.seed % 3 + 1);
     if (team->me < 0 || !share_a_node(team))
         return;
     struct memory shared = memory_new(team->comm, MEMORY_SHARED, PUTS_BYTES),

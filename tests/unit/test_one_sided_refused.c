@@ -199,12 +199,37 @@ static void more_ranks_than_have_signals_are_refused(void **state)
         OK(ceclCommDestroy(many[r]));
 }
 
+static void captured_calls_are_refused(void **state)
+{
+    const ceclSignalWait_t wait = {1, 0, 1};
+    ceclStream_t stream;
+    ceclGraph_t graph = NULL;
+    OK(ceclStreamCreate(comms[0], &stream));
+    OK(ceclStreamBeginCapture(comms[0], stream));
+    REFUSED(ceclPut(from, 1, ceclUint8, 1, window[0], 0, comms[0], stream), ceclInvalidUsage,
+            "ceclPut: stream");
+    REFUSED(ceclGet(to, 1, ceclUint8, 1, window[0], 0, comms[0], stream), ceclInvalidUsage,
+            "ceclGet: stream");
+    REFUSED(ceclPutSignal(from, 0, ceclUint8, 1, window[0], 0, 1, comms[0], stream),
+            ceclInvalidUsage, "ceclPutSignal: stream");
+    REFUSED(ceclSignal(1, 1, comms[0], stream), ceclInvalidUsage,
+            "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead");
+    REFUSED(ceclWaitSignal(1, &wait, comms[0], stream), ceclInvalidUsage, "ceclWaitSignal: stream");
+    OK(ceclStreamEndCapture(comms[0], stream,
+                            &graph)); /* the capture goes on, without these calls */
+    OK(ceclGraphLaunch(graph, stream));
+    OK(ceclGraphDestroy(graph));
+    finish(0, stream);
+    OK(ceclStreamDestroy(comms[0], stream));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_arguments_are_refused_by_name),
         cmocka_unit_test(a_copy_within_a_rank_needs_leave_for_an_sm),
         cmocka_unit_test(calls_in_a_group_are_refused),
+        cmocka_unit_test(captured_calls_are_refused),
         cmocka_unit_test(a_window_ends_once_nobody_uses_it),
         cmocka_unit_test(ranks_that_differ_are_all_refused),
         cmocka_unit_test(memory_that_was_replaced_is_refused),

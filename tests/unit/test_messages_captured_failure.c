@@ -1,0 +1,246 @@
+/* Captured messages whose peer does not do its part: every wait is bounded, and the error names the peer. Each
+ * test makes its own communicator, on the host device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../with_cmocka.h"
+#include <time.h>
+
+#include "comm/comm.h"
+#include "flags/handed.h"
+#include "flags/turns.h"
+#include "util/clock.h"
+
+#define RANKS 3
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+/* Time limits: SOON for tests that wait for the timeout, NEVER for tests in which it must not come. Tests that
+ * act before the timeout try `limits`, in turn: on a busy machine they may act too late. */
+#define SOON "1000"
+#define NEVER "60000"
+static const char *const limits[] = {"3000", "9000", "27000"};
+#define SLACK_MS 60000 /* by which the error may be late on a busy machine */
+
+static ceclComm_t comms[RANKS];
+static ceclGraph_t graph;
+static char bytes[RANKS][64];
+
+/* A test's state is its time limit. */
+static int setup(void **state)
+{
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_TIMEOUT_MS", *state, 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    return 0;
+}
+
+/* A rank that left has no communicator. In most tests, the communicators of the others have failed. */
+static int teardown(void **state)
+{
+    for (int r = 0; r < RANKS; r++) {
+        if (comms[r])
+            (void)!ceclCommDestroy(comms[r]);
+        comms[r] = NULL;
+    }
+    return 0;
+}
+
+static void pause_ms(int ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+static bool has_error(int rank, ceclResult_t wanted, const char *words)
+{
+    const int64_t start = cecl_now_ms();
+    ceclResult_t async = ceclSuccess;
+    while (async == ceclSuccess && cecl_now_ms() - start < SLACK_MS) {
+        OK(ceclCommGetAsyncError(comms[rank], &async));
+        pause_ms(5);
+    }
+    if (async == wanted && strstr(ceclGetLastError(comms[rank]), words))
+        return true;
+    print_error("rank %d: %s: %s\n", rank, ceclGetErrorString(async),
+                ceclGetLastError(comms[rank]));
+    return false;
+}
+
+static void expect_error(int rank, ceclResult_t wanted, const char *words)
+{
+    assert_true(has_error(rank, wanted, words));
+}
+
+static void holds_within_a_limit(bool (*holds)(int limit_ms))
+{
+    bool held = false;
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]) && !held; i++) {
+        void *limit = (void *)(uintptr_t)limits[i];
+        assert_int_equal(setup(&limit), 0);
+        held = holds(atoi(limits[i]));
+        assert_int_equal(teardown(&limit), 0);
+    }
+    assert_true(held);
+}
+
+static void leave(int rank)
+{
+    OK(ceclCommDestroy(comms[rank]));
+    comms[rank] = NULL;
+}
+
+static ceclResult_t message(int rank, int peer, bool receives, ceclStream_t stream)
+{
+    return receives
+               ? ceclRecv(bytes[rank], sizeof(bytes[rank]), ceclUint8, peer, comms[rank], stream)
+               : ceclSend(bytes[rank], sizeof(bytes[rank]), ceclUint8, peer, comms[rank], stream);
+}
+
+/* Both ranks capture the message. `graph` is the rank's; the peer's graph is never launched. */
+static bool is_captured(int rank, ceclStream_t stream, bool receives, int peer)
+{
+    ceclStream_t other;
+    ceclGraph_t peers = NULL;
+    return ceclStreamCreate(comms[peer], &other) == ceclSuccess &&
+           ceclStreamBeginCapture(comms[rank], stream) == ceclSuccess &&
+           ceclStreamBeginCapture(comms[peer], other) == ceclSuccess &&
+           ceclGroupStart() == ceclSuccess &&
+           message(rank, peer, receives, stream) == ceclSuccess &&
+           message(peer, rank, !receives, other) == ceclSuccess && ceclGroupEnd() == ceclSuccess &&
+           ceclStreamEndCapture(comms[rank], stream, &graph) == ceclSuccess &&
+           ceclStreamEndCapture(comms[peer], other, &peers) == ceclSuccess &&
+           ceclGraphDestroy(peers) == ceclSuccess;
+}
+
+static bool is_launched(int rank, int times, bool receives, int peer)
+{
+    ceclStream_t stream;
+    bool is = ceclStreamCreate(comms[rank], &stream) == ceclSuccess &&
+              is_captured(rank, stream, receives, peer);
+    for (int i = 0; i < times && is; i++)
+        is = ceclGraphLaunch(graph, stream) == ceclSuccess;
+    return is;
+}
+
+static void launch(int rank, int times, bool receives, int peer)
+{
+    assert_true(is_launched(rank, times, receives, peer));
+}
+
+static void a_receive_that_waits_in_vain_names_the_peer(void **state)
+{
+    launch(0, 1, true, 1);
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclSend has not moved the bytes"));
+    OK(ceclGraphDestroy(graph));
+}
+
+static void a_send_that_nobody_receives_names_the_peer(void **state)
+{
+    launch(0, 1, false, 1);
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclRecv has not begun"));
+    OK(ceclGraphDestroy(graph));
+}
+
+static bool the_last_in_a_chain_of_graphs_is_named(int limit_ms)
+{
+    launch(0, 1, true, 1);
+    ceclGraph_t first = graph;
+    graph = NULL;
+    pause_ms(limit_ms / 3); /* rank 0's time limit passes first */
+    const bool named =
+        is_launched(1, 1, true, 2) &&
+        has_error(0, ceclTimeout, "a graph that was launched has waited for rank 2 for");
+    OK(ceclGraphDestroy(first));
+    OK(ceclGraphDestroy(graph));
+    return named;
+}
+
+static void the_rank_at_the_end_of_the_waits_of_graphs_is_named(void **state)
+{
+    holds_within_a_limit(the_last_in_a_chain_of_graphs_is_named);
+}
+
+static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
+{
+    launch(0, 1, true, 2);
+    pause_ms(20);
+    leave(2);
+    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that was launched here");
+    OK(ceclGraphDestroy(graph));
+}
+
+/* The test is the stream: it has waited for a while, has seen the word of rank 2, and only says so after
+ * rank 2 has left. */
+static bool the_wait_ends_after_all(int limit_ms)
+{
+    struct cecl_flags *flags = &comms[0]->engine.flags;
+    _Atomic uint32_t *hold =
+        (_Atomic uint32_t *)&flags->handed.holds[cecl_handed_hold(flags, 2, 5, false)];
+    ceclStream_t stream;
+    ceclResult_t async = ceclTimeout;
+    OK(ceclStreamCreate(comms[0], &stream));
+    assert_true(is_captured(0, stream, true, 2));
+    OK(ceclGraphDestroy(graph));
+    atomic_store(hold, CECL_REPLAY_BEGUN);
+    pause_ms(limit_ms / 3);
+    leave(2);
+    pause_ms(100);
+    atomic_store(hold, CECL_REPLAY_ENDED);
+    pause_ms(limit_ms / 3);
+    OK(ceclCommGetAsyncError(comms[0], &async));
+    return async == ceclSuccess;
+}
+
+static void a_rank_that_leaves_after_its_message_is_not_missed(void **state)
+{
+    holds_within_a_limit(the_wait_ends_after_all);
+}
+
+static void a_graph_is_launched_while_its_communicator_fails(void **state)
+{
+    launch(0, 50, true, 1);
+    OK(ceclCommRevoke(comms[1]));
+    expect_error(0, ceclRemoteError, "rank 1");
+    OK(ceclGraphDestroy(graph));
+}
+
+/* The end of a communicator, an abort and a shrink wait for a graph that was launched. This one does not begin before a
+ * gate opens. */
+static void a_graph_with_a_message_is_pending_before_it_begins(void **state)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    uint32_t *gate;
+    ceclStream_t stream;
+    OK(dev->ops->words_alloc(dev, 1, &gate));
+    const struct cecl_memop hold = {gate, 1, CECL_MEMOP_WAIT};
+    OK(ceclStreamCreate(comms[0], &stream));
+    OK(dev->ops->memops(dev, stream, &hold, 1));
+    assert_true(is_captured(0, stream, false, 1));
+    OK(ceclGraphLaunch(graph, stream));
+    assert_false(cecl_comm_is_done(comms[0]));
+    OK(ceclCommRevoke(comms[0])); /* nobody receives */
+    dev->ops->host_write(dev, gate, 1, 1);
+    (void)!ceclStreamSynchronize(comms[0], stream);
+    assert_true(cecl_comm_is_done(comms[0]));
+    OK(ceclGraphDestroy(graph));
+    dev->ops->words_free(dev, gate);
+}
+
+#define TEST(name, limit)                                                                          \
+    cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_receive_that_waits_in_vain_names_the_peer, SOON),
+        TEST(a_send_that_nobody_receives_names_the_peer, SOON),
+        cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
+        TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
+        cmocka_unit_test(a_rank_that_leaves_after_its_message_is_not_missed),
+        TEST(a_graph_is_launched_while_its_communicator_fails, NEVER),
+        TEST(a_graph_with_a_message_is_pending_before_it_begins, NEVER),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
