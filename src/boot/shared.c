@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/file.h"
+
 #define LINE 64 /* bytes of a cache line */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -17,15 +19,15 @@ static ceclResult_t create(size_t bytes, int *out)
     const int fd = memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
-    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        const ceclResult_t result =
-            cecl_fail(ceclSystemError, "sizing a memfd to %zu bytes and sealing it: %s", bytes,
-                      strerror(errno));
+    ceclResult_t result = cecl_file_grow(fd, bytes);
+    if (result == ceclSuccess && fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+        result =
+            cecl_fail(ceclSystemError, "sealing a memfd of %zu bytes: %s", bytes, strerror(errno));
+    if (result != ceclSuccess)
         close(fd);
-        return result;
-    }
-    *out = fd;
-    return ceclSuccess;
+    else
+        *out = fd;
+    return result;
 }
 
 /* Makes the memory on one rank, and sends its descriptor to all. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "device/host.h"
+#include "util/file.h"
 
 #define RESERVED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
@@ -86,9 +87,8 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
     if (fd < 0)
         return cecl_fail(result_of(errno), "memfd_create for %zu bytes: %s", bytes,
                          strerror(errno));
-    if (ftruncate(fd, (off_t)bytes) != 0) {
-        ceclResult_t result =
-            cecl_fail(result_of(errno), "ftruncate to %zu bytes: %s", bytes, strerror(errno));
+    const ceclResult_t result = cecl_file_grow(fd, bytes);
+    if (result != ceclSuccess) {
         close(fd);
         return result;
     }

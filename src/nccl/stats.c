@@ -16,6 +16,7 @@
 #include "nccl/process.h"
 #include "nccl/report.h"
 #include "nccl/symbol.h"
+#include "util/file.h"
 #include "util/log.h"
 
 /* Classes of sizes: each has the sizes up to `most` bytes that are not in an earlier class. */
@@ -197,32 +198,47 @@ static void json_table(FILE *out)
 
 /* ---- at the process's end */
 
-/* Writes a table with a single write, because processes share a terminal or a file, and their tables must
- * not mix. On failure errno says why. */
-static bool write_whole(int fd, void (*table)(FILE *out))
+/* Writes a table at once, because processes share a terminal or a file, and their tables must not mix. */
+static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
 {
+    struct cecl_writing writing;
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
     if (!out)
-        return false;
+        return cecl_fail(ceclOutOfMemory, "no host memory");
+    cecl_writing_begin(&writing);
     table(out);
-    fclose(out);
-    const ssize_t written = text ? write(fd, text, length) : -1;
-    if (written >= 0) /* if a part was written, the disk is full */
-        errno = ENOSPC;
-    const int error = errno;
+    cecl_writing_end(&writing);
+    const bool is_whole = fclose(out) == 0 && text;
+    const ceclResult_t result =
+        is_whole ? cecl_file_write(fd, text, length) : cecl_fail(ceclOutOfMemory, "no host memory");
     free(text);
-    errno = error;
-    return written == (ssize_t)length;
+    return result;
+}
+
+/* The process's own descriptors are not opened again: the program's later output to a file would overwrite the table.
+ * Opening a pipe that nobody reads fails at once. */
+static int open_stats(const char *file)
+{
+    const int own = strcmp(file, "/dev/stdout") == 0   ? STDOUT_FILENO
+                    : strcmp(file, "/dev/stderr") == 0 ? STDERR_FILENO
+                                                       : -1;
+    const int fd =
+        own >= 0
+            ? fcntl(own, F_DUPFD_CLOEXEC, 0)
+            : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0)
+        cecl_record("%s%s", strerror(errno), errno == ENXIO ? " (a pipe that nobody reads?)" : "");
+    return fd;
 }
 
 static void append_json(const char *file)
 {
-    const int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0 || !write_whole(fd, json_table))
+    const int fd = open_stats(file);
+    if (fd < 0 || write_whole(fd, json_table) != ceclSuccess)
         cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_STATS_FILE=%s: not written: %s", file,
-                 strerror(errno));
+                 cecl_message());
     if (fd >= 0)
         close(fd);
 }
@@ -233,7 +249,7 @@ static void print(void)
     const char *file = cecl_nccl_process()->stats_file;
     if (!atomic_load(&has_counted))
         return;
-    (void)write_whole(STDERR_FILENO, print_table);
+    (void)!write_whole(STDERR_FILENO, print_table);
     cecl_nccl_job_has_table();
     if (file[0] != '\0')
         append_json(file);

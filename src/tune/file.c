@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tune/nearest.h"
+#include "util/file.h"
 #include "util/grow.h"
 #include "util/log.h"
 
@@ -286,14 +287,18 @@ ceclResult_t cecl_tuning_read(const char *path, struct cecl_tuning_file *file)
     char *text = malloc(MOST_BYTES + 1);
     if (!text)
         return cecl_fail(ceclOutOfMemory, "CECL_TUNING=%.150s: no host memory to read it", path);
-    FILE *in = fopen(path, "r");
+    const char *other = cecl_file_other_kind(path);
+    FILE *in = other ? NULL : fopen(path, "re");
     errno = in ? 0 : errno;
     const size_t bytes = in ? fread(text, 1, MOST_BYTES + 1, in) : 0;
     const int error = !in || ferror(in) ? errno : 0;
     if (in)
         fclose(in);
     ceclResult_t result;
-    if (error != 0)
+    if (other)
+        result = cecl_fail(ceclInvalidArgument,
+                           "CECL_TUNING=%.150s: %s: a file of thresholds expected", path, other);
+    else if (error != 0)
         result = cecl_fail(error == EMFILE || error == ENFILE ? ceclSystemError
                            : error == ENOMEM                  ? ceclOutOfMemory
                                                               : ceclInvalidArgument,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/file.h"
 #include "util/log.h"
 #include "util/settings.h"
 
@@ -38,6 +39,9 @@ const char *cecl_name_in(const char *path)
 /* Returns NULL if `name` is not NCCL; `*why` says why not. */
 static void *open_nccl(const char *name, int flags, const char **why)
 {
+    *why = strchr(name, '/') ? cecl_file_other_kind(name) : NULL;
+    if (*why)
+        return NULL;
     void *handle = dlopen(name, flags);
     if (!handle) {
         *why = dlerror();
@@ -65,10 +69,11 @@ static bool try_path(struct search *search, const char *path)
 static ceclResult_t open_setting(struct search *search, const char *setting)
 {
     char path[PATH_MAX];
-    const char *why;
-    if (!realpath(setting, path))
-        return cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, strerror(errno));
-    search->handle = open_nccl(path, search->flags, &why);
+    const char *why = cecl_file_other_kind(setting); /* of a pipe there is no path */
+    if (!why && !realpath(setting, path))
+        why = strerror(errno);
+    if (!why)
+        search->handle = open_nccl(path, search->flags, &why);
     return search->handle ? ceclSuccess
                           : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
 }

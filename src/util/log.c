@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "util/file.h"
 #include "util/settings.h"
 
 bool cecl_log_on(enum cecl_log_level level)
@@ -30,9 +31,12 @@ void cecl_log(enum cecl_log_level level, int rank, const char *format, ...)
     char line[1024];
     int used = rank < 0 ? snprintf(line, sizeof(line), "cecl: ")
                         : snprintf(line, sizeof(line), "cecl: rank %d: ", rank);
+    struct cecl_writing writing;
     va_list args;
+    cecl_writing_begin(&writing);
     va_start(args, format);
     vsnprintf(line + used, sizeof(line) - (size_t)used, format, args);
     va_end(args);
     fprintf(stderr, "%s\n", line);
+    cecl_writing_end(&writing);
 }

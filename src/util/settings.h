@@ -79,7 +79,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "cecl carried out")                                                                          \
     X(NCCL_STATS_FILE, "CECL_NCCL_STATS_FILE", TEXT, OWN, "-", "none", "file name",                \
       "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
-      "JSON")                                                                                      \
+      "JSON; /dev/stdout and pipes that are being read are served, too")                           \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "1", "", "0..1",                                  \
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, or in calls "  \
       "of one class if there are no steps, and the faster one is kept; 0: CECL_NCCL_LEARNED or "   \

@@ -76,6 +76,26 @@ done
 run "$run" --stats="$scratch/two words" env
 expect_output "CECL_NCCL_STATS_FILE=$scratch/two words"
 
+case="pipes and devices are named, or served, and never waited for"
+mkfifo "$scratch/pipe"
+for file in "$scratch/pipe" /dev/zero "$scratch"; do
+    run timeout 20 "$run" --nccl "$file" true
+    expect_status 2
+    expect_error "cecl-run: --nccl $file: no such file, not readable, or no regular file"
+done
+run timeout 20 "$run" --stats="$scratch/pipe" env
+expect_output "CECL_NCCL_STATS_FILE=$scratch/pipe"
+run "$run" --stats=/dev/stdout env
+expect_output "CECL_NCCL_STATS_FILE=/dev/stdout"
+
+case="--stats=>(COMMAND) gets the tables, also of children that inherit no descriptors"
+# shellcheck disable=SC2016
+run "$run" --nccl "$standin" --policy off --stats=>(cat >"$scratch/taken"; touch "$scratch/ended") \
+    bash -c '"$1" processes 2 3>&- 63>&-; true' - "${7:?}"
+expect_status 0
+for ((i = 0; i < 300 && $([ -e "$scratch/ended" ]; echo $?); i++)); do sleep 0.1; done
+[ "$(grep -c '^{"process": .*}$' "$scratch/taken")" -eq 2 ] || wrong "two tables expected in $(cat "$scratch/taken")"
+
 case="the library is missing, or cannot be preloaded"
 mkdir -p "$scratch/alone/bin" "$scratch/a space/bin" "$scratch/a space/lib/cecl"
 cp "$run" "$scratch/alone/bin"

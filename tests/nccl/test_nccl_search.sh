@@ -54,6 +54,19 @@ expect_lines 1
 expect_error "CECL_NCCL_PATH=$scratch/text.so: "
 expect_output "result 2"
 
+case="CECL_NCCL_PATH, or a folder that is searched, has a pipe or a device"
+mkdir -p "$scratch/pipe"
+mkfifo "$scratch/pipe/libnccl.so.2"
+for named in "$scratch/pipe/libnccl.so.2: a pipe" "/dev/zero: a device" "$scratch: a directory"; do
+    run env CECL_NCCL_PATH="${named%: *}" timeout 20 "$probe" "$library"
+    expect_lines 1
+    expect_error "CECL_NCCL_PATH=$named"
+    expect_output "result 2"
+done
+run env LD_LIBRARY_PATH="$scratch/pipe:$scratch/other" CECL_DEBUG=info timeout 20 "$probe" "$library"
+expect_error "$scratch/pipe/libnccl.so.2 is not used: a pipe"
+expect_output "result 0 version 22809"
+
 case="CECL_NCCL_PATH names this library"
 run env CECL_NCCL_PATH="$library" "$probe" "$library"
 expect_lines 1

@@ -2,6 +2,7 @@
 # The table of calls and of who carried them out, and calls that are refused.
 # test_nccl_stats.sh PROGRAM STANDIN SCRATCH
 #   PROGRAM  nccl_program, linked to the library in NCCL's place
+# shellcheck disable=SC2317 # functions that `run` calls
 set -uo pipefail
 program=$1 scratch=$3
 export CECL_NCCL_PATH=$2 CECL_NCCL_TRIALS=0
@@ -132,6 +133,20 @@ why="cecl could not make a communicator: rank 0: CECL_POOL_BYTES=1: bytes with o
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
+case="under a limit on files calls are passed, and no signal ends the process"
+tables=2
+limited() {
+    ulimit -f "$1"
+    CECL_NCCL=all CECL_DEBUG=none CECL_STAGING_BYTES=64M "$program" processes 2
+}
+for kilobytes in 100 8000; do # too few for words that ranks share, and for memory
+    run limited "$kilobytes"
+    expect_status 0
+    expect_error "RLIMIT_FSIZE (ulimit -f) allows files of $((kilobytes * 1024))"
+    [ "$(grep -c " NCCL .* cecl could not make a communicator: rank" <<<"$errors")" -eq 10 ] || wrong "all calls passed"
+done
+tables=1
+
 case="a non-blocking communicator is served, or the table says why not"
 tables=2
 run env CECL_NCCL=all NCCL_COMM_BLOCKING=0 "$program" processes 2
@@ -175,6 +190,53 @@ run env CECL_NCCL=auto "$program" captured 3
 expect_status 0
 expect_row ncclAllGather "to 4 KiB" 1 16 "NCCL unknown" "captured: $slower"
 tables=1
+
+# stats_to FILE: runs two processes that append their tables to FILE
+stats_to() {
+    CECL_NCCL_STATS_FILE=$1 timeout 60 "$program" processes 2
+}
+# expect_json TEXT: two lines of JSON in it
+expect_json() {
+    [ "$(grep -c '^{"process": .*}$' <<<"$1")" -eq 2 ] || wrong "two lines of JSON expected, not: $1"
+}
+
+case="tables go to a pipe, to the program's output, and to a program that reads slowly"
+run stats_to /dev/stdout
+expect_json "$output"
+run stats_to /dev/stderr
+expect_json "$errors"
+mkfifo "$scratch/pipe"
+(sleep 1 && cat) <"$scratch/pipe" >"$scratch/taken" &
+reader=$!
+exec 3>"$scratch/pipe" # or the reader would end after the first process
+run stats_to "$scratch/pipe"
+exec 3>&-
+wait "$reader"
+expect_json "$(cat "$scratch/taken")"
+
+case="the program's own output to the same file is kept"
+run bash -c '{ echo before; CECL_NCCL_STATS_FILE=/dev/stdout "$1" processes 2; echo after; } >"$2"' - \
+    "$program" "$scratch/output"
+expect_json "$(cat "$scratch/output")"
+[[ $(cat "$scratch/output") == before*after ]] || wrong "the program's own lines expected"
+
+case="what is no place for a table is named, and not waited for"
+for named in "$scratch/pipe: not written: No such device or address (a pipe that nobody reads?)" \
+    "$scratch: not written: Is a directory" "/dev/full: not written: 0 of "; do
+    run stats_to "${named%%: *}"
+    expect_status 0
+    expect_error "CECL_NCCL_STATS_FILE=$named"
+done
+limited() {
+    ulimit -f 100
+    CECL_NCCL=off stats_to "$scratch/long.json"
+}
+: >"$scratch/long.json"
+truncate -s 102000 "$scratch/long.json"
+run limited
+expect_status 0
+expect_error "CECL_NCCL_STATS_FILE=$scratch/long.json: not written: a file of "
+expect_error " bytes: RLIMIT_FSIZE (ulimit -f) allows files of 102400"
 
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"

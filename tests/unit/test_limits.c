@@ -188,6 +188,45 @@ static void a_process_that_may_open_too_few_files_is_told_how_many(void **state)
                         "than 12288 descriptors");
 }
 
+/* The limit is soft, and the signal would end the process. */
+static ceclResult_t with_files_of(rlim_t bytes, ceclResult_t (*call)(void))
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit low = {.rlim_cur = bytes, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    const ceclResult_t result = call();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    return result;
+}
+
+static ceclResult_t join_one(void)
+{
+    return ceclCommInitAll(comms, 2, NULL);
+}
+
+static ceclResult_t allocate_much(void)
+{
+    void *got[2];
+    OK(ceclGroupStart());
+    for (int r = 0; r < 2; r++)
+        OK(ceclMemAlloc(comms[r], &got[r], (size_t)32 << 20));
+    return ceclGroupEnd();
+}
+
+static void a_limit_on_files_is_named_and_no_signal(void **state)
+{
+    assert_int_equal(with_files_of(1 << 20, join_one), ceclOutOfMemory);
+    assert_non_null(
+        strstr(ceclGetLastError(NULL), "RLIMIT_FSIZE (ulimit -f) allows files of 1048576"));
+    OK(ceclCommInitAll(comms, 2, NULL));
+    assert_int_equal(with_files_of(1 << 20, allocate_much), ceclOutOfMemory);
+    assert_non_null(
+        strstr(ceclGetLastError(NULL), "RLIMIT_FSIZE (ulimit -f) allows files of 1048576"));
+    OK(allocate_much());
+    close_ranks(2);
+}
+
 int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
@@ -202,6 +241,7 @@ int main(void)
         cmocka_unit_test(asking_is_no_error),
         cmocka_unit_test(ranks_share_the_memory_that_is_lent),
         cmocka_unit_test(a_process_that_may_open_too_few_files_is_told_how_many),
+        cmocka_unit_test(a_limit_on_files_is_named_and_no_signal),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(memory);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../share.h"
@@ -214,11 +215,32 @@ static void a_file_that_is_not_there_is_refused(void **state)
     assert_non_null(strstr(cecl_message(), "CECL_TUNING=/: "));
 }
 
-static void a_file_of_endless_bytes_is_refused(void **state)
+/* /proc/kmsg and the like may be files of endless bytes, too. */
+static void a_file_of_too_many_bytes_is_refused(void **state)
 {
+    char path[] = "/tmp/cecl_tuning_XXXXXX";
     struct cecl_tuning_file file;
-    assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
+    const int fd = mkstemp(path);
+    assert_int_equal(ftruncate(fd, (1 << 20) + 1), 0);
+    assert_int_equal(cecl_tuning_read(path, &file), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "at most"));
+    close(fd);
+    unlink(path);
+}
+
+/* Opening a pipe would wait for somebody who writes to it. */
+static void pipes_and_devices_are_refused(void **state)
+{
+    char path[] = "/tmp/cecl_tuning_XXXXXX";
+    struct cecl_tuning_file file;
+    close(mkstemp(path));
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(cecl_tuning_read(path, &file), ceclInvalidArgument);
+    unlink(path);
+    assert_non_null(strstr(cecl_message(), ": a pipe: a file of thresholds expected"));
+    assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), "=/dev/zero: a device: "));
 }
 
 static void a_file_is_read(void **state)
@@ -309,7 +331,8 @@ int main(void)
         cmocka_unit_test(what_is_printed_is_read_back_alike),
         cmocka_unit_test(bad_lines_are_refused_with_their_number),
         cmocka_unit_test(a_file_that_is_not_there_is_refused),
-        cmocka_unit_test(a_file_of_endless_bytes_is_refused),
+        cmocka_unit_test(a_file_of_too_many_bytes_is_refused),
+        cmocka_unit_test(pipes_and_devices_are_refused),
         cmocka_unit_test(a_file_is_read),
         cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(any_bytes_are_read_or_refused_with_a_line),

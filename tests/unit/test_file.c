@@ -1,0 +1,150 @@
+/* Files that are pipes or devices, limits on files, and what a write may do to the program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../with_cmocka.h"
+
+#include "util/file.h"
+
+#define LIMIT 65536
+
+static rlim_t allow_files_of(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    return before;
+}
+
+static void what_is_no_file_is_named_and_not_opened(void **state)
+{
+    char folder[] = "/tmp/test_file_XXXXXX", pipe[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_string_equal(cecl_file_other_kind(pipe), "a pipe");
+    assert_string_equal(cecl_file_other_kind(folder), "a directory");
+    assert_string_equal(cecl_file_other_kind("/dev/zero"), "a device");
+    unlink(pipe);
+    assert_null(cecl_file_other_kind(pipe));
+    rmdir(folder);
+}
+
+/* Without the check the process ends by SIGXFSZ. */
+static void memory_grows_up_to_the_limit_on_files(void **state)
+{
+    const int fd = memfd_create("test", MFD_CLOEXEC);
+    const rlim_t before = allow_files_of(LIMIT);
+    const ceclResult_t fits = cecl_file_grow(fd, LIMIT), passes = cecl_file_grow(fd, LIMIT + 1);
+    allow_files_of(before);
+    assert_int_equal(fits, ceclSuccess);
+    assert_int_equal(passes, ceclOutOfMemory);
+    assert_string_equal(cecl_message(),
+                        "shared memory of 65537 bytes: RLIMIT_FSIZE (ulimit -f) allows files of "
+                        "65536");
+    assert_int_equal(cecl_file_grow(fd, LIMIT + 1), ceclSuccess);
+    close(fd);
+}
+
+/* Half of a line would be worse than none. */
+static void a_write_past_the_limit_writes_nothing(void **state)
+{
+    char *bytes = calloc(1, LIMIT + 1);
+    FILE *file = tmpfile();
+    struct stat info;
+    const rlim_t before = allow_files_of(LIMIT);
+    const ceclResult_t result = cecl_file_write(fileno(file), bytes, LIMIT + 1);
+    allow_files_of(before);
+    assert_int_equal(result, ceclOutOfMemory);
+    assert_non_null(strstr(cecl_message(), "RLIMIT_FSIZE (ulimit -f) allows files of 65536"));
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    assert_int_equal(info.st_size, 0);
+    fclose(file);
+    free(bytes);
+}
+
+static void signals_of_a_write_do_not_reach_the_program(void **state)
+{
+    const rlim_t before = allow_files_of(1);
+    FILE *file = tmpfile();
+    struct cecl_writing writing;
+    cecl_writing_begin(&writing);
+    assert_int_equal(pwrite(fileno(file), "xy", 2, 1), -1); /* SIGXFSZ */
+    cecl_writing_end(&writing);
+    assert_int_equal(errno, EFBIG);
+    allow_files_of(before);
+    fclose(file);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    assert_int_equal(cecl_file_write(ends[1], "x", 1), ceclSystemError); /* SIGPIPE */
+    assert_string_equal(cecl_message(), "0 of 1 bytes written: Broken pipe");
+    close(ends[1]);
+}
+
+static void a_signal_that_was_pending_stays_pending(void **state)
+{
+    sigset_t set, before;
+    struct cecl_writing writing;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    raise(SIGPIPE);
+    cecl_writing_begin(&writing);
+    cecl_writing_end(&writing);
+    assert_int_equal(sigtimedwait(&set, NULL, &(struct timespec){0}), SIGPIPE);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void *read_late(void *end)
+{
+    char bytes[4096];
+    size_t count = 0;
+    ssize_t now;
+    usleep(100000);
+    while ((now = read(*(int *)end, bytes, sizeof(bytes))) > 0)
+        count += (size_t)now;
+    return (void *)count;
+}
+
+static void a_full_pipe_is_waited_for(void **state)
+{
+    const size_t count = 300000; /* more than a pipe holds */
+    char *bytes = calloc(1, count);
+    int ends[2];
+    void *read_bytes;
+    pthread_t reader;
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFL, 0), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_late, &ends[0]), 0);
+    assert_int_equal(cecl_file_write(ends[1], bytes, count), ceclSuccess);
+    close(ends[1]);
+    pthread_join(reader, &read_bytes);
+    assert_int_equal((size_t)read_bytes, count);
+    close(ends[0]);
+    free(bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_file_is_named_and_not_opened),
+        cmocka_unit_test(memory_grows_up_to_the_limit_on_files),
+        cmocka_unit_test(a_write_past_the_limit_writes_nothing),
+        cmocka_unit_test(signals_of_a_write_do_not_reach_the_program),
+        cmocka_unit_test(a_signal_that_was_pending_stays_pending),
+        cmocka_unit_test(a_full_pipe_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
