@@ -15,11 +15,12 @@ extern "C" {
  * (with CECL_NET=mpi also between pretended nodes). Then MPI must have MPI_THREAD_MULTIPLE, and the
  * program ends the communicator before it calls MPI_Finalize.
  * comm     [out] written on success only.
- * mpiComm  an intracommunicator. If its ranks are on several hosts, CECL_SOCKET_IFNAME must name the network
+ * mpiComm  an intracommunicator; an intercommunicator is refused. If its ranks are on several hosts, CECL_SOCKET_IFNAME must name the network
  *          interface that connects them, on all ranks; see ceclCommInitRankConfig.
  * config   NULL for defaults; read during the call only.
  * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
- * ceclCommInitOob; an error of MPI's is ceclSystemError. */
+ * ceclCommInitOob; an error of MPI's is ceclSystemError; ceclInvalidUsage before MPI_Init and after
+ * MPI_Finalize. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                                    const ceclConfig_t *config);
 
