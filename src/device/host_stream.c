@@ -1,6 +1,7 @@
 /* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
  * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
  * allocate nothing once it is large enough. */
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,10 +64,13 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     }
 }
 
-/* Work leaves the queue only when it is done, so an empty queue means that all work has ended. */
+/* Work leaves the queue only when it is done, so an empty queue means that all work has ended. A thread begins with its
+ * creator's rounding and treatment of subnormal numbers. Results have equal bits on all ranks, so a stream has the
+ * default. */
 static void *serve(void *argument)
 {
     struct host_stream *stream = argument;
+    fesetenv(FE_DFL_ENV);
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->count == 0 && !stream->ending)
