@@ -80,8 +80,6 @@ ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
     void *shared;
     size_t bytes;
     entry->has_pairs = false;
-    if (entry->rails.exist) /* ranks on several hosts share no memory */
-        return ceclSuccess;
     CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
     if (cecl_trial_bytes(entry->nranks) + needed > bytes)
         return ceclSuccess;

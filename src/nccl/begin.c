@@ -6,7 +6,6 @@
 #include "nccl/comms.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
-#include "nccl/rails.h"
 #include "nccl/windows.h"
 #include "util/thread.h"
 
@@ -14,6 +13,7 @@ struct making {
     ncclComm_t comm;
     /* reserved first, so that nothing can fail after the communicator is made */
     struct cecl_nccl_comm *entry;
+    struct cecl_nccl_meeting *meeting;
     int together;
     pthread_t thread;
     bool has_thread;
@@ -24,7 +24,7 @@ static void *make_one(void *argument)
 {
     struct making *making = argument;
     struct cecl_nccl_comm *entry = making->entry;
-    making->result = cecl_nccl_make(making->comm, entry, making->together, false);
+    making->result = cecl_nccl_make(making->comm, entry, making->together, false, making->meeting);
     if (making->result == ceclSuccess && cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY))
         cecl_nccl_comm_publish(entry, making->comm);
     else
@@ -41,10 +41,9 @@ static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
         return;
     cecl_nccl_agree_leave(entry);
     cecl_nccl_windows_forget(entry);
-    cecl_nccl_learn_close(entry, false);
+    cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
-    cecl_nccl_rails_close(entry);
     cecl_nccl_comm_retire(entry, CECL_NCCL_GIVEN_UP_TO_FREE);
 }
 
@@ -52,7 +51,8 @@ static void *make_one_later(void *argument)
 {
     const struct making making = *(struct making *)argument;
     free(argument);
-    finish(making.entry, cecl_nccl_make(making.comm, making.entry, making.together, true));
+    finish(making.entry,
+           cecl_nccl_make(making.comm, making.entry, making.together, true, making.meeting));
     return NULL;
 }
 
@@ -71,6 +71,7 @@ static void make_all(struct making *makings, int count)
             pthread_join(makings[i].thread, NULL);
         } else {
             makings[i].result = ceclSystemError;
+            cecl_nccl_meeting_close(makings[i].meeting);
             cecl_nccl_comm_retire(makings[i].entry, CECL_NCCL_MAKING_TO_FREE);
         }
     }
@@ -87,44 +88,68 @@ static bool reserve_all(struct making *makings, int count)
     return reserved == count;
 }
 
-ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count)
+/* Lists the communicators that NCCL has made. Returns their number. */
+static int list_made(const struct cecl_nccl_wish *wishes, int count, struct making *makings)
 {
     int made = 0;
-    ncclResult_t result = ceclSuccess;
-    struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
-    if (!makings)
-        return ceclSystemError;
     for (int i = 0; i < count; i++) {
-        makings[made].comm = cecl_nccl_wish_handle(&wishes[i]);
-        made += makings[made].comm != NULL;
+        const ncclComm_t comm = cecl_nccl_wish_handle(&wishes[i]);
+        if (comm)
+            makings[made++] = (struct making){.comm = comm, .meeting = wishes[i].meeting};
+        else
+            cecl_nccl_meeting_close(wishes[i].meeting);
     }
     for (int i = 0; i < made; i++)
         makings[i].together = made;
-    if (!reserve_all(makings, made))
-        result = ceclSystemError;
-    else
+    return made;
+}
+
+void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count)
+{
+    for (int i = 0; i < count; i++)
+        cecl_nccl_meeting_close(wishes[i].meeting);
+}
+
+ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count)
+{
+    ncclResult_t result = ceclSuccess;
+    struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
+    if (!makings) {
+        cecl_nccl_wishes_drop(wishes, count);
+        return ceclSystemError;
+    }
+    const int made = list_made(wishes, count, makings);
+    if (reserve_all(makings, made))
         make_all(makings, made);
+    else
+        result = ceclSystemError;
+    for (int i = 0; i < made && result == ceclSystemError; i++)
+        cecl_nccl_meeting_close(makings[i].meeting);
     for (int i = 0; i < made && result == ceclSuccess; i++)
         result = makings[i].result;
     free(makings);
     return result;
 }
 
-/* No other thread waits for the new thread, which may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
-ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
+/* No other thread waits for the new thread, which may outlive an abort. */
+ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
+                                       struct cecl_nccl_meeting *meeting)
 {
     struct making *making = malloc(sizeof(*making));
     struct cecl_nccl_comm *entry = making ? cecl_nccl_comm_reserve(comm) : NULL;
     pthread_t thread;
     if (!entry) {
+        cecl_nccl_meeting_close(meeting);
         free(making);
         return ceclSystemError;
     }
-    *making = (struct making){.comm = comm, .entry = entry, .together = together};
+    *making =
+        (struct making){.comm = comm, .entry = entry, .meeting = meeting, .together = together};
     cecl_nccl_comm_publish(entry, comm);
     if (cecl_thread_start(&thread, "cecl-make", make_one_later, making) != 0) {
         entry->ours = NULL;
         entry->reason = CECL_NCCL_NOT_MADE;
+        cecl_nccl_meeting_close(meeting);
         finish(entry, ceclSystemError);
         free(making);
         return ceclSystemError;

@@ -14,7 +14,8 @@ struct birth {
     ncclComm_t parent;
     ncclComm_t *place; /* where NCCL writes the handle */
     int together;
-    ncclComm_t child; /* NULL: NCCL has not written it yet */
+    struct cecl_nccl_meeting *meeting; /* NULL once the child is being made */
+    ncclComm_t child;                  /* NULL: NCCL has not written it yet */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -22,13 +23,17 @@ static struct birth *first;
 static _Atomic int
     expected; /* how many there are; 0 lets programs without such children skip the lock */
 
-ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together)
+ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together,
+                                    struct cecl_nccl_meeting *meeting)
 {
     struct birth *birth = malloc(sizeof(*birth));
-    if (!birth)
+    if (!birth) {
+        cecl_nccl_meeting_close(meeting);
         return ceclSystemError;
+    }
     pthread_mutex_lock(&lock);
-    *birth = (struct birth){.next = first, .parent = parent, .place = child, .together = together};
+    *birth = (struct birth){
+        .next = first, .parent = parent, .place = child, .together = together, .meeting = meeting};
     first = birth;
     atomic_fetch_add(&expected, 1);
     pthread_mutex_unlock(&lock);
@@ -41,8 +46,10 @@ static ncclResult_t look_at(struct birth *birth)
 {
     const ncclComm_t come = birth->child ? NULL : __atomic_load_n(birth->place, __ATOMIC_ACQUIRE);
     if (come) {
+        struct cecl_nccl_meeting *meeting = birth->meeting;
         birth->child = come;
-        const ncclResult_t result = cecl_nccl_comm_make_later(come, birth->together);
+        birth->meeting = NULL;
+        const ncclResult_t result = cecl_nccl_comm_make_later(come, birth->together, meeting);
         if (result != ceclSuccess)
             return result;
     }
@@ -65,6 +72,7 @@ static ncclResult_t each_of(ncclComm_t parent, ncclResult_t (*of)(struct birth *
             continue;
         }
         *at = birth->next;
+        cecl_nccl_meeting_close(birth->meeting);
         free(birth);
         atomic_fetch_sub(&expected, 1);
     }

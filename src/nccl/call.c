@@ -41,7 +41,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
 
 /* Why cecl cannot serve calls of this kind; NO_REASON: it can. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
-                                            const struct cecl_nccl_comm *comm, bool is_strict)
+                                            const struct cecl_nccl_comm *comm)
 {
     if (!has_rank(call, comm->nranks))
         return CECL_NCCL_NO_SUCH_RANK;
@@ -56,10 +56,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_TYPE;
     if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
         return CECL_NCCL_SMS_FORBIDDEN;
-    return comm->rails.exist &&
-                   (comm->limits.smPolicy == CECL_SM_NEVER || (is_strict && !call->reduces))
-               ? CECL_NCCL_BETWEEN_NODES
-               : CECL_NCCL_NO_REASON;
+    return CECL_NCCL_NO_REASON;
 }
 
 /* In a group the driver is asked once for consecutive calls on one stream of a communicator. */
@@ -122,7 +119,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    enum cecl_nccl_reason reason = reason_of_kind(call, comm, process->policy == CECL_NCCL_STRICT);
+    enum cecl_nccl_reason reason = reason_of_kind(call, comm);
     if (reason == CECL_NCCL_NO_REASON)
         reason = reason_of_gain(process, call, comm, decision);
     else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
@@ -235,7 +232,7 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
                        ncclResult_t *result)
 {
     cecl_nccl_learn_time(call, comm, false);
-    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
+    *result = cecl_nccl_pass(call);
     cecl_nccl_learn_time(call, comm, true);
     return true;
 }
@@ -252,12 +249,7 @@ static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *com
         *result = cecl_nccl_group_refuse(refuse(call, reason));
     if (is_timed)
         return pass_timed(call, comm, result);
-    if (refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result)))
-        return true;
-    if (!comm || !comm->rails.exist || is_one_sided(call->op))
-        return false;
-    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
-    return true;
+    return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
 }
 
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,

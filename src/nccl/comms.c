@@ -10,7 +10,6 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
-#include "nccl/rails.h"
 #include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -143,12 +142,7 @@ ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
-    ncclResult_t result = finalize_ours(entry);
-    if (entry->rails.exist) { /* the split has ended, so NCCL's communicator may end, too */
-        const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(atomic_load(&entry->nccl));
-        result = result == ceclSuccess && theirs != ceclInProgress ? theirs : result;
-    }
-    atomic_store(&entry->result, result);
+    atomic_store(&entry->result, finalize_ours(entry));
     (void)!cecl_nccl_life_go(&entry->life, CECL_NCCL_FINALIZING_TO_READY);
     cecl_nccl_comm_leave(entry);
     return NULL;
@@ -208,7 +202,7 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
     cecl_nccl_agree_leave(entry);
     if (is_out) {
-        cecl_nccl_learn_close(entry, !destroys);
+        cecl_nccl_learn_close(entry);
         cecl_nccl_windows_forget(entry);
     }
     if (!is_out)
@@ -221,8 +215,6 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
         cecl_nccl_library()->ceclCommDestroy(entry->ours);
     else if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
-    if (is_out)
-        cecl_nccl_rails_close(entry);
     const bool is_mine = destroys && cecl_nccl_life_claim(&entry->life);
     cecl_nccl_comm_retire(entry, is_out ? CECL_NCCL_ENDING_TO_FREE : CECL_NCCL_ENDING_TO_LOST);
     return is_mine;

@@ -5,6 +5,7 @@
 
 #include "nccl/abi.h"
 #include "nccl/life.h"
+#include "nccl/meeting.h"
 #include "nccl/reason.h"
 #include "nccl/settled.h"
 
@@ -13,22 +14,6 @@ enum cecl_nccl_one_sided_by {
     CECL_NCCL_ONE_SIDED_OPEN, /* not decided yet: calls are passed */
     CECL_NCCL_ONE_SIDED_SERVED,
     CECL_NCCL_ONE_SIDED_PASSED
-};
-
-struct cecl_nccl_exchange;
-
-/* What cecl needs to send between nodes: see rails.h. */
-struct cecl_nccl_rails {
-    _Atomic bool exist;
-    _Atomic bool has_event; /* `event` was recorded */
-    void *event; /* recorded after the latest exchange or passed call; NULL on the host device */
-    ncclComm_t split; /* NCCL writes the handle here, perhaps only after an abort */
-    struct cecl_nccl_exchange *exchange; /* used while cecl's communicator is made */
-    /* -- for a thread's open group of NCCL with calls of this communicator -- */
-    bool is_in_group;
-    ncclComm_t comm;
-    cudaStream_t stream; /* the stream of the latest such call */
-    struct cecl_nccl_comm *next_in_group;
 };
 
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
@@ -49,8 +34,7 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *measured;
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
-    bool has_pairs; /* there are also words by which two ranks agree. Equal on all ranks */
-    struct cecl_nccl_rails rails;
+    bool has_pairs;       /* there are also words by which two ranks agree. Equal on all ranks */
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL does its work in the background */
     bool learns;          /* trials, or verdicts from the file, decide on the calls */
@@ -64,8 +48,7 @@ struct cecl_nccl_comm {
     struct cecl_nccl_settled settled;
     struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares no windows */
     /* -- shared by threads -- */
-    /* the error, if ranks could not exchange bytes while cecl's communicator was made, or if finalizing it has
-     * failed */
+    /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of this communicator was printed */
     /* NCCL has symmetric windows for `comm`. Equal on all ranks, because registering windows is collective */
@@ -103,6 +86,7 @@ struct cecl_nccl_wish {
     ncclComm_t *comm;
     ncclComm_t made;   /* the handle; NULL: it must be read from `comm` at the end of the group */
     ncclComm_t parent; /* NULL: no parent */
+    struct cecl_nccl_meeting *meeting; /* see meeting.h; NULL: this rank meets nobody */
 };
 
 /* The handle, or NULL if NCCL has not written it, or writes none. */
@@ -111,26 +95,28 @@ static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish
     return wish->made ? wish->made : __atomic_load_n(wish->comm, __ATOMIC_ACQUIRE);
 }
 
+/* Closes the meetings of wishes that are not made. */
+void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
+
 /* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is
  * made on all of its ranks or on none; if on none, the entry says why. Returns an error only if ranks could not
- * exchange bytes through NCCL's communicator, which is then unusable. */
+ * agree on that. Takes over the meetings. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
 /* Like cecl_nccl_comms_make, but does not wait, for a communicator that NCCL makes in the background: a
  * thread waits for NCCL, and then makes cecl's. `together` is how many communicators the caller makes at
- * once. */
-ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
+ * once. Takes over the meeting. */
+ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
+                                       struct cecl_nccl_meeting *meeting);
 
 /* -- make.c. For begin.c -- */
 
-/* Makes a cecl communicator for `comm`, by exchanges through `comm` itself. Collective over its ranks.
- * Either all ranks get one in their `entry`, or none does, and all have the same reason. `together` is how
- * many communicators the thread makes at once. Returns an error only if ranks could not exchange bytes
- * through `comm`. in_background: NCCL makes `comm` in the background, so this function first waits for
- * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error: at
- * once, or, if it is waiting for a peer, when that peer gives up, at most after CECL_INIT_TIMEOUT_MS. */
+/* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get one in their
+ * `entry`, or none does, and all that meet have the same reason. `together` is how many communicators the thread
+ * makes at once. Takes over the meeting. Returns an error only if ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first waits for
+ * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error soon. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
-                            bool in_background);
+                            bool in_background, struct cecl_nccl_meeting *meeting);
 
 /* -- comms.c. For begin.c -- */
 
@@ -157,8 +143,7 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the background. If
- * the communicator has rails, they end first, and then NCCL's communicator is finalized. */
+/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the background. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort,

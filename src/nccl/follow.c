@@ -8,6 +8,7 @@
 #include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
+#include "nccl/family.h"
 #include "nccl/group.h"
 #include "nccl/one_sided.h"
 #include "nccl/passed.h"
@@ -41,6 +42,12 @@ static void forget_wishes(void)
     group.count = group.room = 0;
 }
 
+static void drop_wishes(void)
+{
+    cecl_nccl_wishes_drop(group.wishes, group.count);
+    forget_wishes();
+}
+
 /* has_windows: NCCL has registered the windows. Also true if registering has failed: then some calls are passed
  * that could be served. */
 static void end_registering(bool has_windows)
@@ -55,7 +62,7 @@ static void end_registering(bool has_windows)
 /* If a thread ends with an open group, that group makes and registers nothing. */
 static void forget_at_end(void)
 {
-    forget_wishes();
+    drop_wishes();
     end_registering(false);
 }
 
@@ -72,8 +79,10 @@ static ncclResult_t keep(struct cecl_nccl_wish wish)
     if (!wish.parent)
         wish.made = *wish.comm;
     forget_when_the_thread_ends();
-    if (!CECL_HAS_ROOM(group.wishes, group.count, group.room))
+    if (!CECL_HAS_ROOM(group.wishes, group.count, group.room)) {
+        cecl_nccl_meeting_close(wish.meeting);
         return ceclSystemError;
+    }
     group.wishes[group.count++] = wish;
     return ceclSuccess;
 }
@@ -97,33 +106,53 @@ static void note_window(struct cecl_nccl_comm *entry)
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
-    for (int i = 0; i < count && result == ceclSuccess; i++) {
-        const ncclComm_t comm = cecl_nccl_wish_handle(&wishes[i]);
-        if (comm)
-            result = cecl_nccl_comm_make_later(comm, count);
-        else if (wishes[i].parent)
-            result = cecl_nccl_birth_expect(wishes[i].parent, wishes[i].comm, count);
+    for (int i = 0; i < count; i++) {
+        const struct cecl_nccl_wish *wish = &wishes[i];
+        const ncclComm_t comm = cecl_nccl_wish_handle(wish);
+        if (comm && result == ceclSuccess)
+            result = cecl_nccl_comm_make_later(comm, count, wish->meeting);
+        else if (wish->parent && result == ceclSuccess)
+            result = cecl_nccl_birth_expect(wish->parent, wish->comm, count, wish->meeting);
+        else
+            cecl_nccl_meeting_close(wish->meeting);
     }
     return result;
 }
 
-/* Makes cecl's communicators after NCCL's call has returned `result`. Returns what the call must return. */
+static ncclResult_t keep_all(const struct cecl_nccl_wish *wishes, int count)
+{
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count; i++) {
+        if (result == ceclSuccess)
+            result = keep(wishes[i]);
+        else
+            cecl_nccl_meeting_close(wishes[i].meeting);
+    }
+    return result;
+}
+
+/* Makes cecl's communicators after NCCL's call has returned `result`. Returns what the call must return. Takes over
+ * the meetings. */
 static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wishes, int count)
 {
-    if (result != ceclSuccess && result != ceclInProgress)
+    ncclResult_t ours;
+    if (result != ceclSuccess && result != ceclInProgress) {
+        cecl_nccl_wishes_drop(wishes, count);
         return result;
-    ncclResult_t ours = ceclSuccess;
-    if (cecl_nccl_group_depth() == 0)
-        ours =
-            result == ceclSuccess ? cecl_nccl_comms_make(wishes, count) : make_later(wishes, count);
-    for (int i = 0; i < count && cecl_nccl_group_depth() > 0 && ours == ceclSuccess; i++)
-        ours = keep(wishes[i]);
+    }
+    if (cecl_nccl_group_depth() > 0)
+        ours = keep_all(wishes, count);
+    else if (result == ceclSuccess)
+        ours = cecl_nccl_comms_make(wishes, count);
+    else
+        ours = make_later(wishes, count);
     return ours == ceclSuccess ? result : ours;
 }
 
-static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t parent)
+static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t parent,
+                               struct cecl_nccl_meeting *meeting)
 {
-    const struct cecl_nccl_wish wish = {.comm = comm, .parent = parent};
+    const struct cecl_nccl_wish wish = {.comm = comm, .parent = parent, .meeting = meeting};
     return follow(result, &wish, 1);
 }
 
@@ -145,10 +174,11 @@ static bool goes_on(ncclComm_t teller)
 
 /* If NCCL makes the child in the background, the program gets ncclInProgress, so that it asks for the parent's
  * state, and the child's handle is read in time (birth.h). */
-static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent)
+static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent,
+                                 struct cecl_nccl_meeting *meeting)
 {
     const bool is_later = result == ceclSuccess && goes_on(parent);
-    return follow_one(is_later ? ceclInProgress : result, child, parent);
+    return follow_one(is_later ? ceclInProgress : result, child, parent, meeting);
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -165,7 +195,6 @@ static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
         return result;
-    result = cecl_nccl_pass_ended(result);
     end_registering(true);
     const ncclResult_t shared = cecl_nccl_windows_end_group(result);
     result = follow(shared == ceclSuccess ? result : shared, group.wishes, group.count);
@@ -222,40 +251,52 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
     return end_group(passed != ceclSuccess ? passed : refusal != ceclSuccess ? refusal : result);
 }
 
-/* ---- making communicators */
+/* ---- making communicators. Each rank opens its meeting before NCCL's call (meeting.h); ranks of one process, whose
+ * communicators only this process makes, after it. */
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
-    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
+    return follow_one(result, comm, NULL, meeting);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
+    return follow_one(result, comm, NULL, meeting);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
                                       ncclUniqueId *ids, ncclConfig_t *config)
 {
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(ids, nids, nranks, rank);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, comm, NULL);
+    return follow_one(result, comm, NULL, meeting);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
-    struct cecl_nccl_wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
-    if (IS_NCCLS_OWN() || !wishes) {
-        free(wishes);
+    if (IS_NCCLS_OWN() || (result != ceclSuccess && result != ceclInProgress))
         return result;
-    }
+    struct cecl_nccl_wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
+    const uint64_t key = cecl_nccl_new_key();
+    if (!wishes)
+        return result;
     for (int i = 0; i < count; i++)
-        wishes[i] = (struct cecl_nccl_wish){.comm = &comms[i]};
+        wishes[i] = (struct cecl_nccl_wish){.comm = &comms[i],
+                                            .meeting = cecl_nccl_meet_by_key(key, count, i)};
     const ncclResult_t followed = follow(result, wishes, count);
     free(wishes);
     return followed;
@@ -264,9 +305,12 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                            ncclConfig_t *config)
 {
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
     REFUSE_EARLY(ncclCommSplit);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_split(comm, color);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
-    return IS_NCCLS_OWN() ? result : follow_child(result, split, comm);
+    return follow_child(result, split, comm, meeting);
 }
 
 /* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
@@ -275,39 +319,43 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
-    if (!IS_NCCLS_OWN() && (flags & CECL_NCCL_SHRINK_ABORT))
+    if (IS_NCCLS_OWN())
+        return cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
+    if (flags & CECL_NCCL_SHRINK_ABORT)
         cecl_nccl_comm_revoke(comm);
     REFUSE_EARLY(ncclCommShrink);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_shrunk(comm);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
-    return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, comm);
+    return follow_child(result, shrunk, comm, meeting);
+}
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+    const ncclResult_t result = cecl_nccl_pass_ncclCommGetUniqueId(comm, id);
+    if (!IS_NCCLS_OWN() && result == ceclSuccess)
+        cecl_nccl_mark_id(comm, id);
+    return result;
 }
 
 /* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says whether it is made. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
-    REFUSE_EARLY(ncclCommGrow);
-    const ncclResult_t result = cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
     if (IS_NCCLS_OWN())
-        return result;
+        return cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
+    REFUSE_EARLY(ncclCommGrow);
+    ncclUniqueId plain = id ? *id : (ncclUniqueId){{0}};
+    const uint64_t key = cecl_nccl_unmark_id(&plain);
+    struct cecl_nccl_meeting *meeting =
+        comm ? cecl_nccl_meet_more(comm, nranks) : cecl_nccl_meet_by_key(key, nranks, rank);
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommGrow(comm, nranks, id ? &plain : NULL, rank, grown, config);
     const bool is_later = result == ceclSuccess && goes_on(*grown);
-    return follow_one(is_later ? ceclInProgress : result, grown, comm);
+    return follow_one(is_later ? ceclInProgress : result, grown, comm, meeting);
 }
 
 /* ---- ending them */
-
-/* Finalizes a communicator with rails: first cecl's communicator, which has the split, and then NCCL's. */
-static ncclResult_t finalize_rails(ncclComm_t comm, bool is_non_blocking)
-{
-    if (is_non_blocking) { /* the same thread also finalizes NCCL's communicator */
-        cecl_nccl_comm_finalize_later(comm);
-        return ceclInProgress;
-    }
-    const ncclResult_t ours = cecl_nccl_comm_finalize(comm);
-    const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(comm);
-    return theirs == ceclSuccess ? ours : theirs;
-}
 
 /* Finalizing waits until calls are done. NCCL's result says whether it waits in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -315,9 +363,6 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
     REFUSE_EARLY(ncclCommFinalize);
-    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
-    if (entry && entry->rails.exist)
-        return finalize_rails(comm, entry->is_non_blocking);
     const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
     if (result == ceclInProgress)
         cecl_nccl_comm_finalize_later(comm);
@@ -333,6 +378,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     REFUSE_EARLY(ncclCommDestroy);
     cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
+    cecl_nccl_family_forget(comm);
     return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : ceclSuccess;
 }
 
@@ -342,6 +388,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         return cecl_nccl_pass_ncclCommAbort(comm);
     cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
+    cecl_nccl_family_forget(comm);
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 

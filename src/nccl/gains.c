@@ -107,8 +107,6 @@ bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_c
     const int says = measured(comm->measured, call, on_windows);
     if (says >= 0)
         return says;
-    if (comm->rails.exist) /* the rows were measured within one host */
-        return false;
     const bool is_faster =
         on_windows ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
                    : is_in(gains, COUNT(gains), call, comm->nranks);

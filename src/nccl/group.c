@@ -203,7 +203,7 @@ ncclResult_t cecl_nccl_group_pass_calls(const struct cecl_nccl_kept *kept, int c
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
         group.passed = kept[i].call.comm;
-        result = cecl_nccl_pass_ordered(&kept[i].call, cecl_nccl_comm_find(group.passed), false);
+        result = cecl_nccl_pass(&kept[i].call);
     }
     return result;
 }

@@ -70,23 +70,11 @@ static int recall(void *context, uint64_t subject)
 
 /* ---- beginning and ending */
 
-static void exchange(void *context, const struct cecl_trial_rank *mine, struct cecl_trial_rank *all)
-{
-    struct cecl_nccl_comm *comm = context;
-    cecl_nccl_gathered_exchange(&comm->learn->gathered, comm, mine, all);
-}
-
-/* Finds the words of the trial. All ranks share them; but over several nodes each rank has its own. NULL: there is
- * no room for the words; this is so on all ranks or on none. */
-static ceclResult_t find_words(struct cecl_nccl_comm *entry, struct cecl_nccl_learn *learn,
-                               void **words)
+/* Finds the words of the trial, which all ranks share. NULL: there is no room for them; this is so on all ranks or
+ * on none. */
+static ceclResult_t find_words(const struct cecl_nccl_comm *entry, void **words)
 {
     size_t bytes;
-    if (entry->rails.exist) {
-        CECL_TRY(cecl_nccl_gathered_open(&learn->gathered, entry));
-        *words = learn->gathered.shared;
-        return ceclSuccess;
-    }
     CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, words, &bytes));
     if (cecl_trial_bytes(entry->nranks) > bytes)
         *words = NULL;
@@ -100,17 +88,14 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
         .reserve = reserve,
         .release = release,
         .recall = recall,
-        .exchange = entry->rails.exist ? exchange : NULL,
         .only_recalls = !tries,
     };
     void *words = NULL;
     struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
     const ceclResult_t result =
-        learn ? find_words(entry, learn, &words)
+        learn ? find_words(entry, &words)
               : cecl_fail(ceclSystemError, "no host memory to learn which library is faster");
     if (!words) {
-        if (learn)
-            cecl_nccl_gathered_close(&learn->gathered, false);
         free(learn);
         return result;
     }
@@ -121,7 +106,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
     return result;
 }
 
-void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
     struct cecl_nccl_learn *learn = entry->learn;
     cecl_nccl_learn_report(entry);
@@ -131,7 +116,6 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
     entry->learn = NULL;
     cecl_trial_cancel(&learn->trial);
     cecl_nccl_marks_close(&learn->marks);
-    cecl_nccl_gathered_close(&learn->gathered, aborts);
     free(learn);
 }
 
@@ -328,7 +312,7 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
     const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
-    const bool may_settle = learn->group == 0 && !comm->rails.exist;
+    const bool may_settle = learn->group == 0;
     cecl_nccl_settled_note(comm, call,
                            in_force.by_period && reason == CECL_NCCL_NOT_SHORTER && may_settle);
     if (!learn->is_found)

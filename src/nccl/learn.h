@@ -15,8 +15,7 @@ struct cecl_nccl_learn;
 /* Begins to learn on a communicator whose `ours`, `limits` and `known` are set. Without `tries`, uses only
  * verdicts of the file. Errors: ceclSystemError. */
 ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries);
-/* aborts  the program's streams may wait forever */
-void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts);
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could serve. Returns why it is passed; NO_REASON: it is
  * served.

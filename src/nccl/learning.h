@@ -6,7 +6,6 @@
 #include "learn/period.h"
 #include "learn/trial.h"
 #include "nccl/comms.h"
-#include "nccl/gathered.h"
 #include "nccl/marks.h"
 #include "nccl/report.h"
 
@@ -31,9 +30,8 @@ struct cecl_nccl_learn {
         has_timed; /* whether the call at the last boundary has its first mark, and both marks, which are: */
     uint32_t timed_from, timed_to;
     struct cecl_nccl_marks marks;
-    struct cecl_nccl_gathered gathered; /* used if there are several nodes */
-    struct cecl_verdict verdict;        /* the result of the last trial on a period */
-    uint32_t repeated;                  /* how many periods that trial timed as one step */
+    struct cecl_verdict verdict; /* the result of the last trial on a period */
+    uint32_t repeated;           /* how many periods that trial timed as one step */
     struct cecl_nccl_class_report told[CECL_CLASS_MOST]; /* verdicts on classes */
     uint32_t ntold;
     struct cecl_period period;

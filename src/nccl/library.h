@@ -19,7 +19,7 @@
     X(ceclCommFinalize)                                                                            \
     X(ceclCommGetAsyncError)                                                                       \
     X(ceclCommGetSharedMemory)                                                                     \
-    X(ceclCommInitOobNccl)                                                                         \
+    X(ceclCommInitOob)                                                                             \
     X(ceclCommLimits)                                                                              \
     X(ceclCommNodes)                                                                               \
     X(ceclCommRevoke)                                                                              \

@@ -1,29 +1,29 @@
-/* Makes a communicator. First, ranks tell each other their settings and what they can do. Then they make
- * the communicator by exchanges through NCCL. At the end they check that all ranks have it. */
+/* Makes a communicator, once NCCL has made its own. First, ranks that meet (meeting.h) tell each other their settings
+ * and what they can do. If all ranks are there, they make the communicator. At the end they check that all have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "nccl/agree.h"
-#include "nccl/exchange.h"
+#include "nccl/family.h"
+#include "nccl/gpu.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
 #include "nccl/learning.h"
 #include "nccl/library.h"
+#include "nccl/meeting.h"
 #include "nccl/process.h"
-#include "nccl/rails.h"
 #include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/settings.h"
 
-#define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
 
-/* What a rank sends in the first exchange. */
+/* What a rank sends in the first gather. */
 enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
 
 struct hello {
-    uint32_t magic;
     int32_t policy;
     int32_t together;
     int32_t learns; /* LEARNS_... */
@@ -41,15 +41,86 @@ static void note_failure(int rank, const char *words)
                  cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
 }
 
+/* ---- NCCL's communicator. Another thread may end it while its making goes on in the background, so each use is
+ * short, and is between cecl_nccl_comm_enter and _leave. */
+
+static ceclResult_t check(ncclResult_t result, const char *what)
+{
+    return result == ceclSuccess
+               ? ceclSuccess
+               : cecl_fail((ceclResult_t)result, "%s of NCCL returned %d", what, (int)result);
+}
+
+static bool is_given_up(const struct cecl_nccl_comm *entry)
+{
+    return !cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(MAKING));
+}
+
+/* entry: NULL: no other thread can end `comm` */
+static ceclResult_t enter(struct cecl_nccl_comm *entry, ncclComm_t comm)
+{
+    return !entry || cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING))
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
+}
+
+static void leave(struct cecl_nccl_comm *entry)
+{
+    if (entry)
+        cecl_nccl_comm_leave(entry);
+}
+
+/* Waits until NCCL has made `comm`. Has no time limit, because NCCL has its own. */
+static ceclResult_t await_nccl(ncclComm_t comm, struct cecl_nccl_comm *entry)
+{
+    ncclResult_t error = ceclInProgress;
+    while (error == ceclInProgress) {
+        CECL_TRY(enter(entry, comm));
+        const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(comm, &error);
+        leave(entry);
+        CECL_TRY(check(asked, "ncclCommGetAsyncError"));
+        if (error == ceclInProgress)
+            cecl_nccl_pause_us(50);
+    }
+    return check(error, "a call");
+}
+
+static ceclResult_t ask(ncclComm_t comm, struct cecl_nccl_comm *entry, int *device)
+{
+    CECL_TRY(check(cecl_nccl_pass_ncclCommCount(comm, &entry->nranks), "ncclCommCount"));
+    CECL_TRY(check(cecl_nccl_pass_ncclCommUserRank(comm, &entry->rank), "ncclCommUserRank"));
+    return check(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
+}
+
+/* Fills in what NCCL knows of `comm`. */
+static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
+{
+    struct cecl_nccl_comm *shared = entry->is_non_blocking ? entry : NULL;
+    int device;
+    if (shared)
+        CECL_TRY(await_nccl(comm, shared));
+    CECL_TRY(enter(shared, comm));
+    const ceclResult_t result = ask(comm, entry, &device);
+    leave(shared);
+    CECL_TRY(result);
+    entry->ordinal = cecl_nccl_gpu_is_used(device) ? device : -1;
+    return ceclSuccess;
+}
+
 /* ---- what each rank can do */
 
-static enum cecl_nccl_reason own_reason(void)
+/* Whether CECL_NODE_SIZE pretends that the ranks are on several hosts. */
+static bool are_apart(int nranks)
 {
-    const struct cecl_nccl_process *process = cecl_nccl_process();
-    if (process->is_forked)
-        return CECL_NCCL_FORKED;
-    if (process->policy == CECL_NCCL_OFF)
-        return CECL_NCCL_BY_SETTING;
+    const char *sizes = cecl_setting_text(CECL_SET_NODE_SIZE);
+    const long first = sizes ? strtol(sizes, NULL, 10) : 0;
+    return first > 0 && first < nranks;
+}
+
+static enum cecl_nccl_reason own_reason(int nranks)
+{
+    if (are_apart(nranks))
+        return CECL_NCCL_ABSENT;
     return cecl_nccl_library() ? CECL_NCCL_NO_REASON : CECL_NCCL_NOT_MADE;
 }
 
@@ -60,15 +131,15 @@ static int32_t own_learning(const struct cecl_nccl_known *known)
     return known && known->has_verdicts ? LEARNS_FROM_FILE : LEARNS_NOTHING;
 }
 
-static struct hello introduce(int together, const struct cecl_nccl_known *known)
+static struct hello introduce(const struct cecl_nccl_comm *entry)
 {
-    struct hello mine = {.magic = HELLO,
-                         .policy = (int32_t)cecl_nccl_process()->policy,
-                         .together = together,
+    const struct cecl_nccl_known *known = entry->known;
+    struct hello mine = {.policy = (int32_t)cecl_nccl_process()->policy,
+                         .together = entry->together,
                          .learns = own_learning(known),
                          .drawn = (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15),
                          .gains = known ? known->hash : 0,
-                         .reason = (int32_t)own_reason()};
+                         .reason = (int32_t)own_reason(entry->nranks)};
     if (mine.reason == CECL_NCCL_NOT_MADE)
         cecl_shorten(mine.words, sizeof(mine.words), cecl_message());
     return mine;
@@ -81,7 +152,7 @@ static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, 
     int first = 0;
     for (int rank = nranks - 1; rank >= 0; rank--) {
         is_even = is_even && all[rank].together == all[0].together;
-        is_alike = is_alike && all[rank].magic == HELLO && all[rank].policy == all[0].policy;
+        is_alike = is_alike && all[rank].policy == all[0].policy;
         first = all[rank].reason != CECL_NCCL_NO_REASON ? rank : first;
     }
     *whose = first;
@@ -104,71 +175,113 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* Exchanges `bytes` bytes of each rank. The caller frees the result. NULL: the exchange has failed. */
-static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine, size_t bytes,
-                          ceclResult_t *result)
+/* Each host's lowest rank says so once. */
+static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool is_lowest)
 {
-    void *all = calloc((size_t)exchange->nranks, bytes);
-    *result = all ? cecl_nccl_exchange(exchange, mine, all, bytes)
-                  : cecl_fail(ceclSystemError, "no host memory for %d ranks", exchange->nranks);
+    static _Atomic bool has_warned;
+    if (is_lowest && !atomic_exchange(&has_warned, true))
+        cecl_log(
+            CECL_LOG_WARN, entry->rank,
+            "all calls of a communicator of %d ranks are passed to NCCL: its rank %d runs "
+            "without cecl-run, with another version of cecl, with CECL_NCCL=off, or on another "
+            "host",
+            entry->nranks, absent);
+}
+
+/* Gathers `bytes` bytes of each rank. The caller frees the result. NULL: the gather has failed. */
+static void *gather_all(struct cecl_nccl_meeting *meeting, int nranks, const void *mine,
+                        size_t bytes, int *absent, ceclResult_t *result)
+{
+    void *all = calloc((size_t)nranks, bytes);
+    *result = all ? cecl_nccl_meeting_gather(meeting, mine, all, bytes, absent)
+                  : cecl_fail(ceclSystemError, "no host memory for %d ranks", nranks);
     if (*result == ceclSuccess)
         return all;
     free(all);
     return NULL;
 }
 
-/* The first exchange. Fills in the entry. *learns: the least LEARNS_... of all ranks. */
-static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
-                           struct cecl_nccl_comm *entry, int32_t *learns)
+/* Fills in the entry by what all ranks have said. *learns: the least LEARNS_... of all ranks. */
+static void settle(struct cecl_nccl_comm *entry, struct hello *all, int32_t *learns)
 {
+    const struct hello *mine = &all[entry->rank];
+    bool has_gains = mine->gains != 0;
     int whose = 0;
-    ceclResult_t result;
-    const struct hello mine = introduce(together, entry->known);
-    bool has_gains = mine.gains != 0;
-    struct hello *all = exchange_all(exchange, &mine, sizeof(mine), &result);
-    if (!all)
-        return result;
-    entry->reason = common_reason(all, exchange->nranks, &whose);
-    *learns = mine.learns;
-    for (int rank = 0; rank < exchange->nranks; rank++) {
+    entry->reason = common_reason(all, entry->nranks, &whose);
+    *learns = mine->learns;
+    for (int rank = 0; rank < entry->nranks; rank++) {
         *learns = all[rank].learns < *learns ? all[rank].learns : *learns;
-        has_gains = has_gains && all[rank].gains == mine.gains;
+        has_gains = has_gains && all[rank].gains == mine->gains;
     }
     entry->drawn = all[0].drawn;
     entry->measured = has_gains ? entry->known : NULL;
     all[whose].words[WORDS - 1] = '\0';
     if (entry->reason == CECL_NCCL_NOT_MADE)
-        note_failure(exchange->rank, all[whose].words);
+        note_failure(entry->rank, all[whose].words);
     if (entry->reason == CECL_NCCL_SETTINGS_DIFFER)
-        warn_of_difference(all, exchange->nranks);
+        warn_of_difference(all, entry->nranks);
+}
+
+/* The first gather. If a rank is absent, the ranks that are there agree on that without a further word, and pass
+ * all calls, as the absent one does. */
+static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry,
+                         int32_t *learns)
+{
+    int absent, lowest = 0;
+    ceclResult_t result;
+    const struct hello mine = introduce(entry);
+    struct hello *all = gather_all(meeting, entry->nranks, &mine, sizeof(mine), &absent, &result);
+    if (!all)
+        return result;
+    if (absent < 0) {
+        settle(entry, all, learns);
+    } else {
+        while (lowest < entry->rank && all[lowest].drawn == 0)
+            lowest++;
+        entry->reason = CECL_NCCL_ABSENT;
+        warn_of_absence(entry, absent, lowest == entry->rank);
+    }
     free(all);
     return ceclSuccess;
 }
 
 /* ---- the communicator */
 
+/* For cecl's own meeting. */
+struct lent {
+    struct cecl_nccl_meeting *meeting;
+    int nranks;
+    ceclResult_t result; /* the first failure, after which no gather can succeed */
+};
+
 static int gather(void *context, const void *send, void *recv, size_t bytes)
 {
-    return (int)cecl_nccl_exchange(context, send, recv, bytes);
+    struct lent *lent = context;
+    int absent;
+    if (lent->result == ceclSuccess)
+        lent->result = cecl_nccl_meeting_gather(lent->meeting, send, recv, bytes, &absent);
+    return (int)lent->result;
 }
 
-static int meet(void *context)
+static int barrier(void *context)
 {
-    ceclResult_t result;
+    struct lent *lent = context;
     const char mine = 0;
-    free(exchange_all(context, &mine, 1, &result));
-    return (int)result;
+    int absent;
+    if (lent->result == ceclSuccess)
+        free(gather_all(lent->meeting, lent->nranks, &mine, 1, &absent, &lent->result));
+    return (int)lent->result;
 }
 
 /* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
  * use SMs, because the faster way is taken. */
-static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
+static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    config.device = exchange->on_gpu ? CECL_DEVICE_CUDA : CECL_DEVICE_HOST;
+    config.device = entry->ordinal >= 0 ? CECL_DEVICE_CUDA : CECL_DEVICE_HOST;
     config.timeoutMs = 0;
-    if (exchange->on_gpu)
-        config.cudaDevice = exchange->gpu.ordinal;
+    if (entry->ordinal >= 0)
+        config.cudaDevice = entry->ordinal;
     if (cecl_nccl_process()->policy == CECL_NCCL_AUTO)
         config.smPolicy = CECL_SM_ALLOW;
     return config;
@@ -212,16 +325,14 @@ static ceclResult_t know_nodes(struct cecl_nccl_comm *entry)
     return result;
 }
 
-/* ceclCommInitOobNccl makes the communicator on all ranks or on none. After it, a single rank may fail. */
-static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
-                              int32_t learns)
+/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. */
+static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry, int32_t learns)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
-    const ceclConfig_t config = config_for(exchange);
-    const ceclNcclNet_t net = cecl_nccl_rails_lend(entry, exchange);
-    ceclResult_t result = cecl->ceclCommInitOobNccl(&entry->ours, exchange->nranks, exchange->rank,
-                                                    &oob, &net, &config);
+    const ceclOob_t oob = {.context = lent, .allGather = gather, .barrier = barrier};
+    const ceclConfig_t config = config_for(entry);
+    ceclResult_t result =
+        cecl->ceclCommInitOob(&entry->ours, entry->nranks, entry->rank, &oob, &config);
     if (result == ceclSuccess)
         result = cecl->ceclCommLimits(entry->ours, &entry->limits);
     if (result == ceclSuccess)
@@ -238,16 +349,17 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
 
 /* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the others
  * the message names that rank. */
-static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine,
-                          ceclResult_t *common)
+static ceclResult_t agree(struct lent *lent, ceclResult_t mine, ceclResult_t *common)
 {
     const int32_t status = (int32_t)mine;
     ceclResult_t result;
+    int absent;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    int32_t *all = exchange_all(exchange, &status, sizeof(status), &result);
+    int32_t *all =
+        gather_all(lent->meeting, lent->nranks, &status, sizeof(status), &absent, &result);
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
-    for (int rank = 0; all && rank < exchange->nranks && *common == ceclSuccess; rank++)
+    for (int rank = 0; all && rank < lent->nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
             *common =
                 cecl_fail((ceclResult_t)all[rank], "rank %d could not make its communicator", rank);
@@ -255,74 +367,74 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
     return result;
 }
 
-static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
+static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry,
                                 int32_t learns)
 {
+    struct lent lent = {.meeting = meeting, .nranks = entry->nranks};
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(exchange, entry, learns);
-    ceclResult_t result = exchange->result;
+    const ceclResult_t mine = make_here(&lent, entry, learns);
+    ceclResult_t result = lent.result;
     if (result == ceclSuccess)
-        result = agree(exchange, mine, &common);
+        result = agree(&lent, mine, &common);
     if (result == ceclSuccess && common == ceclSuccess)
         return ceclSuccess;
     entry->reason = CECL_NCCL_NOT_MADE;
-    if (!cecl_nccl_exchange_is_ended(exchange))
-        note_failure(exchange->rank, cecl_message());
+    if (!is_given_up(entry))
+        note_failure(entry->rank, cecl_message());
     cecl_nccl_agree_leave(entry);
     cecl_nccl_windows_forget(entry);
-    cecl_nccl_learn_close(entry, false);
+    cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     entry->ours = NULL;
-    cecl_nccl_rails_close(entry);
     return result;
 }
 
-static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
-                         struct cecl_nccl_comm *entry)
+static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     int32_t learns = LEARNS_NOTHING;
-    entry->nranks = exchange->nranks;
-    entry->rank = exchange->rank;
-    entry->together = together;
-    entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, NULL, false);
     entry->measured = NULL;
-    if (exchange->nranks == 1)
-        entry->reason = CECL_NCCL_ONE_RANK;
-    else
-        CECL_TRY(settle(exchange, together, entry, &learns));
+    if (entry->nranks > 1)
+        CECL_TRY(meet(meeting, entry, &learns));
     if (entry->reason == CECL_NCCL_NO_REASON)
-        CECL_TRY(make_on_all(exchange, entry, learns));
+        CECL_TRY(make_on_all(meeting, entry, learns));
     entry->learns = learns != LEARNS_NOTHING;
-    if (entry->rails.exist) /* otherwise --stats would list it only when it ends */
-        cecl_nccl_learn_report(entry);
     return ceclSuccess;
 }
 
-ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
-                            bool in_background)
+/* meeting: NULL: this rank meets nobody */
+static ceclResult_t find_and_make(ncclComm_t comm, struct cecl_nccl_comm *entry,
+                                  struct cecl_nccl_meeting *meeting)
 {
-    struct cecl_nccl_exchange exchange;
+    entry->reason = CECL_NCCL_OLD;
+    if (cecl_nccl_process()->is_old)
+        return ceclSuccess;
+    CECL_TRY(describe(comm, entry));
+    entry->reason = entry->nranks == 1 ? CECL_NCCL_ONE_RANK : CECL_NCCL_ABSENT;
+    if (!meeting)
+        return ceclSuccess;
+    cecl_nccl_family_keep(comm, cecl_nccl_meeting_key(meeting), entry->rank, entry->nranks);
+    cecl_nccl_meeting_begin(meeting, entry->rank, entry->nranks, &entry->life);
+    return make(meeting, entry);
+}
+
+ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
+                            bool in_background, struct cecl_nccl_meeting *meeting)
+{
     entry->ours = NULL;
     entry->lines = NULL;
     entry->windows = NULL;
     entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
     entry->served = entry->agreed = 0;
     entry->is_non_blocking = in_background;
-    entry->rails = (struct cecl_nccl_rails){.exist = false};
+    entry->together = together;
     entry->result = ceclSuccess;
-    entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;
-    if (entry->reason != CECL_NCCL_NO_REASON)
-        return ceclSuccess;
-    ceclResult_t result = cecl_nccl_exchange_open(&exchange, comm, in_background ? entry : NULL);
-    if (result == ceclSuccess) {
-        result = make(&exchange, together, entry);
-        cecl_nccl_exchange_close(&exchange);
-    }
-    if (result != ceclSuccess) { /* ranks could not exchange bytes */
+    const ceclResult_t result = find_and_make(comm, entry, meeting);
+    cecl_nccl_meeting_close(meeting);
+    if (result != ceclSuccess) { /* ranks could not agree */
         entry->reason = CECL_NCCL_NOT_MADE;
-        if (!cecl_nccl_exchange_is_ended(&exchange))
+        if (!is_given_up(entry))
             cecl_log(CECL_LOG_WARN, -1, "an NCCL communicator cannot be used: %s", cecl_message());
     }
     return (ncclResult_t)result;

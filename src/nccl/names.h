@@ -29,7 +29,7 @@
     FOLLOWED(ncclCommDestroy, RESULT)                                                              \
     FOLLOWED(ncclCommFinalize, RESULT)                                                             \
     FOLLOWED(ncclCommGetAsyncError, RESULT)                                                        \
-    JUMP(ncclCommGetUniqueId, RESULT)                                                              \
+    FOLLOWED(ncclCommGetUniqueId, RESULT)                                                          \
     FOLLOWED(ncclCommGrow, RESULT)                                                                 \
     FOLLOWED(ncclCommInitAll, RESULT)                                                              \
     FOLLOWED(ncclCommInitRank, RESULT)                                                             \

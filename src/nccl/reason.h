@@ -11,6 +11,8 @@
     X(OLD, "NCCL is older than 2.19")                                                              \
     X(BY_SETTING, "CECL_NCCL=off")                                                                 \
     X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
+    X(ABSENT, "some rank runs without cecl-run, with another version, with CECL_NCCL=off, or on "  \
+              "another host")                                                                      \
     X(UNEVEN, "some threads have more ranks than others")                                          \
     X(NOT_MADE, "cecl could not make a communicator")                                              \
     X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
@@ -22,7 +24,6 @@
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl does not support the datatype, the reduction or the size")                       \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
-    X(BETWEEN_NODES, "several nodes: what leaves a node needs SMs, which settings forbid")         \
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \

@@ -116,9 +116,7 @@ static void print_class(FILE *out, const struct cecl_nccl_class_report *its)
 static void print_one(FILE *out, const struct cecl_nccl_report *report)
 {
     const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
-    fprintf(out, "cecl: communicator, rank %d of %d%s: %s%s%s; ", report->rank, report->nranks,
-            report->has_rails ? ", several nodes with a split of NCCL's communicator between them"
-                              : "",
+    fprintf(out, "cecl: communicator, rank %d of %d: %s%s%s; ", report->rank, report->nranks,
             state_words[report->state], is_decided ? ": " : "",
             is_decided ? cecl_nccl_arm_words[report->arm] : "");
     if (report->calls > 0)
@@ -159,12 +157,11 @@ static void json_one(FILE *out, const struct cecl_nccl_report *report)
     const char *before = "";
     const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
     fprintf(out,
-            "{\"rank\": %d, \"ranks\": %d, \"rails\": %s, \"state\": \"%s\", \"decision\": %s%s%s, "
+            "{\"rank\": %d, \"ranks\": %d, \"state\": \"%s\", \"decision\": %s%s%s, "
             "\"trials\": "
             "%" PRIu32 ", \"period_calls\": %" PRIu32 ", \"told_calls\": %" PRIu64
             ", \"late_calls\": %" PRIu64 ", \"ways\": {",
-            report->rank, report->nranks, report->has_rails ? "true" : "false",
-            state_names[report->state], is_decided ? "\"" : "",
+            report->rank, report->nranks, state_names[report->state], is_decided ? "\"" : "",
             is_decided ? cecl_nccl_arm_names[report->arm] : "null", is_decided ? "\"" : "",
             report->trials, report->calls, report->told, report->late);
     for (int arm = 0; arm < CECL_VERDICT_ARMS; arm++) {

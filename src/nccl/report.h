@@ -44,7 +44,6 @@ struct cecl_nccl_class_report {
 
 struct cecl_nccl_report {
     int rank, nranks;
-    bool has_rails; /* several nodes: see rails.h */
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* how many trials have begun */
     uint32_t calls;              /* length of the period in calls; 0: none was found */

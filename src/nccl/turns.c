@@ -152,7 +152,7 @@ static ncclResult_t pass_in_a_group(const struct cecl_nccl_kept *kept, int count
     if (result != ceclSuccess)
         return result;
     result = cecl_nccl_group_pass_calls(kept, count);
-    const ncclResult_t ended = cecl_nccl_pass_ended(cecl_nccl_pass_ncclGroupEnd());
+    const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
     return result == ceclSuccess ? ended : result;
 }
 

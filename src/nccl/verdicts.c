@@ -188,12 +188,10 @@ static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_repor
 
 static void report(const struct cecl_nccl_comm *comm)
 {
-    const bool has_rails = comm->rails.exist;
-    struct cecl_nccl_report now = {
-        .rank = comm->rank, .nranks = comm->nranks, .has_rails = has_rails};
+    struct cecl_nccl_report now = {.rank = comm->rank, .nranks = comm->nranks};
     ceclCallStats_t stats = {0};
     (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
-    if (!comm->learn && !has_rails && stats.told == 0) /* there is nothing to report */
+    if (!comm->learn && stats.told == 0) /* there is nothing to report */
         return;
     now.told = stats.told;
     now.late = stats.late;

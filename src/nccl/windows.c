@@ -30,7 +30,7 @@ void cecl_nccl_windows_open(struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();
     const bool may = process->policy >= CECL_NCCL_ALL && process->real.version >= OLDEST &&
-                     entry->nranks <= CECL_ONE_SIDED_RANKS && !entry->rails.exist;
+                     entry->nranks <= CECL_ONE_SIDED_RANKS;
     entry->windows = may ? calloc(1, sizeof(*entry->windows)) : NULL;
     entry->one_sided = may ? CECL_NCCL_ONE_SIDED_OPEN : CECL_NCCL_ONE_SIDED_PASSED;
     entry->has_passed_one_sided = false;

@@ -17,7 +17,7 @@ struct cecl_nccl_window {
     bool is_closed; /* the program has deregistered it on this rank */
 };
 
-/* Prepares a communicator whose `ours` and rails.exist are set. */
+/* Prepares a communicator whose `ours` is set. */
 void cecl_nccl_windows_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry);
 

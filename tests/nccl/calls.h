@@ -119,12 +119,6 @@ STANDIN_API void standin_looks_take_us(unsigned us);
 /* From now on, the calls on splits stall (`hold`), and splits have this asynchronous error. */
 STANDIN_API void standin_trouble_splits(bool hold, ncclResult_t error);
 
-/* From now on, `rank`'s third job on each non-blocking communicator moves its bytes, but does not end; -1: no
- * rank's. The first job makes the communicator. */
-STANDIN_API void standin_keep(int rank);
-/* Whether such a job has moved its bytes. */
-STANDIN_API bool standin_has_kept(void);
-
 /* What a rank has done on a communicator and its splits since the last such question: 'p' and 's'
  * (standin.h). */
 #define STANDIN_STORY 1024

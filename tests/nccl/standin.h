@@ -50,7 +50,6 @@ struct ncclComm {
     struct family *parent; /* of the communicator from which this one was split; NULL: not split */
     /* its job in the background; NULL: the communicator is ready. Under a lock */
     struct job *job;
-    int jobs; /* so far */
 };
 
 struct transfer {

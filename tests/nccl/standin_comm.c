@@ -138,6 +138,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId i
     return join(comm, nranks, &id, rank, config);
 }
 
+/* The ranks meet by the first of the ids. */
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
+                                      ncclUniqueId *ids, ncclConfig_t *config)
+{
+    NOTE(WORD(comm), (uint64_t)nranks, (uint64_t)rank, (uint64_t)nids, WORD(ids), WORD(config));
+    return nids > 0 ? join(comm, nranks, ids, rank, config) : (ncclResult_t)ceclInvalidArgument;
+}
+
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 {
     NOTE(WORD(comms), (uint64_t)count, WORD(devices));

@@ -198,30 +198,6 @@ static void leave_job(ncclComm_t comm)
         free(job);
 }
 
-/* The rank whose job is kept, and whether it is. */
-static _Atomic int kept = -1;
-static _Atomic bool has_kept;
-
-void standin_keep(int rank)
-{
-    atomic_store(&has_kept, false);
-    atomic_store(&kept, rank);
-}
-
-bool standin_has_kept(void)
-{
-    return atomic_load(&has_kept);
-}
-
-static bool keeps(const struct job *job)
-{
-    const struct ncclComm *comm = job->first->comm;
-    const bool does = comm->rank == atomic_load(&kept) && comm->jobs == 3;
-    if (does)
-        atomic_store(&has_kept, true);
-    return does;
-}
-
 static ncclResult_t begin_job(void)
 {
     struct job *job = calloc(1, sizeof(*job));
@@ -229,7 +205,6 @@ static ncclResult_t begin_job(void)
     job->first = first;
     for (struct op *op = first; op; op = op->next) {
         job->users += op->comm->job != job;
-        op->comm->jobs += op->comm->job != job;
         op->comm->job = job;
     }
     first = NULL;
@@ -242,7 +217,6 @@ static void advance_job(struct job *job)
     if (job->is_done || job->looks++ < LOOKS)
         return;
     advance(job->first, &job->is_done);
-    job->is_done = job->is_done && !keeps(job);
     if (!job->is_done && is_aborted(job->first)) {
         job->result = ceclRemoteError;
         job->is_done = true;

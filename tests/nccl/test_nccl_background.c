@@ -23,9 +23,7 @@
 /* The stand-in's own functions, without the library under test. */
 static __typeof__(standin_last) *last;
 static __typeof__(ncclCommGetAsyncError) *ask_standin;
-static __typeof__(standin_keep) *keep;
 static __typeof__(standin_calls) *calls_of;
-static __typeof__(standin_has_kept) *has_kept;
 
 static ncclResult_t begin(struct rank *r)
 {
@@ -340,27 +338,6 @@ static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void
     assert_true(comes_back_to(descriptors, threads));
 }
 
-static bool abort_when_kept(struct rank *r)
-{
-    for (int tries = 0; r->rank == 1 && tries < 1000 * PROMPT && !has_kept(); tries++)
-        usleep(1000);
-    return abort_midway(r) && has_kept();
-}
-
-/* The exchange by which the ranks of cecl's communicator meet ends on rank 0 only, so rank 0 waits for a
- * connection of rank 1. */
-static void an_abort_is_heard_by_a_rank_that_awaits_a_connection(void **state)
-{
-    const int descriptors = open_descriptors(), threads = threads_alive();
-    const time_t start = time(NULL);
-    keep(1);
-    patience_us = 100000;
-    assert_true(run_beginning(2, abort_when_kept));
-    keep(-1);
-    assert_true(comes_back_to(descriptors, threads));
-    assert_true(time(NULL) - start < PROMPT);
-}
-
 /* A rank that learns of another's abort is not ready, and cannot split. */
 static pthread_barrier_t all_have;
 
@@ -622,8 +599,6 @@ int main(void)
     }
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&ask_standin = dlsym(standin, "ncclCommGetAsyncError");
-    *(void **)&keep = dlsym(standin, "standin_keep");
-    *(void **)&has_kept = dlsym(standin, "standin_has_kept");
     *(void **)&calls_of = dlsym(standin, "standin_calls");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_non_blocking_communicator_is_served_when_it_is_ready),
@@ -639,7 +614,6 @@ int main(void)
         cmocka_unit_test(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl),
         cmocka_unit_test(an_abort_while_other_ranks_are_missing_leaves_nothing),
         cmocka_unit_test(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing),
-        cmocka_unit_test(an_abort_is_heard_by_a_rank_that_awaits_a_connection),
         cmocka_unit_test(a_parent_may_be_aborted_before_its_child_has_come),
         cmocka_unit_test(where_ours_cannot_be_made_all_calls_are_passed),
         cmocka_unit_test(finalizing_does_not_wait_for_served_calls),

@@ -2,9 +2,8 @@
 # Fails unless a second run starts with the verdicts that the first run learned, without a trial, unless
 # a file that does not fit is ignored with one line, unless a bad line of a file is skipped, and unless ranks
 # whose files differ decide alike.
-# test_nccl_learned.sh TEST_NCCL_TRIALS TEST_NCCL_NODES
+# test_nccl_learned.sh TEST_NCCL_TRIALS
 trials=$1
-nodes=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export CECL_NCCL=auto CECL_NCCL_LEARNED=$dir/learned
@@ -38,35 +37,6 @@ CECL_NCCL_LEARNED=$dir/crashed CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/
 grep -q "step: served.*, as $dir/crashed says (" "$dir/said" || fails "not recalled beside a part of a row: $(cat "$dir/said")"
 [ "$(grep -c "$dir/crashed, line $(wc -l <"$dir/crashed"): verdict host 2 2: verdict GPU ranks .* expected. Lines skipped: 1\$" "$dir/said")" -eq 1 ] ||
     fails "one line expected: $(cat "$dir/said")"
-
-# What was learned within one host says nothing of as many ranks on several nodes.
-CECL_TEST_TAKES_US=500 CECL_NODE_SIZE=1 CECL_NCCL_TRIALS=0 "$trials" 'a_program*' >"$dir/said" 2>&1
-grep -q " says (" "$dir/said" && fails "one host's verdict is used over nodes: $(cat "$dir/said")"
-
-# What 4 ranks learned on 2 nodes of 2 serves there, and neither on other nodes nor within one host. Which way is
-# faster depends on what else the machine does, so each verdict becomes one for cecl.
-# steps SIZE TRIALS: how the last steps over nodes of SIZE ranks were made
-steps() {
-    CECL_NCCL_LEARNED=$dir/nodes CECL_NODE_SIZE=$1 CECL_NCCL_TRIALS=$2 "$nodes" train >"$dir/said" 2>&1 || fails "nodes of $1: $(cat "$dir/said")"
-}
-for ((i = 0; i < 20; i++)); do
-    steps 2 1
-    grep -q '^verdict ' "$dir/nodes" 2>/dev/null && break
-done
-grep -Eq '^verdict host 4:2x2 [0-9]+ [0-9.]+ [0-9a-f]{16} ' "$dir/nodes" || fails "nothing was learned over nodes: $(cat "$dir/said")"
-sed -i -E 's/^(verdict( [^ ]+){5}) [a-z_]+/\1 with_sms/' "$dir/nodes"
-steps 2 0
-grep -q '^steps: s*$' "$dir/said" && grep -q " says (" "$dir/said" || fails "not recalled over the same nodes: $(cat "$dir/said")"
-# differs SIZE WORDS
-differs() {
-    steps "$1" 0
-    grep -q '^steps: p*$' "$dir/said" && ! grep -q " says (" "$dir/said" || fails "2 nodes of 2 decide for nodes of $1: $(cat "$dir/said")"
-    [ "$(grep -c "$dir/nodes is ignored: its rows are for 2 nodes of 2 ranks, and this communicator has $2\$" "$dir/said")" -eq 1 ] ||
-        fails "one line expected: $(cat "$dir/said")"
-}
-differs 1 "4 nodes of 1"
-differs 1,3 "2 nodes of 1 to 3"
-differs 4 "1 node of 4"
 
 # Ranks whose files differ: one of the files decides for both ranks, and one line says so.
 sed 's/^\(verdict host 2 [^ ]* [^ ]* [0-9a-f]* \)[a-z_]*/\1nccl/' "$dir/learned" >"$dir/contrary"

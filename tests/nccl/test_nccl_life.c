@@ -15,7 +15,6 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
-#include "nccl/rails.h"
 #include "nccl/windows.h"
 
 #define ROUNDS 1500
@@ -99,9 +98,8 @@ static ceclResult_t ask(ceclComm_t ours, ceclResult_t *error)
     return ceclSuccess;
 }
 
-void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
-    (void)aborts;
     (void)entry;
 }
 
@@ -111,17 +109,6 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
 }
 
 void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry)
-{
-    (void)entry;
-}
-
-ncclResult_t cecl_nccl_pass_ncclCommFinalize(ncclComm_t comm)
-{
-    (void)comm; /* no communicator has rails */
-    return ceclInternalError;
-}
-
-void cecl_nccl_rails_close(struct cecl_nccl_comm *entry)
 {
     (void)entry;
 }
@@ -143,8 +130,9 @@ const struct cecl_nccl_process *cecl_nccl_process(void)
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
-                            bool in_background)
+                            bool in_background, struct cecl_nccl_meeting *meeting)
 {
+    REQUIRE(!meeting);
     (void)together;
     entry->ours = NULL;
     entry->reason = CECL_NCCL_NOT_MADE;
@@ -221,7 +209,7 @@ static void one_round(ncclComm_t comm, uint64_t seed)
     memset(comm, 0, sizeof(*comm));
     comm->seed = seed;
     comm->is_being_made = true;
-    assert_int_equal(cecl_nccl_comm_make_later(comm, 1), ceclSuccess);
+    assert_int_equal(cecl_nccl_comm_make_later(comm, 1, NULL), ceclSuccess);
     for (int i = 0; i < THREADS; i++) {
         threads[i] = (struct thread){.comm = comm, .seed = seed * 31 + (uint64_t)i * 977 + 1};
         assert_int_equal(pthread_create(&threads[i].thread, NULL, run, &threads[i]), 0);

@@ -47,11 +47,19 @@ static echo_function *function_of(size_t symbol)
     return function;
 }
 
+/* Whether the C function reads the unique ids at a pointer, before it passes the call on. */
+static bool reads_ids(size_t symbol)
+{
+    return strcmp(symbols[symbol].name, "ncclCommGrow") == 0 ||
+           strcmp(symbols[symbol].name, "ncclCommInitRankScalable") == 0;
+}
+
 /* Each word fits into an int, because C functions declare some of their arguments as ints. The
  * first word is an address, because ncclGetVersion writes there. */
 static uint64_t word(size_t symbol, uint64_t place, const int *room)
 {
-    return place == 0 ? (uint64_t)(uintptr_t)room : 1000 * (symbol + 1) + place;
+    const uint64_t other = reads_ids(symbol) ? 0 : 1000 * (symbol + 1) + place;
+    return place == 0 ? (uint64_t)(uintptr_t)room : other;
 }
 
 #define WORDS(from)                                                                                \

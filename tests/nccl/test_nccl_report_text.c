@@ -66,16 +66,6 @@ static void json_has_numbers_with_a_point(void **state)
         "\"recalled\": true, ");
 }
 
-static void rails_are_named(void **state)
-{
-    const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .has_rails = true};
-    expect(cecl_nccl_report_json, "\"rank\": 1, \"ranks\": 4, \"rails\": false, ");
-    cecl_nccl_report_set("another key", &report);
-    expect(cecl_nccl_report_print, "cecl: communicator, rank 3 of 8, several nodes with a split of "
-                                   "NCCL's communicator between them: no trials; ");
-    expect(cecl_nccl_report_json, "\"rank\": 3, \"ranks\": 8, \"rails\": true, ");
-}
-
 /* Switches to a locale with a decimal comma. False: this system has no such locale. */
 static bool take_decimal_comma(void)
 {
@@ -140,7 +130,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_numbers_with_a_point),
         cmocka_unit_test(json_has_numbers_with_a_point_where_the_locale_has_a_comma),
-        cmocka_unit_test(lines_name_classes), cmocka_unit_test(rails_are_named),
-        cmocka_unit_test(lines_say_why_nothing_was_tried)};
+        cmocka_unit_test(lines_name_classes), cmocka_unit_test(lines_say_why_nothing_was_tried)};
     return cmocka_run_group_tests(tests, start, NULL);
 }

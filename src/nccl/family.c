@@ -1,0 +1,183 @@
+/* See family.h. */
+#include "nccl/family.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nccl/process.h"
+#include "util/clock.h"
+#include "util/siphash.h"
+
+/* A part of each key, so that ranks with other versions of this library do not meet. */
+#ifndef CECL_NCCL_MEETS_AS
+#define CECL_NCCL_MEETS_AS CECL_VERSION
+#endif
+
+enum child { SPLIT, SHRUNK, GROWN, CHILDREN };
+
+struct member {
+    struct member *next;
+    ncclComm_t comm;
+    uint64_t key;
+    int rank, nranks;
+    uint32_t children[CHILDREN]; /* how many of each kind */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct member *members;
+
+static uint64_t hash(uint64_t first, const void *data, size_t bytes)
+{
+    uint8_t key[16] = {0};
+    const uint64_t version = CECL_NCCL_MEETS_AS;
+    memcpy(key, &first, sizeof(first));
+    memcpy(key + sizeof(first), &version, sizeof(version));
+    return cecl_siphash(key, data, bytes);
+}
+
+static struct cecl_nccl_meeting *meet(uint64_t key, int place, int places)
+{
+    const struct cecl_nccl_process *process = cecl_nccl_process();
+    return process->policy == CECL_NCCL_OFF || process->is_old || process->is_forked
+               ? NULL
+               : cecl_nccl_meeting_open(key, place, places);
+}
+
+struct cecl_nccl_meeting *cecl_nccl_meet_by_ids(const ncclUniqueId *ids, int nids, int nranks,
+                                                int rank)
+{
+    return nids > 0 ? meet(hash(0, ids, (size_t)nids * sizeof(*ids)), rank, nranks) : NULL;
+}
+
+uint64_t cecl_nccl_new_key(void)
+{
+    static _Atomic uint64_t drawn;
+    const uint64_t words[] = {(uint64_t)getpid(), (uint64_t)cecl_now_ns(),
+                              atomic_fetch_add(&drawn, 1)};
+    return hash(0, words, sizeof(words));
+}
+
+struct cecl_nccl_meeting *cecl_nccl_meet_by_key(uint64_t key, int nranks, int rank)
+{
+    return key != 0 ? meet(key, rank, nranks) : NULL;
+}
+
+/* ---- children */
+
+/* A forked child has no communicators, and must not wait for a lock that a thread of its parent held. */
+static bool has_members(void)
+{
+    return !cecl_nccl_process()->is_forked;
+}
+
+/* Where the member is in the list; a pointer to NULL: nowhere. The caller holds the lock. */
+static struct member **find(ncclComm_t comm)
+{
+    struct member **at = &members;
+    while (*at && (*at)->comm != comm)
+        at = &(*at)->next;
+    return at;
+}
+
+void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks)
+{
+    cecl_nccl_family_forget(
+        comm); /* one with this address may have ended without cecl's knowledge */
+    struct member *member = has_members() ? calloc(1, sizeof(*member)) : NULL;
+    if (!member) /* the calls of its children are passed */
+        return;
+    *member = (struct member){.comm = comm, .key = key, .rank = rank, .nranks = nranks};
+    pthread_mutex_lock(&lock);
+    member->next = members;
+    members = member;
+    pthread_mutex_unlock(&lock);
+}
+
+void cecl_nccl_family_forget(ncclComm_t comm)
+{
+    if (!has_members())
+        return;
+    pthread_mutex_lock(&lock);
+    struct member **at = find(comm), *member = *at;
+    if (member)
+        *at = member->next;
+    pthread_mutex_unlock(&lock);
+    free(member);
+}
+
+static uint64_t key_of_child(const struct member *parent, enum child kind, uint32_t number,
+                             int color)
+{
+    const uint32_t words[] = {(uint32_t)kind, number, (uint32_t)color};
+    return hash(parent->key, words, sizeof(words));
+}
+
+/* places: how many ranks may meet; 0: those of the parent */
+static struct cecl_nccl_meeting *meet_child(ncclComm_t parent, enum child kind, int color,
+                                            int places)
+{
+    uint64_t key = 0;
+    int rank = 0;
+    if (!has_members())
+        return NULL;
+    pthread_mutex_lock(&lock);
+    struct member *member = *find(parent);
+    if (member) {
+        key = key_of_child(member, kind, ++member->children[kind], color);
+        rank = member->rank;
+        places = places > 0 ? places : member->nranks;
+    }
+    pthread_mutex_unlock(&lock);
+    return member && color >= 0 ? meet(key, rank, places) : NULL;
+}
+
+struct cecl_nccl_meeting *cecl_nccl_meet_split(ncclComm_t parent, int color)
+{
+    return meet_child(parent, SPLIT, color, 0);
+}
+
+struct cecl_nccl_meeting *cecl_nccl_meet_shrunk(ncclComm_t parent)
+{
+    return meet_child(parent, SHRUNK, 0, 0);
+}
+
+struct cecl_nccl_meeting *cecl_nccl_meet_more(ncclComm_t parent, int nranks)
+{
+    return meet_child(parent, GROWN, 0, nranks);
+}
+
+/* ---- ids of children that grow */
+
+struct mark {
+    uint64_t is_mark, key;
+};
+#define IS_MARK (UINT64_C(0x6e776f72676c6363) ^ (uint64_t)CECL_NCCL_MEETS_AS)
+#define MARK_AT (sizeof(ncclUniqueId) - sizeof(struct mark))
+
+void cecl_nccl_mark_id(ncclComm_t parent, ncclUniqueId *id)
+{
+    struct mark mark = {0}, none = {0};
+    if (!has_members())
+        return;
+    pthread_mutex_lock(&lock);
+    const struct member *member = *find(parent);
+    if (member && memcmp(id->internal + MARK_AT, &none, sizeof(none)) == 0) {
+        mark.is_mark = IS_MARK;
+        mark.key = key_of_child(member, GROWN, member->children[GROWN] + 1, 0);
+        memcpy(id->internal + MARK_AT, &mark, sizeof(mark));
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t cecl_nccl_unmark_id(ncclUniqueId *id)
+{
+    struct mark mark;
+    memcpy(&mark, id->internal + MARK_AT, sizeof(mark));
+    if (mark.is_mark != IS_MARK)
+        return 0;
+    memset(id->internal + MARK_AT, 0, sizeof(mark));
+    return mark.key;
+}

@@ -1,0 +1,40 @@
+/* The keys under which the ranks of a communicator meet (meeting.h). All its ranks compute the same key: of NCCL's
+ * unique id, or of the parent's key and of how many such children the parent had before. */
+#ifndef CECL_NCCL_FAMILY_H
+#define CECL_NCCL_FAMILY_H
+
+#include <stdint.h>
+
+#include "nccl/abi.h"
+#include "nccl/meeting.h"
+
+/* The following functions return NULL if this rank meets nobody, because all its calls are passed. */
+
+/* For a communicator without a parent. */
+struct cecl_nccl_meeting *cecl_nccl_meet_by_ids(const ncclUniqueId *ids, int nids, int nranks,
+                                                int rank);
+/* By a key that all ranks have. 0: none */
+struct cecl_nccl_meeting *cecl_nccl_meet_by_key(uint64_t key, int nranks, int rank);
+/* A new key, for ranks that are all in this process. */
+uint64_t cecl_nccl_new_key(void);
+
+/* For a child of `parent`: a split, what a shrink leaves, or a communicator of more ranks. Ranks count the children
+ * of each kind, so each rank that takes part must call the function once for each child.
+ * color   negative: this rank gets no child
+ * nranks  of the child */
+struct cecl_nccl_meeting *cecl_nccl_meet_split(ncclComm_t parent, int color);
+struct cecl_nccl_meeting *cecl_nccl_meet_shrunk(ncclComm_t parent);
+struct cecl_nccl_meeting *cecl_nccl_meet_more(ncclComm_t parent, int nranks);
+
+/* The new ranks of a communicator that grows have only a unique id. So the id carries the child's key, behind what NCCL
+ * writes. */
+void cecl_nccl_mark_id(ncclComm_t parent, ncclUniqueId *id);
+/* Removes the key from `id`, and returns it. 0: there is none. */
+uint64_t cecl_nccl_unmark_id(ncclUniqueId *id);
+
+/* Keeps the key of a communicator for its children, also after cecl's communicator has ended. */
+void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks);
+/* Must be called before NCCL ends `comm`. */
+void cecl_nccl_family_forget(ncclComm_t comm);
+
+#endif

@@ -1,0 +1,281 @@
+/* Some rank runs without the library in NCCL's place, with another version of it, or with CECL_NCCL=off. The others
+ * pass the calls of each communicator with that rank, so all results are right, and they name it. They serve
+ * communicators without it.
+ *
+ * test_nccl_absent LIBRARIES: the folder of another version of the library. CECL_NCCL_PATH names the stand-in. Each rank
+ * is a program of its own: test_nccl_absent FILE RANK WAY ABSENT, where FILE is a descriptor of memory that all ranks map. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../with_cmocka.h"
+
+#include "processes.h"
+
+#define RANKS 3
+
+static int absent; /* the rank of the program that is absent */
+
+/* ---- a rank */
+
+static size_t (*calls_of)(const char *name);
+
+static size_t passed(void)
+{
+    return calls_of("ncclAllReduce") + calls_of("ncclReduce");
+}
+
+/* Whether the results of each rank are right, and come from cecl or from NCCL. Two kinds of calls, because a rank that
+ * is a call behind the others would take one for the other; and reductions, which strict may pass. What auto serves
+ * depends on its table. */
+static bool sums(const struct rank *r, bool served)
+{
+    bool is = true;
+    for (int round = 0; round < 3; round++) {
+        const size_t before = passed();
+        int in = 10 * round + r->rank, sum = -1, most = -1, want = 0;
+        for (int i = 0; i < r->nranks; i++)
+            want += 10 * round + i;
+        is = outcome_of(r->comm, ncclAllReduce(&in, &sum, 1, ncclInt32, ncclSum, r->comm, NULL)) ==
+                 0 &&
+             outcome_of(r->comm, ncclReduce(&in, &most, 1, ncclInt32, ncclMax, 0, r->comm, NULL)) ==
+                 0 &&
+             is;
+        const bool is_right =
+            sum == want && (r->rank != 0 || most == 10 * round + r->nranks - 1) &&
+            (strcmp(getenv("CECL_NCCL"), "auto") == 0 || passed() - before == (served ? 0u : 2u));
+        if (!is_right)
+            fprintf(stderr, "rank %d, round %d: sum %d for %d, most %d, passed %zu\n", r->rank,
+                    round, sum, want, most, passed() - before);
+        is = is && is_right;
+    }
+    return is;
+}
+
+static bool ends(const struct rank *r)
+{
+    return ncclCommDestroy(r->comm) == 0;
+}
+
+static bool by_rank(struct rank *r)
+{
+    return ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && sums(r, false) && ends(r);
+}
+
+static bool in_background(struct rank *r)
+{
+    struct config config;
+    return ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, non_blocking(&config)) ==
+               IN_PROGRESS &&
+           await_comm(r->comm) == 0 && sums(r, false) && ends(r);
+}
+
+static bool by_scalable(struct rank *r)
+{
+    return ncclCommInitRankScalable(&r->comm, r->nranks, r->rank, 1, &r->id, NULL) == 0 &&
+           sums(r, false) && ends(r);
+}
+
+static bool in_a_group(struct rank *r)
+{
+    return ncclGroupStart() == 0 && ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 &&
+           ncclGroupEnd() == 0 && sums(r, false) && ends(r);
+}
+
+/* The rank that is absent is left out of the second child. */
+static bool by_split(struct rank *r)
+{
+    struct rank all = *r, some = {.nranks = RANKS - 1, .rank = r->rank - (r->rank > absent)};
+    bool is = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 &&
+              ncclCommSplit(r->comm, 0, r->rank, &all.comm, NULL) == 0 && sums(&all, false);
+    is = is && ncclCommSplit(r->comm, r->rank == absent ? -1 : 0, r->rank, &some.comm, NULL) == 0;
+    if (r->rank != absent)
+        is = is && sums(&some, true) && ends(&some);
+    return is && sums(r, false) && ends(&all) && ends(r);
+}
+
+static bool by_shrink(struct rank *r)
+{
+    struct rank some = {.nranks = RANKS - 1, .rank = r->rank - (r->rank > absent)};
+    bool is = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && sums(r, false);
+    if (r->rank != absent)
+        is = is && ncclCommShrink(r->comm, &absent, 1, &some.comm, NULL, 0) == 0 &&
+             sums(&some, true) && ends(&some);
+    return is && ends(r);
+}
+
+/* Memory that all ranks map. */
+struct common {
+    struct meeting meeting;
+    _Atomic bool is_grown;
+    ncclUniqueId grown;
+};
+
+/* The last rank joins the others. */
+static bool by_grow(struct rank *r, struct common *common)
+{
+    struct rank more = *r;
+    if (r->rank == RANKS - 1) {
+        while (!atomic_load(&common->is_grown))
+            usleep(100);
+        return ncclCommGrow(NULL, RANKS, &common->grown, r->rank, &more.comm, NULL) == 0 &&
+               sums(&more, false) && ends(&more);
+    }
+    r->nranks = RANKS - 1;
+    bool is =
+        ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && sums(r, absent >= r->nranks);
+    if (r->rank == 0) {
+        is = is && ncclCommGetUniqueId(r->comm, &common->grown) == 0;
+        atomic_store(&common->is_grown, true);
+    }
+    return is && ncclCommGrow(r->comm, RANKS, NULL, -1, &more.comm, NULL) == 0 &&
+           sums(&more, false) && ends(&more) && ends(r);
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(struct rank *);
+} ways[] = {{"rank", by_rank},     {"background", in_background}, {"scalable", by_scalable},
+            {"group", in_a_group}, {"split", by_split},           {"shrink", by_shrink},
+            {"grow", NULL}};
+#define WAYS (int)(sizeof(ways) / sizeof(ways[0]))
+
+static int be_rank(char **arguments)
+{
+    void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW | RTLD_LOCAL);
+    struct common *common =
+        mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(arguments[1]), 0);
+    struct rank r = {.rank = atoi(arguments[2]), .nranks = RANKS};
+    if (!standin || common == MAP_FAILED)
+        return 2;
+    *(void **)&calls_of = dlsym(standin, "standin_calls");
+    absent = atoi(arguments[4]);
+    agree_on_id(&common->meeting, &r);
+    for (int i = 0; i < WAYS; i++)
+        if (strcmp(ways[i].name, arguments[3]) == 0)
+            return !(ways[i].run ? ways[i].run(&r) : by_grow(&r, common));
+    return 2;
+}
+
+/* ---- the test: starts programs, one for each rank */
+
+static char library_of_another_version[4096], folder_of_standin[4096];
+static char *self;
+
+/* How a rank is absent. */
+static void without_the_library(void)
+{
+    setenv("LD_LIBRARY_PATH", folder_of_standin, 1);
+}
+
+static void with_another_version(void)
+{
+    setenv("LD_LIBRARY_PATH", library_of_another_version, 1);
+}
+
+static void off(void)
+{
+    setenv("CECL_NCCL", "off", 1);
+}
+
+static void start(int file, int rank, const char *way, int which, void (*leave)(void), int errors)
+{
+    char numbers[3][16];
+    if (fork() != 0)
+        return;
+    snprintf(numbers[0], sizeof(numbers[0]), "%d", file);
+    snprintf(numbers[1], sizeof(numbers[1]), "%d", rank);
+    snprintf(numbers[2], sizeof(numbers[2]), "%d", which);
+    if (rank == which)
+        leave();
+    dup2(errors, STDERR_FILENO);
+    alarm(PROMPT);
+    execl(self, self, numbers[0], numbers[1], way, numbers[2], (char *)NULL);
+    _exit(127);
+}
+
+/* How often `words` is in the file. */
+static int count_in(int file, const char *words)
+{
+    static char text[1 << 20];
+    const ssize_t bytes = pread(file, text, sizeof(text) - 1, 0);
+    int count = 0;
+    text[bytes > 0 ? bytes : 0] = '\0';
+    for (const char *at = text; (at = strstr(at, words)); at++)
+        count++;
+    return count;
+}
+
+static bool runs(const char *way, int which, void (*leave)(void))
+{
+    const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);
+    char words[64];
+    int status;
+    bool is = file >= 0 && errors >= 0 && ftruncate(file, sizeof(struct common)) == 0;
+    for (int rank = 0; is && rank < RANKS; rank++)
+        start(file, rank, way, which, leave, errors);
+    while (wait(&status) > 0)
+        is = status == 0 && is;
+    snprintf(words, sizeof(words), "its rank %d runs without cecl-run", which);
+    const int told = count_in(errors, words);
+    if (!is || told != 1) {
+        static char text[4096];
+        text[pread(errors, text, sizeof(text) - 1, 0)] = '\0';
+        print_error("by %s, rank %d: told %d times\n%s", way, which, told, text);
+    }
+    close(file);
+    close(errors);
+    return is && told == 1;
+}
+
+static void run_each(void (*leave)(void))
+{
+    bool is = true;
+    for (int i = 0; i < WAYS; i++)
+        for (int which = 0; which < RANKS; which++)
+            is = runs(ways[i].name, which, leave) && is;
+    assert_true(is);
+}
+
+static void results_are_right_where_a_rank_runs_without_the_library(void **state)
+{
+    run_each(without_the_library);
+}
+
+static void results_are_right_where_a_rank_has_another_version(void **state)
+{
+    run_each(with_another_version);
+}
+
+static void results_are_right_where_a_rank_is_off(void **state)
+{
+    run_each(off);
+}
+
+int main(int argc, char **argv)
+{
+    char path[4096];
+    if (argc == 5)
+        return be_rank(argv);
+    if (argc != 2 || !getenv("CECL_NCCL_PATH")) {
+        print_error("test_nccl_absent LIBRARIES, and CECL_NCCL_PATH\n");
+        return 2;
+    }
+    self = argv[0];
+    snprintf(path, sizeof(path), "%s", getenv("CECL_NCCL_PATH"));
+    snprintf(folder_of_standin, sizeof(folder_of_standin), "%s:%s", dirname(path),
+             getenv("LD_LIBRARY_PATH"));
+    snprintf(library_of_another_version, sizeof(library_of_another_version), "%s:%s", argv[1],
+             getenv("LD_LIBRARY_PATH"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_right_where_a_rank_runs_without_the_library),
+        cmocka_unit_test(results_are_right_where_a_rank_has_another_version),
+        cmocka_unit_test(results_are_right_where_a_rank_is_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
