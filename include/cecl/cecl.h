@@ -119,7 +119,8 @@
  * time; calls that say "Threads: any" may be made at the same time as that one. A collective, a
  * message, the end of a group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while
  * another thread is inside one of them on the same communicator. A communicator belongs to the
- * process that made it. */
+ * process that made it. A thread that is cancelled in a call (pthread_cancel) ends when the call has
+ * returned. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 

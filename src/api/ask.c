@@ -21,6 +21,7 @@ static int calls_in_a_group(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 {
+    CECL_UNCANCELLED;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
     if (!limits)
@@ -41,6 +42,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");

@@ -54,6 +54,7 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!asyncError)
         return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
@@ -84,6 +85,7 @@ static ceclResult_t finalize(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
@@ -146,6 +148,7 @@ static ceclResult_t destroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
     const ceclResult_t grouped = cecl_waiting_check(comm, "they are not carried out");
@@ -157,6 +160,7 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_comm_set_async(comm, ceclRemoteError, "ceclCommRevoke was called");
     return ceclSuccess;
@@ -164,6 +168,7 @@ CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_waiting_forget(comm);
     if (cecl_comm_owes_nothing(comm)) {

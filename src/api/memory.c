@@ -44,6 +44,7 @@ ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
+    CECL_UNCANCELLED;
     if (cecl_group_is_open())
         return cecl_waiting_allocate(comm, ptr, bytes);
     CECL_TRY(cecl_comm_check(comm));
@@ -74,6 +75,7 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
     return cecl_comm_left(comm, cecl_memory_free(comm, ptr));
@@ -99,6 +101,7 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
     return cecl_comm_left(comm, find_at_peer(comm, ptr, peer, peerPtr));
@@ -106,6 +109,7 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
 
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");

@@ -3,6 +3,7 @@
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: NULL");
@@ -11,6 +12,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_UNCANCELLED;
     /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_waiting_check(comm, "they are not on the stream yet"));
@@ -20,6 +22,7 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_UNCANCELLED;
     /* a failed or finalized communicator can still destroy its streams */
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
@@ -30,6 +33,7 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
                                       ceclStream_t stream)
 {
+    CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (bytes == 0)
         return ceclSuccess;

@@ -70,6 +70,7 @@ CECL_API ceclResult_t ceclSumRows(const void *rows, size_t nrows, const uint64_t
                                   size_t rowcount, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclStream_t stream)
 {
+    CECL_UNCANCELLED;
     const struct cecl_row_sums all = {.rows = rows,
                                       .places = places,
                                       .weights = weights,

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "flags/flags.h"
 #include "tune/table.h"
+#include "util/thread.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
 #define CECL_NODE_SIZES_BYTES 24 /* room for CECL_NODE_SIZE's text, with its final 0 */

@@ -17,6 +17,7 @@
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
+#include "util/thread.h"
 
 /* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on all ranks of
  * the communicator, and never the addresses of buffers. For a send or a receive they may also use what is equal on
@@ -333,6 +334,7 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         return pass_settled(call, comm, CECL_NCCL_NOT_SHORTER);
     if (comm && cecl_nccl_settled_knows(comm, call))
         return pass_settled(call, comm, CECL_NCCL_NOT_FASTER);
+    CECL_UNCANCELLED;
     struct decision decision = {0};
     const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
     if (decision.waits) {
@@ -375,6 +377,7 @@ static enum cecl_nccl_reason reason_of_one_sided(struct cecl_nccl_comm *comm)
 
 bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result)
 {
+    CECL_UNCANCELLED;
     if (cecl_nccl_is_own(call->caller))
         return false;
     cecl_nccl_last_error_clear();

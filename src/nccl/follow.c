@@ -220,6 +220,7 @@ static ncclResult_t end_group(ncclResult_t result)
 
 ncclResult_t ncclGroupEnd(void)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
     const bool is_outermost = cecl_nccl_group_depth() == 1;
@@ -236,6 +237,7 @@ ncclResult_t ncclGroupEnd(void)
  * nested group only the inner group ends, and its calls stay in the outer one. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const bool is_outermost = cecl_nccl_group_depth() == 1;
@@ -256,6 +258,7 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
@@ -266,6 +269,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
@@ -277,6 +281,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId i
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
                                       ncclUniqueId *ids, ncclConfig_t *config)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(ids, nids, nranks, rank);
@@ -287,6 +292,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, in
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 {
+    CECL_UNCANCELLED;
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
     if (IS_NCCLS_OWN() || (result != ceclSuccess && result != ceclInProgress))
         return result;
@@ -305,6 +311,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                            ncclConfig_t *config)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
     REFUSE_EARLY(ncclCommSplit);
@@ -319,6 +326,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
     if (flags & CECL_NCCL_SHRINK_ABORT)
@@ -332,6 +340,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
 
 ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
 {
+    CECL_UNCANCELLED;
     const ncclResult_t result = cecl_nccl_pass_ncclCommGetUniqueId(comm, id);
     if (!IS_NCCLS_OWN() && result == ceclSuccess)
         cecl_nccl_mark_id(comm, id);
@@ -342,6 +351,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
     REFUSE_EARLY(ncclCommGrow);
@@ -360,6 +370,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 /* Finalizing waits until calls are done. NCCL's result says whether it waits in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
     REFUSE_EARLY(ncclCommFinalize);
@@ -373,6 +384,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
  * returned here, because the failed call or ncclCommGetAsyncError reports them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommDestroy(comm);
     REFUSE_EARLY(ncclCommDestroy);
@@ -384,6 +396,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommAbort(comm);
     cecl_nccl_stats_forget(comm);
@@ -396,6 +409,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
  * If NCCL refuses the flags, cecl's communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
+    CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommRevoke(comm, flags);
     if (flags == 0)
@@ -409,6 +423,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
                                     int winFlags)
 {
+    CECL_UNCANCELLED;
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
     if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
         note_window(entry);
@@ -424,6 +439,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
+    CECL_UNCANCELLED;
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
     if (entry && cecl_nccl_comm_enter(entry, comm, CECL_NCCL_MADE)) {
         cecl_nccl_window_deregistered(entry, win);
@@ -438,6 +454,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
  * than the end of that thread, so what counts is whether the thread had ended before NCCL was asked. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
+    CECL_UNCANCELLED;
     if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {
         *error = ceclInProgress;
         return ceclSuccess;

@@ -27,6 +27,22 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
     return error;
 }
 
+/* The first statement of each function of the program's that may lock, wait or enter a communicator. A thread that the
+ * program cancels (pthread_cancel) ends when the function has returned, so it leaves nothing locked or half done. */
+#define CECL_UNCANCELLED                                                                           \
+    __attribute__((cleanup(cecl_cancel_restore), unused)) const int cecl_cancel_before_ =          \
+        cecl_cancel_disable()
+static inline int cecl_cancel_disable(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+static inline void cecl_cancel_restore(const int *before)
+{
+    pthread_setcancelstate(*before, NULL);
+}
+
 /* The calling thread's number in the system. glibc before 2.30 has no gettid. */
 static inline long cecl_thread_id(void)
 {

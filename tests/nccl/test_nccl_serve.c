@@ -950,6 +950,46 @@ static bool abort_while_in_a_call(struct rank *r)
     return abort_from_another_thread(r, false);
 }
 
+static _Atomic int cancelled_tid;
+static _Atomic bool is_cancelled;
+
+static void *gather_and_end(void *argument)
+{
+    struct rank *r = argument;
+    int in = 1, out[RANKS];
+    atomic_store(&cancelled_tid, (int)syscall(SYS_gettid));
+    (void)!ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The program cancels rank 0's thread, which waits in a call for the others. Then these make the call. */
+static bool cancel_in_a_call(struct rank *r)
+{
+    int in = 1, out[RANKS];
+    if (r->rank > 0) {
+        while (!atomic_load(&is_cancelled))
+            usleep(1000);
+        return ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0;
+    }
+    pthread_t thread;
+    void *result = NULL;
+    pthread_create(&thread, NULL, gather_and_end, r);
+    const bool is = thread_falls_asleep(&cancelled_tid) && pthread_cancel(thread) == 0;
+    usleep(10000);
+    atomic_store(&is_cancelled, true);
+    pthread_join(thread, &result);
+    return is && result == PTHREAD_CANCELED;
+}
+
+/* The end of the communicator waits until no thread is in a call. */
+static void a_thread_that_is_cancelled_is_in_no_call(void **state)
+{
+    const time_t start = time(NULL);
+    assert_true(run_ranks(RANKS, cancel_in_a_call));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
 /* A third thread waits until that call is done. */
 static bool abort_while_destroying(struct rank *r)
 {
@@ -1737,6 +1777,7 @@ static int run_all(void)
         cmocka_unit_test(what_nccl_does_not_revoke_is_served),
         cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
         cmocka_unit_test(a_communicator_that_has_grown_is_served),
+        cmocka_unit_test(a_thread_that_is_cancelled_is_in_no_call),
         cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
         cmocka_unit_test(nccls_communicator_is_destroyed_once),
         cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),

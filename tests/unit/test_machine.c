@@ -1,12 +1,17 @@
-/* What a program has set for its threads, such as rounding, does not reach the library's results. Ranks of one process, on the
- * host device. */
+/* What a program does to its threads: their rounding does not reach results, and cancelling them leaves nothing locked.
+ * Ranks of one process, on the host device. */
 #include <fenv.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #ifdef __SSE__
 #include <immintrin.h>
 #endif
 
+#include "../threads_alive.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -72,10 +77,69 @@ static void sums_do_not_depend_on_the_programs_rounding(void **state)
     close_ranks();
 }
 
+/* ---- threads that the program cancels */
+
+struct waiter {
+    pthread_t thread;
+    ceclResult_t (*call)(ceclComm_t);
+    _Atomic int tid;
+};
+
+static ceclResult_t synchronize(ceclComm_t comm)
+{
+    return ceclStreamSynchronize(comm, streams[0]);
+}
+
+static void *wait_in_call(void *argument)
+{
+    struct waiter *waiter = argument;
+    waiter->tid = (int)syscall(SYS_gettid);
+    (void)!waiter->call(comms[0]);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* A thread is cancelled in a call that waits for rank 1. Then rank 1 comes. */
+static void cancel_amid(ceclResult_t (*call)(ceclComm_t))
+{
+    static int words[RANKS][RANKS];
+    struct waiter waiter = {.call = call};
+    void *result;
+    OK(ceclAllGather(&words[0][0], words[0], 1, ceclInt32, comms[0], streams[0]));
+    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_in_call, &waiter), 0);
+    assert_true(thread_falls_asleep(&waiter.tid));
+    assert_int_equal(pthread_cancel(waiter.thread), 0);
+    usleep(10000);
+    OK(ceclAllGather(&words[1][1], words[1], 1, ceclInt32, comms[1], streams[1]));
+    assert_int_equal(pthread_join(waiter.thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+}
+
+static void a_thread_that_is_cancelled_keeps_no_stream_locked(void **state)
+{
+    open_ranks();
+    cancel_amid(synchronize);
+    OK(ceclStreamSynchronize(comms[0], streams[0]));
+    close_ranks();
+}
+
+static void a_thread_that_is_cancelled_is_not_inside_the_communicator(void **state)
+{
+    ceclCallStats_t stats;
+    open_ranks();
+    cancel_amid(ceclCommFinalize);
+    OK(ceclCallStats(comms[0], &stats));
+    OK(ceclStreamSynchronize(comms[1], streams[1]));
+    close_ranks();
+}
+
 int main(void)
 {
+    alarm(60); /* what stays locked hangs */
     setenv("CECL_DEVICE", "host", 1);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_is_cancelled_is_not_inside_the_communicator),
+        cmocka_unit_test(a_thread_that_is_cancelled_keeps_no_stream_locked),
         cmocka_unit_test(sums_do_not_depend_on_the_programs_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
