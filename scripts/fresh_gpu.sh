@@ -37,8 +37,9 @@ trap 'rm -rf "$scratch"' EXIT
 copy=$scratch/cecl
 mkdir "$copy"
 
-# Tracked files, as a clone has them but with changes that are not committed; without git all but what builds leave.
-if git -C "$root" rev-parse 2>/dev/null; then
+# Tracked files, as a clone has them but with changes that are not committed; where git knows none of them, all but
+# what builds leave.
+if git -C "$root" ls-files --error-unmatch README.md >/dev/null 2>&1; then
     commit=$(git -C "$root" describe --always --dirty)
     git -C "$root" ls-files -z | tar -C "$root" --null -T - -c | tar -x -C "$copy"
 else
