@@ -1,7 +1,9 @@
 /* The host device: it behaves as device.h demands of a GPU, with shared memory and threads. */
 #include "device/host_work.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void host_close(struct cecl_device *dev)
@@ -37,8 +39,22 @@ static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
                                                 .stream_create_urgent = host_stream_create,
                                                 CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, host)};
 
+/* Without these, each call on the program's own memory would fail. */
+static ceclResult_t check_proc(void)
+{
+    static const char *const needed[] = {"/proc/self/maps", "/proc/self/fd"};
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+        if (access(needed[i], R_OK) != 0)
+            return cecl_fail(ceclSystemError,
+                             "%s: %s; the host device finds the program's memory there: is /proc "
+                             "mounted?",
+                             needed[i], strerror(errno));
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_host_open(struct cecl_device **dev)
 {
+    CECL_TRY(check_proc());
     struct host_device *host = calloc(1, sizeof(*host));
     ceclStream_t standard;
     if (!host)

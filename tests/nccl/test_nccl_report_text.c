@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../decimal_comma.h"
 #include "../with_cmocka.h"
 
 #include "nccl/report.h"
@@ -64,19 +65,6 @@ static void json_has_numbers_with_a_point(void **state)
         "\"nccl\", \"recalled\": false, \"before_us\": 9.876500, \"gain\": -0.250000, \"calls\": "
         "[20, 2]}, {\"class\": \"broadcast of 1 to 2 GiB, int8\", \"decision\": \"with_sms\", "
         "\"recalled\": true, ");
-}
-
-/* Switches to a locale with a decimal comma. False: this system has no such locale. */
-static bool take_decimal_comma(void)
-{
-    char folder[] = "/tmp/cecl_locale_XXXXXX", command[256];
-    bool is = mkdtemp(folder) != NULL;
-    snprintf(command, sizeof(command),
-             "localedef --no-archive -i de_DE -f UTF-8 %s/comma >/dev/null 2>&1", folder);
-    is = is && system(command) == 0 && setenv("LOCPATH", folder, 1) == 0 &&
-         setlocale(LC_ALL, "comma") != NULL;
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    return system(command) == 0 && is;
 }
 
 static void json_has_numbers_with_a_point_where_the_locale_has_a_comma(void **state)

@@ -11,9 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../decimal_comma.h"
 #include "../with_cmocka.h"
 
 #include "util/file.h"
+#include "util/log.h"
 
 #define LIMIT 65536
 
@@ -136,6 +138,32 @@ static void a_full_pipe_is_waited_for(void **state)
     free(bytes);
 }
 
+/* The program's own numbers keep their comma. */
+static void numbers_have_a_point_where_the_locale_has_a_comma(void **state)
+{
+    struct cecl_writing writing;
+    char text[64] = "", line[64] = "";
+    FILE *file = tmpfile();
+    const int standard = dup(STDERR_FILENO);
+    if (!take_decimal_comma())
+        skip();
+    cecl_writing_begin(&writing);
+    snprintf(text, sizeof(text), "%.1f", 1.5);
+    cecl_writing_end(&writing);
+    dup2(fileno(file), STDERR_FILENO);
+    cecl_log(CECL_LOG_WARN, -1, "step %.1f ms", 2.5);
+    dup2(standard, STDERR_FILENO);
+    close(standard);
+    rewind(file);
+    assert_non_null(fgets(line, sizeof(line), file));
+    fclose(file);
+    assert_string_equal(text, "1.5");
+    assert_string_equal(line, "cecl: step 2.5 ms\n");
+    snprintf(text, sizeof(text), "%.1f", 1.5);
+    setlocale(LC_ALL, "C");
+    assert_string_equal(text, "1,5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +173,7 @@ int main(void)
         cmocka_unit_test(signals_of_a_write_do_not_reach_the_program),
         cmocka_unit_test(a_signal_that_was_pending_stays_pending),
         cmocka_unit_test(a_full_pipe_is_waited_for),
+        cmocka_unit_test(numbers_have_a_point_where_the_locale_has_a_comma),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
