@@ -7,6 +7,7 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/fds.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
@@ -200,7 +201,7 @@ static void close_all(const struct cecl_region_export *exports, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (exports[i].fd >= 0)
-            close(exports[i].fd);
+            cecl_fds_close(exports[i].fd);
 }
 
 ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_window *window,

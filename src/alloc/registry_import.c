@@ -9,6 +9,7 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/fds.h"
 #include "util/fork.h"
 
 /* How long to wait for this rank's calls that still use replaced memory, if the communicator has no time
@@ -313,7 +314,7 @@ static void carry_out(struct cecl_registry *registry, int rank, struct registry_
     else if (result == ceclSuccess)
         drop(registry, peer, message->number);
     for (int i = 0; i < nfds; i++)
-        close(fds[i]);
+        cecl_fds_close(fds[i]);
     pthread_mutex_lock(&registry->lock);
     if (result == ceclSuccess) {
         peer->taken = message->message;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "util/fds.h"
 #include "util/round.h"
 
 /* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
@@ -86,11 +87,11 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
         }
         for (int r = 0; r < pool->nranks && received; r++)
             if (fds[r] >= 0)
-                close(fds[r]);
+                cecl_fds_close(fds[r]);
         result = cecl_mesh_agree(pool->mesh, result);
     }
     if (fd >= 0)
-        close(fd);
+        cecl_fds_close(fd);
     return result;
 }
 

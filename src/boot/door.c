@@ -10,6 +10,7 @@
 #include "boot/net.h"
 #include "boot/packet.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 /* ms in which a caller must send all its bytes. A process may stand still for some seconds, so a caller that
  * cannot connect again has longer than one that put_off can ask to. */
@@ -129,7 +130,7 @@ static void let_in(struct cecl_door *door)
     for (int tries = 0; tries < door->room; tries++) {
         if (door->count == door->room && !(somebody_waits(door) && push_out(door)))
             return;
-        const int fd = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        const int fd = CECL_FD(accept4(door->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd >= 0) {
             door->trouble = 0;
             struct cecl_caller *one = &door->callers[door->count];

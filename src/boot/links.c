@@ -213,7 +213,7 @@ static void serve(struct links *links, const struct pollfd *polls, struct links_
         else
             hear_rank(links, end);
     }
-    /* the process has ended, but a forked child may hold the line open */
+    /* the process has ended, but a child may hold the line open */
     if (end->fd >= 0 && polls[1].revents) {
         hear_rank(links, end);
         end_line(links, end);

@@ -9,12 +9,9 @@
 
 void links_close_end(struct links_end *end)
 {
-    links_lock(); /* another thread may be forking */
-    const int fd = end->fd;
+    if (end->fd >= 0)
+        cecl_net_close(end->fd);
     end->fd = -1;
-    links_unlock();
-    if (fd >= 0)
-        cecl_net_close(fd);
     cecl_net_drop(&end->process, 1);
     end->sent = end->end = 0;
 }

@@ -48,10 +48,7 @@ int links_put(struct links_end *end, const void *message, size_t bytes);
 void links_close_end(struct links_end *end);
 void links_free(struct links *links);
 
-/* links_start.c: held while a descriptor changes, because a forked child closes these descriptors. */
-void links_lock(void);
-void links_unlock(void);
-/* Takes links off the list of running ones. */
+/* links_start.c: takes links off the list of running ones. */
 void links_forget(struct links *links);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "boot/links_internal.h"
 #include "util/clock.h"
@@ -16,12 +15,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct links *first;
 
-void links_lock(void)
+static void before_fork(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-void links_unlock(void)
+static void after_fork(void)
 {
     pthread_mutex_unlock(&lock);
 }
@@ -37,21 +36,16 @@ void links_forget(struct links *links)
     pthread_mutex_unlock(&lock);
 }
 
-/* A forked child does not have the threads. If it kept the sockets open, other hosts would not notice that
- * the parent has ended. */
+/* A forked child does not have the threads. */
 static void in_child(void)
 {
-    for (struct links *links = first; links; links = links->next)
-        for (int i = 0; i < links->nends; i++)
-            if (links->ends[i].fd >= 0)
-                close(links->ends[i].fd);
     first = NULL;
     pthread_mutex_unlock(&lock);
 }
 
 static void watch_forks(void)
 {
-    (void)!pthread_atfork(links_lock, links_unlock, in_child);
+    (void)!pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /* The kernel probes an idle link each second. */

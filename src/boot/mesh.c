@@ -16,6 +16,7 @@
 #include "boot/packet.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define OWN_FDS 3 /* of a rank: interrupt_fd, wake_fd, rouse_fd */
 
@@ -54,9 +55,9 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     pthread_mutex_init(&mesh->life_lock, NULL);
     mesh->polls = calloc(5 * n + 6, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
-    mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    mesh->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mesh->interrupt_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    mesh->wake_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    mesh->rouse_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 
     ceclResult_t result = ceclSuccess;
     if (!mesh->polls || !mesh->verdicts)

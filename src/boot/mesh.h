@@ -70,7 +70,7 @@ struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
  *
  * invitations  rank r's invitation is `apart` * r bytes behind it
  *
- * From here on a peer's end is noticed even if a forked child of it keeps its sockets open. On failure
+ * From here on a peer's end is noticed even if a child of it keeps its sockets open. On failure
  * this function tells the reason to the peers without a connection; cecl_mesh_tell_abort tells the others. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 

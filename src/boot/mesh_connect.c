@@ -19,6 +19,7 @@
 #include "boot/process.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define HELLO_MAGIC 0x6d657368u
 #define TICK_MS 50 /* most ms until a rank that gives up is noticed */
@@ -233,10 +234,10 @@ static bool listens(const struct cecl_invitation *theirs)
 {
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const int fd = CECL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0;
     if (fd >= 0)
-        close(fd);
+        cecl_fds_close(fd);
     return !is_free;
 }
 
@@ -291,7 +292,7 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
     if (connect(fd, (struct sockaddr *)&address, length) == 0 && same_user(fd) &&
         say_hello(fd, theirs, rank, MESH_REASON))
         (void)!send(fd, reason, sizeof(*reason), MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
+    cecl_fds_close(fd);
     return true;
 }
 

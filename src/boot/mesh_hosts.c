@@ -13,6 +13,7 @@
 #include "boot/net.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define GIVES_UP (-1) /* instead of nranks: the caller gives up, and its part says why */
 /* ms to wait for the reason why a leader gives up, or to tell a leader such a reason */
@@ -141,7 +142,7 @@ ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, cons
     return check_reaches(mesh, host);
 }
 
-/* From here on callers are refused, even if a forked child has the listener, too. */
+/* From here on callers are refused, even if a child has the listener, too. */
 static void stop_listening(struct cecl_mesh *mesh)
 {
     if (mesh->reach_fd >= 0)
@@ -187,8 +188,13 @@ static ceclResult_t make_own_lines(struct cecl_mesh *mesh)
 {
     struct mesh_hosts *hosts = mesh->hosts;
     for (int line = 0; line < CECL_LINES_OF_RANK; line++) {
-        int pair[2];
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
+        int pair[2] = {-1, -1};
+        cecl_fds_begin();
+        const int made =
+            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair);
+        cecl_fds_add(pair[0]);
+        cecl_fds_made(pair[1]);
+        if (made != 0)
             return cecl_fail(ceclSystemError, "socketpair: %s", strerror(errno));
         hosts->line[line] = pair[0];
         hosts->lines[mesh->rank][line] = pair[1];

@@ -212,7 +212,7 @@ struct mesh_attended {
  * reason. Otherwise returns `known`, whose message is the last one. */
 ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
                                const struct mesh_attended *at, int ms);
-/* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
+/* Notes that the peer's process has ended, even if a child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 /* The error for a wait that cecl_mesh_interrupt has ended. */
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh);

@@ -98,7 +98,7 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
         {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes},
     };
     for (;;) {
-        /* A forked child may hold a dead peer's sockets open. A send would then succeed, although no
+        /* A child may hold a dead peer's sockets open. A send would then succeed, although no
          * process would read it. */
         if (mesh_read_life(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);

@@ -9,6 +9,7 @@
 
 #include "boot/packet.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define BACKLOG 4096
 
@@ -35,7 +36,7 @@ static const char *kind_of(int family)
 
 int cecl_net_open(int family, int type)
 {
-    const int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = errno;
+    const int fd = CECL_FD(socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), error = errno;
     if (fd < 0)
         (void)!cecl_fail(ceclSystemError, "opening a %s socket: %s", kind_of(family),
                          strerror(error));
@@ -54,7 +55,7 @@ ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t lengt
         return ceclSuccess;
     }
     const int error = errno;
-    close(fd);
+    cecl_fds_close(fd);
     return cecl_fail(ceclSystemError, "listening on a %s socket: %s", kind_of(family),
                      strerror(error));
 }
@@ -69,14 +70,14 @@ int cecl_net_look(int fd)
 void cecl_net_close(int fd)
 {
     shutdown(fd, SHUT_RDWR);
-    close(fd);
+    cecl_fds_close(fd);
 }
 
 void cecl_net_drop(int *fds, int count)
 {
     for (int i = 0; i < count; i++) {
         if (fds[i] >= 0)
-            close(fds[i]);
+            cecl_fds_close(fds[i]);
         fds[i] = -1;
     }
 }

@@ -41,7 +41,7 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
 ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
                            const char *who);
 
-/* Ends the connection and closes `fd`. If a forked child holds a copy of `fd`, close() alone would leave
+/* Ends the connection and closes `fd`. If a child holds a copy of `fd`, close() alone would leave
  * the connection open, and the other end would keep waiting. */
 void cecl_net_close(int fd);
 

@@ -1,5 +1,6 @@
 /* Packets with descriptors (SCM_RIGHTS). */
 #include "boot/packet.h"
+#include "util/fds.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -64,16 +65,21 @@ ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, i
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
     *nfds = 0;
+    cecl_fds_begin();
     const ssize_t got = receive(socket, &message, MSG_CMSG_CLOEXEC);
-    if (got < 0)
-        return got;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+    const int error = errno;
+    for (struct cmsghdr *c = got < 0 ? NULL : CMSG_FIRSTHDR(&message); c;
+         c = CMSG_NXTHDR(&message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
             const size_t bytes = c->cmsg_len - CMSG_LEN(0);
             /* `control` has no room for more than CECL_PACKET_FDS */
             memcpy(fds + *nfds, CMSG_DATA(c), bytes);
-            *nfds += (int)(bytes / sizeof(int));
+            for (int *end = fds + *nfds + bytes / sizeof(int); fds + *nfds < end; ++*nfds)
+                cecl_fds_add(fds[*nfds]);
         }
-    *flags = message.msg_flags;
+    cecl_fds_end();
+    if (got >= 0)
+        *flags = message.msg_flags;
+    errno = error;
     return got;
 }

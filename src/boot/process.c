@@ -1,5 +1,6 @@
 /* Watching the process of another rank, by a descriptor of it (pidfd). */
 #include "boot/process.h"
+#include "util/fds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,11 +42,11 @@ int cecl_process_watch_pid(int32_t pid)
     errno = 0;
     if (pid <= 0 || pid == (int32_t)getpid())
         return -1;
-    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    const int fd = CECL_FD((int)syscall(SYS_pidfd_open, pid, 0));
     if (fd < 0 &&
         errno == ESRCH) /* the process has ended, so the returned descriptor is readable at
                                    * once */
-        return eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+        return CECL_FD(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
     return fd;
 }
 

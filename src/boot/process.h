@@ -1,5 +1,5 @@
-/* Watching the process of another rank. Sockets alone do not show that a rank has died, because a forked
- * child keeps them open. */
+/* Watching the process of another rank. Sockets alone do not show that a rank has died, if it has a child
+ * that keeps them open. A child of fork() closes them (util/fds.h); one of a bare clone() does not. */
 #ifndef CECL_BOOT_PROCESS_H
 #define CECL_BOOT_PROCESS_H
 

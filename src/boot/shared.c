@@ -1,6 +1,7 @@
 /* Shared memory is a memfd that the first rank of a host makes and sends to all ranks of that host. It is
  * sealed, so no rank can remove pages that another rank has mapped. */
 #include "boot/shared.h"
+#include "util/fds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 
 static ceclResult_t create(size_t bytes, int *out)
 {
-    const int fd = memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int fd = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
     ceclResult_t result = cecl_file_grow(fd, bytes);
@@ -24,7 +25,7 @@ static ceclResult_t create(size_t bytes, int *out)
         result =
             cecl_fail(ceclSystemError, "sealing a memfd of %zu bytes: %s", bytes, strerror(errno));
     if (result != ceclSuccess)
-        close(fd);
+        cecl_fds_close(fd);
     else
         *out = fd;
     return result;
@@ -72,7 +73,7 @@ ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *si
     if (result == ceclSuccess)
         result = map(fd, shared->bytes, &shared->base);
     if (fd >= 0)
-        close(fd); /* the mapping keeps the memory */
+        cecl_fds_close(fd); /* the mapping keeps the memory */
     result = cecl_mesh_agree(mesh, result);
     if (result != ceclSuccess)
         cecl_shared_close(shared);

@@ -9,6 +9,7 @@
 #include "boot/net.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define ROOT "the rank that made the unique id"
 #define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
@@ -75,7 +76,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
         if (!cecl_net_is_scarce(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
             return fd;
         if (fd >= 0)
-            close(fd);
+            cecl_fds_close(fd);
         poll(NULL, 0, REST_MS);
     }
 }
@@ -226,7 +227,7 @@ static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_addres
         return ceclSystemError;
     if (connect(fd, &root.any, length) != 0 || getsockname(fd, &at->any, &length) != 0)
         at->kept = (struct cecl_address){{0}};
-    close(fd);
+    cecl_fds_close(fd);
     return ceclSuccess;
 }
 

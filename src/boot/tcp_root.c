@@ -17,6 +17,7 @@
 #include "boot/rank_list.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
+#include "util/fds.h"
 #include "util/thread.h"
 
 #define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
@@ -375,7 +376,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     struct root *root = calloc(1, sizeof(*root));
     pthread_t thread;
     if (!root) {
-        close(listener);
+        cecl_fds_close(listener);
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
     root->self = cecl_process_self();

@@ -5,6 +5,7 @@
 
 #include "device/cuda.h"
 #include "util/clock.h"
+#include "util/fds.h"
 
 #define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
 /* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
@@ -90,7 +91,7 @@ ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem
                 CUDA_CALL(cuda, cuMemExportToShareableHandle, &made, mem->handle,
                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     if (result == ceclSuccess)
-        *fd = made;
+        *fd = cecl_fds_adopt(made);
     return result;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/cuda.h"
+#include "util/fds.h"
 #include "util/fork.h"
 
 /* The driver cuts small allocations out of blocks of this size. */
@@ -126,7 +127,7 @@ static ceclResult_t export_file(struct cuda_device *cuda, CUdeviceptr base, int 
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     cuda->cu->cuMemRelease(handle);
     if (result == ceclSuccess)
-        *fd = made;
+        *fd = cecl_fds_adopt(made);
     return result;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "device/host.h"
+#include "util/fds.h"
 #include "util/file.h"
 
 #define RESERVED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
@@ -83,13 +84,13 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
 {
     (void)dev;
     CECL_TRY(check_available(bytes));
-    int fd = memfd_create("cecl", MFD_CLOEXEC);
+    int fd = CECL_FD(memfd_create("cecl", MFD_CLOEXEC));
     if (fd < 0)
         return cecl_fail(result_of(errno), "memfd_create for %zu bytes: %s", bytes,
                          strerror(errno));
     const ceclResult_t result = cecl_file_grow(fd, bytes);
     if (result != ceclSuccess) {
-        close(fd);
+        cecl_fds_close(fd);
         return result;
     }
     *mem = (struct cecl_mem){.handle = (uint64_t)fd + 1, .bytes = bytes};
@@ -99,7 +100,7 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
 ceclResult_t host_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd)
 {
     (void)dev;
-    int copy = fcntl(fd_of(mem), F_DUPFD_CLOEXEC, 0);
+    int copy = CECL_FD(fcntl(fd_of(mem), F_DUPFD_CLOEXEC, 0));
     if (copy < 0)
         return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s",
                          strerror(errno));
@@ -144,7 +145,7 @@ void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem)
 {
     (void)dev;
     if (mem->handle)
-        close(fd_of(mem));
+        cecl_fds_close(fd_of(mem));
     *mem = (struct cecl_mem){0};
 }
 

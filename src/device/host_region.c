@@ -16,6 +16,7 @@
 
 #include "device/host.h"
 #include "device/host_maps.h"
+#include "util/fds.h"
 #include "util/fork.h"
 #include "util/siphash.h"
 
@@ -279,9 +280,9 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
      * file under the same number. Then both steps are repeated. */
     do {
         if (copy >= 0)
-            close(copy);
+            cecl_fds_close(copy);
         CECL_TRY(descriptor_of(&run.first, &fd));
-        copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        copy = fd < 0 ? -1 : CECL_FD(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     } while (fd >= 0 && (copy < 0 ? errno == EBADF : !opens(copy, &run.first)));
     if (fd < 0)
         return no_longer(region);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/fds.h"
 #include "util/settings.h"
 
 #define LOOK_MS 20             /* ms between two looks of a wait */
@@ -62,12 +63,13 @@ static int open_inbox(uint64_t key, int place)
 {
     struct sockaddr_un name;
     const socklen_t length = name_inbox(key, place, &name);
-    const int yes = 1, inbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int yes = 1,
+              inbox = CECL_FD(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (inbox >= 0 && setsockopt(inbox, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) == 0 &&
         bind(inbox, (struct sockaddr *)&name, length) == 0)
         return inbox;
     if (inbox >= 0)
-        close(inbox);
+        cecl_fds_close(inbox);
     return -1;
 }
 
@@ -76,11 +78,11 @@ static bool has_no_inbox(uint64_t key, int place)
 {
     struct sockaddr_un name;
     const socklen_t length = name_inbox(key, place, &name);
-    const int probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int probe = CECL_FD(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const bool is_gone = probe >= 0 && connect(probe, (struct sockaddr *)&name, length) != 0 &&
                          errno == ECONNREFUSED;
     if (probe >= 0)
-        close(probe);
+        cecl_fds_close(probe);
     return is_gone;
 }
 
@@ -104,7 +106,7 @@ void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting)
     if (!meeting)
         return;
     if (meeting->inbox >= 0)
-        close(meeting->inbox);
+        cecl_fds_close(meeting->inbox);
     for (struct letter *letter = meeting->letters, *next; letter; letter = next) {
         next = letter->next;
         free(letter);

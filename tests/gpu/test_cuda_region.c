@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include "cuda_fixture.h"
+#include "util/fds.h"
 #include "util/fork.h"
 
 #define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
@@ -106,7 +107,7 @@ static ceclResult_t import_as_told(struct cecl_device *dev, struct order *order,
         result = OPS(dev)->region_access(dev, addr, order->exported.bytes);
     *got = (uintptr_t)addr;
     if (order->exported.fd >= 0)
-        close(order->exported.fd);
+        cecl_fds_close(order->exported.fd);
     return result;
 }
 
@@ -637,7 +638,7 @@ static void descriptor_is_imported_by_each_gpu_of_this_process(void **state)
         must_cuda(cudaSetDevice(0));
         assert_true(holds(row.base, row.piece, 4 + (uint32_t)g));
     }
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     row_end(&row);
 }
 
@@ -650,7 +651,7 @@ static void share_with_oneself(const void *ptr)
     OPS(gpu[0])->region_close(gpu[0], &exported, addr);
     OPS(gpu[0])->unreserve(gpu[0], base, exported.bytes);
     if (exported.fd >= 0)
-        close(exported.fd);
+        cecl_fds_close(exported.fd);
 }
 
 static void sharing_leaves_a_capture_valid(void **state)
@@ -752,7 +753,7 @@ static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
     for (size_t i = 0; i < HANDLES; i++) {
         exported[i] = export_of(row.base + i * row.piece);
         assert_int_equal(peer_imports(&exported[i], there + i * row.piece), there + i * row.piece);
-        close(exported[i].fd);
+        cecl_fds_close(exported[i].fd);
     }
     peer_checks(there, bytes, 60);
     peer_fills(there + 4096, bytes - 4096, 61); /* one copy over all granules */
@@ -769,7 +770,7 @@ static void import_of_a_descriptor_outlives_the_owners_mapping(void **state)
     assert_true(fill(row.base, row.piece, 70));
     const struct cecl_region_export exported = export_of(row.base);
     const uint64_t there = peer_imports(&exported, peer_reserves(row.piece));
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     row_end(&row);
     peer_checks(there, row.piece, 70);
     peer_closes(&exported, there);

@@ -12,6 +12,7 @@
 
 #include "../descriptors.h"
 #include "../open_descriptors.h"
+#include "util/fds.h"
 #include "util/fork.h"
 
 static uint64_t id_at(const void *ptr)
@@ -329,7 +330,7 @@ static void an_import_is_the_memory_of_the_export(void **state)
     assert_string_equal(memory, "both ways");
     end_import(&exported, there);
     assert_string_equal(memory, "both ways");
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     munmap(memory, PAGES * page());
     close(fd);
 }
@@ -345,7 +346,7 @@ static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
     char *there = import_of(&exported);
     assert_string_equal(there, "the third page");
     end_import(&exported, there);
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     munmap(part, page());
     munmap(whole, PAGES * page());
     close(fd);
@@ -364,7 +365,7 @@ static void a_closed_import_leaves_its_range_reserved(void **state)
         MAP_FAILED);
     assert_int_equal(errno, EEXIST);
     dev->ops->unreserve(dev, there, page());
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     munmap(memory, page());
     close(fd);
 }
@@ -426,7 +427,7 @@ static void another_process_imports_memory_that_was_mapped_after_the_fork(void *
     assert_int_equal(status, 0);
     assert_string_equal(memory + 200, "from the child");
     assert_int_equal(cecl_fork_process(), parent);
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     munmap(memory, PAGES * page());
     close(fd);
     close(sockets[0]);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "../open_descriptors.h"
+#include "util/fds.h"
 
 static struct cecl_use use_of(const void *buffer, size_t bytes, bool written)
 {
@@ -134,7 +135,7 @@ static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
     assert_int_equal(exported.base, whole.base);
     assert_int_equal(exported.bytes, whole.bytes);
     assert_int_equal(exported.offset, 0);
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     munmap(memory, PAGES * page());
     close(fd);
 }
@@ -157,7 +158,7 @@ static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclSuccess);
     assert_int_equal(exported.base, (uintptr_t)memory);
     assert_int_equal(exported.offset, page());
-    close(exported.fd);
+    cecl_fds_close(exported.fd);
     assert_int_equal(munmap(memory + page(), page()), 0); /* shrunk */
     assert_int_equal(id_of_use(use), region.id);
     munmap(place, PAGES * page());

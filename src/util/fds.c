@@ -1,0 +1,101 @@
+/* See fds.h. The list is a bit for each number, so a forked child needs no memory and no lock to read it. */
+#include "util/fds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST (1 << 20) /* Linux's default limit of a process's descriptors (fs.nr_open) */
+#define WORD_BITS ((int)sizeof(unsigned long) * CHAR_BIT)
+#define FORK_S 1 /* how long fork waits for the lock, in seconds */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long listed[MOST / WORD_BITS];
+static int used; /* words of `listed` that may have a bit */
+static _Thread_local bool has_lock;
+static _Thread_local int
+    cancels; /* the caller's state: a cancelled thread must not keep the lock */
+
+/* The wait is bounded: the handler of a signal may fork while this thread holds the lock. The child then still
+ * closes what is listed. */
+static void before_fork(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FORK_S;
+    has_lock = pthread_mutex_timedlock(&lock, &until) == 0;
+}
+
+static void after_fork(void)
+{
+    if (has_lock)
+        pthread_mutex_unlock(&lock);
+}
+
+/* Calls only close: the parent may have other threads. */
+static void in_child(void)
+{
+    const int error = errno;
+    for (int w = 0; w < used; w++)
+        for (; listed[w]; listed[w] &= listed[w] - 1)
+            close(w * WORD_BITS + __builtin_ctzl(listed[w]));
+    used = 0;
+    errno = error;
+    after_fork();
+}
+
+static void watch_forks(void)
+{
+    (void)!pthread_atfork(before_fork, after_fork, in_child);
+}
+
+void cecl_fds_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+    pthread_mutex_lock(&lock);
+}
+
+void cecl_fds_add(int fd)
+{
+    if (fd < 0 || fd >= MOST)
+        return;
+    listed[fd / WORD_BITS] |= 1ul << fd % WORD_BITS;
+    if (used <= fd / WORD_BITS)
+        used = fd / WORD_BITS + 1;
+}
+
+void cecl_fds_end(void)
+{
+    pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancels, NULL);
+}
+
+int cecl_fds_made(int fd)
+{
+    cecl_fds_add(fd);
+    cecl_fds_end();
+    return fd;
+}
+
+int cecl_fds_adopt(int fd)
+{
+    (void)!fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return CECL_FD(fd);
+}
+
+/* One step for a fork: closed first, another thread could open a file under the number, which a child would
+ * close; removed first, a child would keep the descriptor. */
+void cecl_fds_close(int fd)
+{
+    cecl_fds_begin();
+    if (fd >= 0 && fd < MOST)
+        listed[fd / WORD_BITS] &= ~(1ul << fd % WORD_BITS);
+    close(fd);
+    cecl_fds_end();
+}

@@ -1,0 +1,24 @@
+/* The descriptors of communicators. A forked child closes all of them: it cannot use a communicator, and if it
+ * held a socket of a rank that dies, that rank's peers would wait for the child. exec closes them, too.
+ *
+ * Not listed are files that one function opens, reads and closes. */
+#ifndef CECL_UTIL_FDS_H
+#define CECL_UTIL_FDS_H
+
+/* From begin to end no thread of this process forks, so no child gets a descriptor that is not listed yet. What
+ * lies between may not block. */
+void cecl_fds_begin(void);
+void cecl_fds_add(int fd); /* between begin and end; -1 is not added */
+void cecl_fds_end(void);
+/* Adds `fd` and ends. Returns `fd`; errno stays. */
+int cecl_fds_made(int fd);
+/* Evaluates `expr`, which makes a descriptor or returns -1, and lists the descriptor. */
+#define CECL_FD(expr) (cecl_fds_begin(), cecl_fds_made(expr))
+/* Lists a descriptor that another library made, and has exec close it. Returns `fd`. The driver's calls may block,
+ * so a child that is forked before this call keeps that descriptor. */
+int cecl_fds_adopt(int fd);
+
+/* Closes a descriptor, listed or not. A listed one is closed only by this function. */
+void cecl_fds_close(int fd);
+
+#endif
