@@ -57,4 +57,24 @@ static inline void random_fill(void *at, ceclDataType_t type, uint64_t count, ui
     }
 }
 
+/* Elements of a floating-point type between half the largest number and the largest, the first of each eight the
+ * largest itself. Neighbours have different signs, and equal places the same: sums of two overflow. */
+static inline void large_fill(void *at, ceclDataType_t type, uint64_t count, uint64_t *seed)
+{
+    const unsigned f = formats[type].fraction, e = formats[type].exponent;
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t infinity = ((1ull << e) - 1) << f, sign = (i & 1) << (f + e);
+        const uint64_t less = i % 8 ? random_bits(seed) & ((1ull << f) - 1) : 0;
+        const uint64_t element = sign | (infinity - 1 - less);
+        memcpy((char *)at + i * formats[type].bytes, &element, formats[type].bytes);
+    }
+}
+
+/* Whether all bits of the exponent are set, which is an infinity or a NaN in all types but e4m3. */
+static inline int not_finite(ceclDataType_t type, uint64_t bits)
+{
+    const uint64_t infinity = ((1ull << formats[type].exponent) - 1) << formats[type].fraction;
+    return (bits & infinity) == infinity;
+}
+
 #endif

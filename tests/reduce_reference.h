@@ -89,18 +89,30 @@ static inline uint64_t float_bits(ceclDataType_t type, double value)
     return reference_narrow(small_format(type), f);
 }
 
+/* value / 2^halvings, rounded as the accumulator's type is */
+static inline double float_halved(int is_double, double value, int halvings)
+{
+    const double d = ldexp(value, -halvings);
+    volatile float f = (float)d;
+    return is_double ? d : (double)f;
+}
+
 static inline uint64_t expected_element(const struct cecl_reduction *r, uint64_t i)
 {
     const unsigned bytes = formats[r->type].bytes;
     uint64_t bits = read_element((const char *)r->src[0] + i * bytes, bytes);
     double value = 0;
     const int is_float = formats[r->type].fraction > 0, is_double = r->type == ceclFloat64;
+    int halvings = 0; /* of each element of an average: as many as the sum needs not to overflow */
+    while (r->op == ceclAvg && 1u << halvings < r->divisor)
+        halvings++;
     if (is_float)
-        value = float_value(r->type, bits);
+        value = float_halved(is_double, float_value(r->type, bits), halvings);
     for (uint32_t s = 1; s < r->nsrc; s++) {
         const uint64_t next = read_element((const char *)r->src[s] + i * bytes, bytes);
         if (is_float)
-            value = float_step(is_double, r->op, value, float_value(r->type, next));
+            value = float_step(is_double, r->op, value,
+                               float_halved(is_double, float_value(r->type, next), halvings));
         else
             bits = integer_step(r->type, r->op, bits, next);
     }
@@ -108,8 +120,9 @@ static inline uint64_t expected_element(const struct cecl_reduction *r, uint64_t
         return bits;
     if (r->op == ceclAvg && r->divisor > 1) {
         volatile float f = (float)value;
-        volatile double d = value / r->divisor;
-        f = f / (float)r->divisor;
+        const double by = ldexp(r->divisor, -halvings);
+        volatile double d = value / by;
+        f = f / (float)by;
         value = is_double ? d : (double)f;
     }
     return float_bits(r->type, value);

@@ -1191,10 +1191,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * and with any number of SMs: elements are combined in rank order; 16-bit types and fp8 are
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
  * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before that rounding. Every NaN in a result has the same bits,
- * except in place on a communicator of one rank, where the call writes nothing. Over nodes the
- * elements of each node's ranks are combined and rounded first, and then these results, in the
- * order of the nodes. So there the bits also depend on which ranks share a node.
+ * the sum by the number of ranks before that rounding, and is finite wherever all elements are:
+ * elements are first multiplied by a power of two, so that their sum cannot overflow. In float64
+ * and float32 this rounds elements whose product is below the smallest normal number. Every NaN in a
+ * result has the same bits, except in place on a communicator of one rank, where the call writes
+ * nothing. Over nodes the elements of each node's ranks are combined and rounded first, and then these
+ * results, in the order of the nodes. So there the bits also depend on which ranks share a node, and a
+ * node's sum may overflow.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.

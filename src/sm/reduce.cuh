@@ -62,17 +62,40 @@ DEVICE double quotient(double a, double by)
     return __ddiv_rn(a, by);
 }
 
-/* ---- the average's division of `n` elements, with one test for all of them. Multiplying by the
- * inverse of a power of two gives the same bits as dividing. */
+/* ---- sums and averages: the kernels of both are the same. Ends are for `n` elements, with one test for all of
+ * them. */
 
-template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_division &by)
+template <int op, typename Acc> DEVICE constexpr bool averages(void)
 {
-    if constexpr (op == ceclSum && Acc(0.5) != 0) /* not an integer */
-        if (by.inverse != 0)
+    return op == ceclSum && Acc(0.5) != 0; /* not an integer */
+}
+
+template <int op, int n, typename Acc> DEVICE void scale_first(Acc a[n], const cecl_average &by)
+{
+    if constexpr (averages<op, Acc>())
+        if (by.scale != 1)
 #pragma unroll
             for (int i = 0; i < n; i++)
-                a[i] = combine<ceclProd>(a[i], (Acc)by.inverse);
-        else if (by.divisor != 0)
+                a[i] = combine<ceclProd>(a[i], (Acc)by.scale);
+}
+
+/* a op x, where x has a place in an average. In types that are accumulated in fp32 the product is exact, so that
+ * the sum may be fused with it: it takes no longer than without a scale. */
+template <int type, int op, typename Acc>
+DEVICE Acc combine_scaled(Acc a, Acc x, const cecl_average &by)
+{
+    if constexpr (!averages<op, Acc>())
+        return combine<op>(a, x);
+    else if constexpr (type == ceclFloat32 || type == ceclFloat64)
+        return combine<ceclSum>(a, combine<ceclProd>(x, (Acc)by.scale));
+    else
+        return __fmaf_rn(x, by.scale, a);
+}
+
+template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_average &by)
+{
+    if constexpr (averages<op, Acc>())
+        if (by.divisor != 1)
 #pragma unroll
             for (int i = 0; i < n; i++)
                 a[i] = quotient(a[i], (Acc)by.divisor);
@@ -81,19 +104,28 @@ template <int op, int n, typename Acc> DEVICE void divide(Acc a[n], const cecl_d
 /* ---- vectors */
 
 template <int type, int op>
-DEVICE void vector_combine(typename element<type>::acc acc[element<type>::per], const vector &v)
+DEVICE void vector_begin(typename element<type>::acc acc[element<type>::per], const vector &v,
+                         const cecl_average &by)
+{
+    element<type>::unpack(v, acc);
+    scale_first<op, element<type>::per>(acc, by);
+}
+
+template <int type, int op>
+DEVICE void vector_combine(typename element<type>::acc acc[element<type>::per], const vector &v,
+                           const cecl_average &by)
 {
     typedef element<type> E;
     typename E::acc x[E::per];
     E::unpack(v, x);
 #pragma unroll
     for (int i = 0; i < E::per; i++)
-        acc[i] = combine<op>(acc[i], x[i]);
+        acc[i] = combine_scaled<type, op>(acc[i], x[i], by);
 }
 
 template <int type, int op>
 DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
-                         const cecl_division &by)
+                         const cecl_average &by)
 {
     typedef element<type> E;
     vector v;
@@ -162,12 +194,13 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
             for (int j = 0; j < together; j++)
 #pragma unroll
                 for (int k = 0; k < strides; k++)
-                    if (s + j == 0)
+                    if (s + j == 0) {
                         acc[k] = E::widen(x[j][k]);
-                    else if (s + j < args.nsrc)
-                        acc[k] = combine<op>(acc[k], E::widen(x[j][k]));
+                        scale_first<op, 1>(&acc[k], args.average);
+                    } else if (s + j < args.nsrc)
+                        acc[k] = combine_scaled<type, op>(acc[k], E::widen(x[j][k]), args.average);
         }
-        divide<op, strides>(acc, args.division);
+        divide<op, strides>(acc, args.average);
 #pragma unroll
         for (int k = 0; k < strides; k++)
             if (first + k * stride < all) {

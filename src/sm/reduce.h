@@ -15,7 +15,10 @@
  *               result is always the same: positive, all bits of the fraction set, as GPUs make it.
  *   zeros       a sum of -0 alone is -0, any other zero sum is +0. For min and max -0 < +0.
  *   ceclAvg     the sum, divided once by `divisor` in the accumulator's type, before it is rounded
- *               to the element type.
+ *               to the element type. No sum overflows if the average does not: it is one of elements that were
+ *               multiplied by a power of two first (struct cecl_average). That changes no bit of an
+ *               fp64 or fp32 unless a product is below the smallest normal number, and then is rounded;
+ *               in the other types it is exact.
  *
  * The host's arithmetic needs the default floating-point environment: rounding to nearest,
  * subnormals not flushed. */

@@ -8,21 +8,23 @@
 extern "C" {
 #endif
 
-/* The division of an average. All zero means no division. */
-struct cecl_division {
-    uint32_t divisor; /* 0: no division */
-    float inverse;    /* 1 / divisor if that is exact; otherwise 0 */
+/* What makes a sum an average: each element times `scale`, and the sum of these divided by `divisor`. The scale is
+ * the largest power of two that is 1 / ranks at most, so the sum is no larger than the largest element and
+ * cannot overflow. Both are exact. They are 1 for all that is no average. */
+struct cecl_average {
+    float scale, divisor;
 };
 
-static inline struct cecl_division cecl_division_of(ceclRedOp_t op, uint32_t divisor)
+static inline struct cecl_average cecl_average_of(ceclRedOp_t op, uint32_t ranks)
 {
-    struct cecl_division division = {0, 0};
-    if (op != ceclAvg || divisor <= 1)
-        return division;
-    division.divisor = divisor;
-    if ((divisor & (divisor - 1)) == 0)
-        division.inverse = 1.0f / (float)divisor;
-    return division;
+    struct cecl_average average = {1, 1};
+    if (op != ceclAvg)
+        return average;
+    while (average.scale * (float)ranks > 1)
+        average.scale /= 2;
+    if (ranks > 0)
+        average.divisor = average.scale * (float)ranks;
+    return average;
 }
 
 /* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors; head and
@@ -34,7 +36,7 @@ struct cecl_reduce_args {
     uint64_t vectors;
     uint64_t tail; /* elements */
     uint32_t nsrc;
-    struct cecl_division division;
+    struct cecl_average average;
     struct cecl_meeting meeting;
     uint32_t nalso;
     unsigned char *also[CECL_REDUCE_ALSO_MAX];              /* where the body begins, as for dst */

@@ -172,19 +172,19 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
         tile_take(shared, full, empty, at, v, none);
 #pragma unroll
         for (int t = 0; t < turn; t++)
-            E::unpack(v[t], acc[t]);
+            vector_begin<type, op>(acc[t], v[t], args.average);
         for (uint32_t s = 1; s < args.nsrc; s++) {
             tile_take(shared, full, empty, at, v, none);
 #pragma unroll
             for (int t = 0; t < turn; t++)
-                vector_combine<type, op>(acc[t], v[t]);
+                vector_combine<type, op>(acc[t], v[t], args.average);
         }
         const uint32_t there = tile_vectors(args, first);
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (threadIdx.x + t * READERS < there)
                 result_store(args, (first + threadIdx.x + t * READERS) * 16,
-                             vector_end<type, op>(acc[t], args.division));
+                             vector_end<type, op>(acc[t], args.average));
     }
     if (!reduce_has_end(args))
         return;

@@ -138,7 +138,7 @@ static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *a
     args->nsrc = r->nsrc;
     args->meeting = r->meeting ? *r->meeting : (struct cecl_meeting){0};
     args->counting = r->counting ? *r->counting : (struct cecl_counting){0};
-    args->division = cecl_division_of(r->op, r->divisor);
+    args->average = cecl_average_of(r->op, r->divisor);
     args->dst = (unsigned char *)r->dst + args->head * element;
     args->nalso = r->nalso;
     for (uint32_t a = 0; a < r->nalso; a++)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "sm/number.h"
-#include "sm/reduce.h"
+#include "sm/reduce_args.h"
 
 #define BLOCK 512 /* elements */
 
@@ -157,12 +157,21 @@ static const struct {
     TYPE(f64, f64), TYPE(bf16, f32), TYPE(e4m3, f32), TYPE(e5m2, f32),
 };
 
-static void divide(union block *a, ceclDataType_t type, uint32_t divisor, size_t n)
+static void scale(union block *a, ceclDataType_t type, float by, size_t n)
 {
-    const float by = (float)divisor;
     if (type == ceclFloat64)
         for (size_t i = 0; i < n; i++)
-            a->f64[i] /= divisor;
+            a->f64[i] *= (double)by;
+    else
+        for (size_t i = 0; i < n; i++)
+            a->f32[i] *= by;
+}
+
+static void divide(union block *a, ceclDataType_t type, float by, size_t n)
+{
+    if (type == ceclFloat64)
+        for (size_t i = 0; i < n; i++)
+            a->f64[i] /= (double)by;
     else
         for (size_t i = 0; i < n; i++)
             a->f32[i] /= by;
@@ -172,17 +181,22 @@ void cecl_reduce_host(const struct cecl_reduction *reduction)
 {
     const struct cecl_reduction r = *reduction;
     const uint64_t size = cecl_reduction_element_bytes(r.type);
+    const struct cecl_average average = cecl_average_of(r.op, r.divisor);
     union block acc, more;
 
     for (uint64_t first = 0; first < r.count; first += BLOCK) {
         const size_t n = r.count - first < BLOCK ? (size_t)(r.count - first) : BLOCK;
         table[r.type].widen(&acc, (const unsigned char *)r.src[0] + first * size, n);
+        if (average.scale != 1)
+            scale(&acc, r.type, average.scale, n);
         for (uint32_t s = 1; s < r.nsrc; s++) {
             table[r.type].widen(&more, (const unsigned char *)r.src[s] + first * size, n);
+            if (average.scale != 1)
+                scale(&more, r.type, average.scale, n);
             table[r.type].combine[r.op](&acc, &more, n);
         }
-        if (r.op == ceclAvg && r.divisor > 1)
-            divide(&acc, r.type, r.divisor, n);
+        if (average.divisor != 1)
+            divide(&acc, r.type, average.divisor, n);
         table[r.type].narrow((unsigned char *)r.dst + first * size, &acc, n);
     }
 }

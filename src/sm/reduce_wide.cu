@@ -36,13 +36,13 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
 #pragma unroll
         for (int t = 0; t < turn; t++) {
             typename E::acc acc[E::per];
-            E::unpack(v[t][0], acc);
+            vector_begin<type, op>(acc, v[t][0], args.average);
 #pragma unroll
             for (int s = 1; s < nsrc; s++)
-                vector_combine<type, op>(acc, v[t][s]);
+                vector_combine<type, op>(acc, v[t][s], args.average);
             if (first + t * THREADS < args.vectors)
                 result_store(args, (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc, args.division));
+                             vector_end<type, op>(acc, args.average));
         }
     }
     end<false>(args);
@@ -71,15 +71,15 @@ template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_redu
 #pragma unroll
                 for (int t = 0; t < turn; t++)
                     if (s + j == 0)
-                        E::unpack(v[j][t], acc[t]);
+                        vector_begin<type, op>(acc[t], v[j][t], args.average);
                     else if (s + j < args.nsrc)
-                        vector_combine<type, op>(acc[t], v[j][t]);
+                        vector_combine<type, op>(acc[t], v[j][t], args.average);
         }
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (first + t * THREADS < args.vectors)
                 result_store(args, (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc[t], args.division));
+                             vector_end<type, op>(acc[t], args.average));
     }
     end<counted>(args);
 }

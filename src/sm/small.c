@@ -92,5 +92,5 @@ void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args
     if (small->counting)
         args->counting = *small->counting;
     if (cecl_small_reduces(small))
-        args->division = cecl_division_of(small->op, n);
+        args->average = cecl_average_of(small->op, n);
 }

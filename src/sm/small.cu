@@ -334,14 +334,14 @@ template <int type, int op> struct reduction {
     typedef element<type> E;
     typename E::acc acc[PER][E::per];
 
-    INLINE void take(const cecl_small_args &, uint32_t rank, const share &, const vector v[PER])
+    INLINE void take(const cecl_small_args &args, uint32_t rank, const share &, const vector v[PER])
     {
 #pragma unroll
         for (int k = 0; k < PER; k++)
             if (rank == 0)
-                E::unpack(v[k], acc[k]);
+                vector_begin<type, op>(acc[k], v[k], args.average);
             else
-                vector_combine<type, op>(acc[k], v[k]);
+                vector_combine<type, op>(acc[k], v[k], args.average);
     }
 
     INLINE void end(const cecl_small_args &args, const share &s)
@@ -349,7 +349,7 @@ template <int type, int op> struct reduction {
         vector v[PER];
 #pragma unroll
         for (int k = 0; k < PER; k++)
-            v[k] = vector_end<type, op>(acc[k], args.division);
+            v[k] = vector_end<type, op>(acc[k], args.average);
         share_store(args.recv, s, args.bytes, v);
     }
 };

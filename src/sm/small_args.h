@@ -52,7 +52,7 @@ struct cecl_small_args {
     uint32_t *late;
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
-    struct cecl_division division;
+    struct cecl_average average;
     /* If the call numbers itself, `to` and `from` are the slots of half 0, and half 1 begins `half`
      * bytes later. */
     uint64_t half;

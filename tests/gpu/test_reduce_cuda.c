@@ -124,6 +124,30 @@ static void every_type_and_operation_gives_the_hosts_bits(void **state)
     for_every_pair(visit_counts_and_lies);
 }
 
+/* Of each number of ranks, because scales and divisors differ. */
+static void averages_of_the_largest_numbers_are_the_hosts_and_finite(void **state)
+{
+    static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};
+    for (int t = 0; t < 4; t++) {
+        struct cecl_reduction r = {.type = types[t], .op = ceclAvg, .count = 20011};
+        const unsigned bytes = formats[r.type].bytes;
+        uint64_t seed = 9;
+        for (int b = 0; b < SOURCES; b++) {
+            large_fill(here[b], r.type, ROOM / bytes, &seed);
+            must_cuda(cudaMemcpy(device[b], here[b], ROOM, cudaMemcpyDefault));
+        }
+        for (r.nsrc = 2; r.nsrc <= SOURCES; r.nsrc++)
+            for (int lie = 0; lie < NLIES; lie++) {
+                gpu_gives_what_the_host_gives(r, (enum lie)lie, -1);
+                for (uint64_t i = 0; lie == ALIGNED && i < r.count; i++) {
+                    uint64_t got = 0;
+                    memcpy(&got, result + MARGIN + i * bytes, bytes);
+                    assert_false(not_finite(r.type, got));
+                }
+            }
+    }
+}
+
 static void visit_places(struct cecl_reduction r)
 {
     r.count = 30011;
@@ -1027,6 +1051,7 @@ int main(void)
         cmocka_unit_test(a_tile_stays_until_it_was_read),
     };
     const struct CMUnitTest few[] = {
+        cmocka_unit_test(averages_of_the_largest_numbers_are_the_hosts_and_finite),
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
         cmocka_unit_test(every_place_gets_the_hosts_bits),
         cmocka_unit_test(a_result_replaces_all_of_its_sources),

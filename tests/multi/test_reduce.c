@@ -52,6 +52,7 @@ struct test_call {
     int root;
     bool in_place;
     size_t shift; /* offset of the buffers, in elements */
+    bool large;   /* inputs whose sums overflow */
     uint64_t seed;
 };
 
@@ -98,7 +99,7 @@ static void fill(const struct test_call *c)
 {
     for (int r = 0; r < multi_nranks; r++) {
         uint64_t seed = c->seed + 77u * (uint64_t)r + 1;
-        random_fill(inputs[r], c->type, sent(c), &seed);
+        (c->large ? large_fill : random_fill)(inputs[r], c->type, sent(c), &seed);
     }
     memset(host, POISON, room);
     multi_put(comm, recv_buffer, host, room);
@@ -137,6 +138,7 @@ static void check_result(const struct test_call *c, size_t at, size_t first)
                      multi_rank, op_names[c->op], formats[c->type].name, (int)c->which, c->count,
                      c->in_place ? " in place" : "", i, (unsigned long long)got,
                      (unsigned long long)want);
+        assert_false(c->large && not_finite(c->type, got));
     }
 }
 
@@ -206,6 +208,20 @@ static void every_type_and_operation_is_right(void **state)
         }
 }
 
+/* Of all types in which a sum of two large numbers may overflow, or does so in fp32. */
+static void averages_of_the_largest_numbers_are_finite(void **state)
+{
+    static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};
+    for (int i = 0; i < 24; i++)
+        run_one(&(struct test_call){.which = (ceclOp_t)(ceclOpReduceScatter + i % 3),
+                                    .type = types[i / 3 % 4],
+                                    .op = ceclAvg,
+                                    .count = i < 12 ? 7 : MOST,
+                                    .in_place = i % 2,
+                                    .large = true,
+                                    .seed = (uint64_t)i});
+}
+
 static void reopen(int64_t staging)
 {
     ceclConfig_t config = multi_config();
@@ -219,6 +235,7 @@ static void reductions_in_chunks_are_right(void **state)
 {
     reopen(4096);
     run_random(15, 200);
+    averages_of_the_largest_numbers_are_finite(state);
 }
 
 /* Each direction, on 1 SM and on many, gives the reference's bits for the same inputs. */

@@ -120,6 +120,29 @@ static void average_divides_once_by_its_divisor(void **state)
                                      0, -1, 200 + divisor);
 }
 
+static void an_average_of_the_largest_numbers_is_finite(void **state)
+{
+    static unsigned char in[SOURCES][512 * 8], out[512 * 8];
+    const void *src[SOURCES];
+    for (int type = 0; type < CECL_NUM_TYPES; type++)
+        for (uint32_t n = 2; n <= SOURCES && formats[type].fraction; n++) {
+            struct cecl_reduction r = {
+                .dst = out, .src = src, .nsrc = n, .count = 512, .divisor = n};
+            uint64_t seed = n;
+            r.type = (ceclDataType_t)type;
+            r.op = ceclAvg;
+            for (uint32_t s = 0; s < n; s++)
+                large_fill(in[s], r.type, r.count, &seed), src[s] = in[s];
+            cecl_reduce_host(&r);
+            for (uint64_t i = 0; i < r.count; i++) {
+                const unsigned bytes = formats[type].bytes;
+                const uint64_t got = read_element(out + i * bytes, bytes);
+                assert_int_equal(got, expected_element(&r, i));
+                assert_false(type != ceclFloat8e4m3 && not_finite(r.type, got));
+            }
+        }
+}
+
 /* ---- messages, and special values */
 
 static float reduce_two(ceclRedOp_t op, float a, float b)
@@ -235,6 +258,7 @@ int main(void)
         cmocka_unit_test(every_type_and_operation_is_right),
         cmocka_unit_test(in_place_is_right_at_any_source),
         cmocka_unit_test(average_divides_once_by_its_divisor),
+        cmocka_unit_test(an_average_of_the_largest_numbers_is_finite),
         cmocka_unit_test(minimum_and_maximum_keep_every_nan_and_order_zeros),
         cmocka_unit_test(sums_follow_the_order_of_the_sources),
         cmocka_unit_test(sums_of_small_types_are_rounded_once),
