@@ -24,8 +24,10 @@ int main(int argc, char **argv)
     check(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config)); /* or ceclCommInitRank, as with NCCL */
     check(ceclCommUserRank(comm, &rank));
     check(ceclCommCount(comm, &nranks));
-    if (nranks > MOST_RANKS)
+    if (nranks > MOST_RANKS) {
+        fprintf(stderr, "%d ranks: %d at most\n", nranks, MOST_RANKS);
         MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     check(ceclStreamCreate(comm, &stream));
     /* Any other memory of the GPU will do as well, such as that of cudaMalloc. */
     check(ceclMemAlloc(comm, (void **)&recv, (size_t)nranks * sizeof(mine)));

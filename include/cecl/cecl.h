@@ -40,6 +40,8 @@
  * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
  * ceclGetLastError tells what was wrong: the argument, its value, and what was expected.
+ * A handle of a communicator, stream, request, graph, window or registration that has ended is refused until
+ * a new one gets the same value, which may be at once: do not use it again.
  * The text of each call lists its errors. In addition, every call that takes a communicator may
  * return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;

@@ -101,8 +101,12 @@ else
     refused built_without "component mpi: this cecl was built without MPI" $ask_mpi
 fi
 
-export PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
-flags=$(pkg-config --cflags --libs cecl)
+# As docs/build.md has it: with the rpath, programs find the library by themselves.
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+unset LD_LIBRARY_PATH
+rpath=-Wl,-rpath,$(pkg-config --variable=libdir cecl)
+grep -qF 'rpath=-Wl,-rpath,$(pkg-config --variable=libdir cecl)' "$here/../../docs/build.md" || fail "build.md has no rpath"
+flags="$(pkg-config --cflags --libs cecl) $rpath"
 # shellcheck disable=SC2086
 ${CC:-cc} "$here/outside.c" $flags -o "$scratch/by_pkg_config"
 "$scratch/by_pkg_config"
@@ -113,13 +117,19 @@ if [ -n "$cxx" ]; then
 fi
 if [ -e "$libdir/libcecl_mpi.so" ]; then
     mpicc=$(sed -n 's/^MPI_C_COMPILER:[^=]*=//p' "$build/CMakeCache.txt")
-    flags=$(pkg-config --cflags --libs cecl_mpi)
+    flags="$(pkg-config --cflags --libs cecl_mpi) $rpath"
     sed -n '/^```c$/,/^```$/{/^```/!p;}' "$here/../../README.md" >"$scratch/readme.c"
     for source in "$here/outside_mpi.c" "$scratch/readme.c"; do
         # shellcheck disable=SC2086
         "$mpicc" -std=c11 -Wall -Wextra -Werror "$source" $flags -o "$scratch/by_pkg_config_mpi"
         "$scratch/by_pkg_config_mpi"
     done
+    # With more ranks than it has room for, README's program says so.
+    sed 's/MOST_RANKS = 64/MOST_RANKS = 0/' "$scratch/readme.c" >"$scratch/no_room.c"
+    # shellcheck disable=SC2086
+    "$mpicc" -std=c11 -w "$scratch/no_room.c" $flags -o "$scratch/no_room"
+    ! "$scratch/no_room" 2>"$scratch/no_room.log" || fail "README's program: 1 rank where it has room for none"
+    grep -q '^1 ranks: 0 at most' "$scratch/no_room.log" || fail "README's program ended without a word"
     if [ -n "$cxx" ]; then # MPI's flags for C do not link its C++ bindings
         # shellcheck disable=SC2086
         OMPI_CC=$cxx MPICH_CC=$cxx "$mpicc" -x c++ -Wall -Wextra -Werror "$here/outside_mpi.c" \
