@@ -9,14 +9,23 @@ set -euo pipefail
 awk -v kept="$1" '
     function add(list, word) { return list == "" ? word : list ", " word }
     # The reason of each skipped test.
-    FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
-    FILENAME != kept && /^skipped: / && !(name in why) { why[name] = substr($0, length("skipped: ") + 1) }
+    FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / {
+        name = $3
+        last = "no reason given"
+    }
+    FILENAME != kept && /^skipped: / {
+        last = substr($0, length("skipped: ") + 1)
+        if (!(name in why))
+            why[name] = last
+    }
     # Parts of a test that cmocka skipped: to ctest the test passes. Each rank prints the reason,
     # and cmocka prints it again at the end.
     FILENAME != kept && /\[  SKIPPED \] [a-z_0-9]+$/ && !((name, $NF) in part) {
         part[name, $NF]
-        if (!($NF in within))
+        if (!($NF in within)) {
             parts[++nparts] = $NF
+            because[$NF] = last
+        }
         within[$NF] = add(within[$NF], name)
     }
     # How each test ended.
@@ -44,7 +53,7 @@ awk -v kept="$1" '
             told = add(told, reasons[k] (kinds > 1 ? " (" count[reasons[k]] ")" : ""))
         }
         for (p = 1; p <= nparts; p++)
-            printf "%sskipped within %s: %s\n", p == 1 ? "\n" : "", within[parts[p]], parts[p]
+            printf "%sskipped within %s: %s (%s)\n", p == 1 ? "\n" : "", within[parts[p]], parts[p], because[parts[p]]
         print ""
         if (passed + skipped + failed == 0)
             print "no test was run; what ctest said is in " kept

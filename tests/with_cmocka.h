@@ -9,4 +9,11 @@
 
 #include <cmocka.h>
 
+/* Ends a test as skipped. scripts/verdict.sh lists the reason. */
+#define skip_because(why)                                                                          \
+    do {                                                                                           \
+        print_message("skipped: %s\n", why);                                                       \
+        skip();                                                                                    \
+    } while (0)
+
 #endif

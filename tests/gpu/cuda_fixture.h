@@ -81,8 +81,7 @@ static inline void need_two(void)
 {
     if (gpu[1])
         return;
-    print_message("skipped: two GPUs are needed\n");
-    skip();
+    skip_because("two GPUs are needed");
 }
 
 /* Makes `from` the current GPU and lets it access memory of `to`. Skips the test if it cannot. */
@@ -92,7 +91,7 @@ static inline void reach(int from, int to)
     must_cuda(cudaSetDevice(from));
     must_cuda(cudaDeviceCanAccessPeer(&reaches, from, to));
     if (!reaches)
-        skip();
+        skip_because("GPU 0 does not reach GPU 1's memory");
     const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
     assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
     cudaGetLastError();

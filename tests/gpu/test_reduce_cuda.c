@@ -242,7 +242,7 @@ static void sources_of_a_peer_give_the_hosts_bits(void **state)
     need_two();
     must_cuda(cudaDeviceCanAccessPeer(&reaches, 0, 1));
     if (!reaches)
-        skip();
+        skip_because("GPU 0 does not reach GPU 1's memory");
     must_cuda(cudaDeviceEnablePeerAccess(1, 0));
     memcpy(own, device, sizeof(own));
     must_cuda(cudaSetDevice(1));
@@ -948,7 +948,7 @@ static void a_tile_stays_until_it_was_read(void **state)
     need_two();
     must(cecl_reduce_cuda_has_bulk(&has));
     if (!has)
-        skip();
+        skip_because("this GPU has no bulk copies");
     crowd_open(&crowd, 2);
     must_cuda(cudaMallocHost((void **)&got, 2 * HALF));
     for (int i = 0; i < 3; i++) {

@@ -216,7 +216,7 @@ static void make_all_changes(enum given_mode how)
     given_open(how, 2 * (size_t)multi_nranks * page());
     if (multi_on_gpus(given_comm)) {
         given_close();
-        skip(); /* cuMemMap maps and unmaps whole pieces: see test_pieces.c */
+        skip_because("cuMemMap maps and unmaps whole pieces: see test_pieces.c");
     }
     for (size_t i = 0; i < CHANGES; i++)
         for (int role = 0; role < ROLES; role++)
@@ -245,7 +245,7 @@ static void a_root_may_broadcast_memory_that_is_read_only(void **state)
     given_open(ON_USE, page());
     if (multi_on_gpus(given_comm)) {
         given_close();
-        skip(); /* memory is mapped for reading and writing */
+        skip_because("memory is mapped for reading and writing");
     }
     for (int root = 0; root < multi_nranks; root++) {
         const int fd = file_of(page());
@@ -301,7 +301,7 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
         given_open((enum given_mode)how, page());
         if (multi_on_gpus(given_comm)) {
             given_close();
-            skip(); /* cuMemMap maps and unmaps whole pieces: see test_pieces.c */
+            skip_because("cuMemMap maps and unmaps whole pieces: see test_pieces.c");
         }
         for (int i = 0; i < 4; i++) {
             const bool before = i < 2, unmapped = i % 2 == 0;
@@ -329,7 +329,7 @@ static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
     multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
     if (multi_on_gpus(alone)) {
         multi_ok(NULL, ceclCommDestroy(alone));
-        skip(); /* CUDA itself reports a copy of unmapped memory */
+        skip_because("CUDA itself reports a copy of unmapped memory");
     }
     const size_t bytes = 3 * page();
     unsigned char *send = reserve(bytes), *recv = reserve(bytes);

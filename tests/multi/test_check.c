@@ -226,7 +226,7 @@ static bool has_failed(ceclComm_t comm)
 static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(void **state)
 {
     if (multi_nranks < 3)
-        skip(); /* with three ranks, two communicators can share one rank */
+        skip_because("with three ranks, two communicators can share one rank");
     ceclComm_t all = checked_comm();
     ceclComm_t a = part_of(all, multi_rank <= 1),
                b = part_of(all, multi_rank % 2 == 0 && multi_rank <= 2);

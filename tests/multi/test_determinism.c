@@ -356,7 +356,7 @@ static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
         is_the_same_in_many_runs(&pushed, ceclFloat32, multi_on_gpus(comm) ? 1000 : 6);
     close_comm();
     if (skipped)
-        skip(); /* this many processes would fill the memory of a small machine */
+        skip_because("this many processes would fill the memory of a small machine");
 }
 
 /* Peers cannot read a sendbuff outside the pool: it goes through staging, whatever its size. */
@@ -378,7 +378,7 @@ static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
         }
     close_comm();
     if (skipped)
-        skip(); /* test_other_memory has GPU memory outside the pool */
+        skip_because("test_other_memory has GPU memory outside the pool");
 }
 
 static void a_nan_is_neither_lost_nor_invented(void **state)

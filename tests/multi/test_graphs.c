@@ -331,10 +331,10 @@ static void private_memory_is_carried_in_each_replay(void **state)
     struct launch *launches = new_launches();
     ceclStream_t stream;
     uint64_t x = 5;
-    if (multi_on_gpus(comm)) { /* the host device reaches all of the program's memory */
+    if (multi_on_gpus(comm)) {
         free_launches(launches);
         multi_ok(NULL, ceclCommDestroy(comm));
-        skip();
+        skip_because("the host device reaches all of the program's memory");
     }
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     for (int kind = 0; kind < kinds(); kind++) {

@@ -346,8 +346,8 @@ static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
     ceclComm_t some = comm_over(layout(1));
     const bool on_gpus = multi_on_gpus(some);
     multi_ok(NULL, ceclCommDestroy(some));
-    if (on_gpus) /* on GPUs, NCCL connects nodes */
-        skip();
+    if (on_gpus)
+        skip_because("on GPUs, NCCL connects nodes");
     const ceclUniqueId id = multi_one_id();
     multi_setenv("CECL_NODE_SIZE", "1");
     multi_setenv("CECL_NET", "mpi");
@@ -502,9 +502,9 @@ static void a_peer_that_leaves_is_named(void **state)
 {
     char words[64];
     ceclComm_t comm = comm_of_two(60000);
-    if (multi_on_gpus(comm)) { /* NCCL does not name the rank that it waits for */
+    if (multi_on_gpus(comm)) {
         multi_ok(NULL, ceclCommDestroy(comm));
-        skip();
+        skip_because("NCCL does not name the rank that it waits for");
     }
     snprintf(words, sizeof(words), "rank %d has left, and a call waits for it", multi_nranks - 1);
     expect_failure(comm, ceclRemoteError, words);
@@ -592,9 +592,9 @@ static void ends_of_a_message_that_differ_are_named(void **state)
     char words[96];
     ceclComm_t comm = comm_of_two(60000);
     void *buffer;
-    if (multi_on_gpus(comm)) { /* NCCL does not compare message sizes */
+    if (multi_on_gpus(comm)) {
         multi_ok(NULL, ceclCommDestroy(comm));
-        skip();
+        skip_because("NCCL does not compare message sizes");
     }
     multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
     if (multi_rank == 0)
@@ -619,9 +619,9 @@ static void messages_to_a_rank_that_aborted_reach_no_later_communicator(void **s
         const int culprit = round % multi_nranks;
         ceclComm_t comm = comm_over("1");
         void *buffer;
-        if (multi_on_gpus(comm)) { /* NCCL may wait for the culprit to connect */
+        if (multi_on_gpus(comm)) {
             multi_ok(NULL, ceclCommDestroy(comm));
-            skip();
+            skip_because("NCCL may wait for the culprit to connect");
         }
         multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
         MPI_Barrier(MPI_COMM_WORLD);

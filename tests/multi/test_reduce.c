@@ -368,7 +368,7 @@ static void large_all_reduces_are_right(void **state)
 static void memory_of_no_pool_will_do(void **state)
 {
     if (multi_on_gpus(comm))
-        skip(); /* test_memory has GPU memory of each kind */
+        skip_because("test_memory has GPU memory of each kind");
     unsigned char *const recv = recv_buffer, *const send = send_buffer;
     recv_buffer = malloc(room);
     send_buffer = malloc(room);
@@ -496,7 +496,7 @@ static void a_group_says_which_reductions_share_barriers(void **state)
     const size_t block = 500;
     ceclExplanation_t e;
     if (multi_over_nodes())
-        skip();
+        skip_because("over nodes reductions go another way");
     multi_ok(comm, ceclGroupStart());
     for (size_t i = 0; i < 4; i++)
         multi_ok(comm, ceclReduceScatter(send_buffer, recv_buffer + i * block, block, ceclInt8,

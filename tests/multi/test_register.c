@@ -389,7 +389,7 @@ static void memory_may_be_replaced_between_calls_of_a_group(void **state)
 static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(void **state)
 {
     if (!MEMORY_WITH_PRIVATE || multi_on_gpus(comm))
-        skip();                          /* on GPUs private memory has addresses of its own */
+        skip_because("on GPUs private memory has addresses of its own");
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
     struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
     run(both.at, 3);
@@ -414,7 +414,7 @@ static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(vo
 static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
 {
     if (!MEMORY_WITH_PRIVATE)
-        skip();
+        skip_because("this build has no private memory");
     const size_t block = (size_t)8 << 20;
     struct memory old = memory_new(comm, MEMORY_PRIVATE, (size_t)64 << 20),
                   send = memory_new(comm, MEMORY_PRIVATE, block),
@@ -510,7 +510,7 @@ static void a_refused_registration_ends_no_other(void **state)
 {
     ceclExplanation_t before, after;
     if (multi_on_gpus(comm))
-        skip(); /* no hole can be put behind memory */
+        skip_because("no hole can be put behind memory");
     struct memory m = memory_before_a_hole();
     ceclRegistration_t handle = registered(m.at, m.bytes);
     explained(m.at, pool, &before);
@@ -527,7 +527,7 @@ static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
 {
     const bool late = multi_rank == multi_nranks - 1;
     if (multi_on_gpus(comm))
-        skip(); /* no hole can be put behind memory */
+        skip_because("no hole can be put behind memory");
     struct memory m = memory_before_a_hole();
     run(m.at, 1);
     fill(m.at, 2);
@@ -552,7 +552,7 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
     const bool late = multi_rank == multi_nranks - 1;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (multi_on_gpus(comm))
-        skip(); /* memory.h has no memory of which a part can be freed */
+        skip_because("memory.h has no memory of which a part can be freed");
     struct memory m = memory_new(comm, MEMORY_SHARED, page + bytes);
     unsigned char *recv = m.at + page;
     for (uint64_t round = 0; round < 2; round++) { /* the second call has a kept plan */
@@ -579,7 +579,7 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
 static void calls_use_memory_whether_it_is_registered_or_not(void **state)
 {
     if (!MEMORY_WITH_PRIVATE)
-        skip();
+        skip_because("this build has no private memory");
     run(memory.at, 1);
     ceclRegistration_t handle = NULL;
     for (int who = 0; who < multi_nranks; who++) { /* one rank after the other */

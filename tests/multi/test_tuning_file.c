@@ -246,7 +246,7 @@ static void staging_and_segments_follow_the_table(void **state)
     const bool host = !multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
     if (!host)
-        skip(); /* on GPUs the sizes depend on the GPU, too */
+        skip_because("on GPUs the sizes depend on the GPU, too");
     ceclPoolStats_t before, after;
     comm = multi_comm(NULL);
     multi_ok(comm, ceclPoolStats(comm, &before));

@@ -341,8 +341,8 @@ static bool change_steps(struct rank *r)
 
 static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
 {
-    if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
-        skip();
+    if (getenv("CECL_TEST_TAKES_US"))
+        skip_because("cecl is not to be faster");
     passed = 0;
     take_us(CALL_TAKES_US);
     pthread_barrier_init(&together, NULL, 3);
@@ -395,8 +395,8 @@ static bool differ_on_one_rank(struct rank *r)
 
 static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
 {
-    if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
-        skip();
+    if (getenv("CECL_TEST_TAKES_US"))
+        skip_because("cecl is not to be faster");
     passed = 0;
     only_here = call;
     take_us(TAKES_US);

@@ -47,8 +47,11 @@ expect_last "all 1 tests that ran passed, 2 skipped: 2 GPUs are needed, 0 are he
 run one=0 two=77:"skipped: no python3" three=77
 expect 0 "skipped, no reason given: three"
 expect_last "all 1 tests that ran passed, 2 skipped: no python3 (1), no reason given (1)"
-run one=0:"[  SKIPPED ] a_part" two=0:"[       OK ] a_part" three=0:"[  SKIPPED ] a_part"
-expect 0 "skipped within one, three: a_part"
+run one=0:'skipped: no peer\n[  SKIPPED ] a_part' two=0:"[       OK ] a_part" three=0:"[  SKIPPED ] a_part"
+expect 0 "skipped within one, three: a_part (no peer)"
+run one=0:"[  SKIPPED ] a_part"
+expect 0 "skipped within one: a_part (no reason given)"
+run one=0:'skipped: no peer\n[  SKIPPED ] a_part' two=0:"[       OK ] a_part" three=0
 expect_last "all 3 tests passed"
 run one=0 two=1:"the reason of the failure" three=77:"skipped: no python3" four=3
 expect_last "2 of 4 tests failed: two, four; their output is in $scratch/output"
@@ -67,5 +70,6 @@ expect 1 "no test was run; what ctest said is in $scratch/output"
 silent=$(cd "$root" && find tests bench examples -name '*.sh' -o -name CMakeLists.txt | sort |
     xargs awk '/(^|[ ;{|])exit 77/ && !/skipped: / && before !~ /skipped: / { print FILENAME ":" FNR ": " $0 }
         { before = $0 }')
+silent+=$(cd "$root" && grep -rn --include='*.[ch]' '[^_a-z]skip();' tests | grep -v '^tests/with_cmocka.h:')
 [ -z "$silent" ] || { printf 'no reason is printed:\n%s\n' "$silent"; failed=1; }
 exit $failed

@@ -418,8 +418,7 @@ static void survivors_notice_a_death_in_another_pid_namespace(void **state)
 {
     (void)state;
     if (!may_enter_new_pid_namespace()) {
-        print_message("SKIPPED: a new PID namespace is not permitted here\n");
-        skip();
+        skip_because("a new PID namespace is not permitted here");
     }
     survivors_get_the_error(survive_elsewhere, die);
 }
@@ -428,8 +427,7 @@ static void survivors_notice_a_death_where_pidfd_open_is_refused(void **state)
 {
     (void)state;
     if (!may_refuse_pidfd_open()) {
-        print_message("SKIPPED: system calls cannot be filtered here\n");
-        skip();
+        skip_because("system calls cannot be filtered here");
     }
     survivors_get_the_error(survive_without_pidfd_open, die);
 }

@@ -120,7 +120,7 @@ static void a_lone_call_is_refused_at_once(void **state)
 {
     ceclGraph_t graph;
 #ifdef __SANITIZE_THREAD__
-    skip(); /* the sanitizer has a thread, which might make the other ranks' calls */
+    skip_because("the sanitizer has a thread, which might make the other ranks' calls");
 #endif
     OK(ceclStreamBeginCapture(comms[0], streams[0]));
     assert_int_equal(gather(0), ceclInvalidUsage);
@@ -135,7 +135,7 @@ static void a_start_is_refused_at_once(void **state)
     ceclRequest_t requests[2];
     ceclGraph_t graph;
 #ifdef __SANITIZE_THREAD__
-    skip();
+    skip_because("a sanitizer has a thread, which might make the other ranks' calls");
 #endif
     OK(ceclAllGatherInit(recv[0], recv[0], COUNT, ceclUint32, comms[0], &requests[0]));
     OK(ceclGroupStart());

@@ -181,8 +181,7 @@ static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
 {
     const int fd = (int)syscall(SYS_memfd_secret, 0);
     if (fd < 0) {
-        print_message("skipped: this kernel has no memfd_secret\n");
-        skip();
+        skip_because("this kernel has no memfd_secret");
     }
     assert_int_equal(ftruncate(fd, (off_t)(PAGES * page())), 0);
     char *memory = map_shared(fd, NULL, 0, PAGES);

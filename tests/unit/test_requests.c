@@ -388,8 +388,8 @@ static void a_peers_memory_that_was_replaced_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
     ceclRequest_t requests[RANKS], unstarted[RANKS];
-    if (over_nodes()) /* ranks of another node do not learn of it */
-        skip();
+    if (over_nodes())
+        skip_because("ranks of another node do not learn of it");
     allocate(POOL, COUNT, send);
     allocate(REGISTERED, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
