@@ -32,15 +32,20 @@ int step(int layers, void *const shards[], void *const gradient_shards[]);
 
 enum { BUFFERS = 2 }; /* layers that are whole at a time: prefetch + 1 */
 ceclComm_t comm;
-cudaStream_t compute, transfer; /* both non-blocking */
-cudaEvent_t gathered[BUFFERS], used[BUFFERS], reduced[BUFFERS];
+ceclStream_t compute, transfer;
+ceclEvent_t gathered[BUFFERS], used[BUFFERS], reduced[BUFFERS];
 void *whole[BUFFERS];     /* a layer's parameters, flat, symmetric */
 void *gradients[BUFFERS]; /* a layer's gradients, likewise */
 size_t count;             /* elements of a shard, equal on all ranks: pad the last */
 
 int open_buffers(size_t element_bytes)
 {
+    CHECK(ceclStreamCreate(comm, &compute)); /* or cudaStreamCreateWithFlags: non-blocking */
+    CHECK(ceclStreamCreate(comm, &transfer));
     for (int b = 0; b < BUFFERS; b++) {
+        CHECK(ceclEventCreate(comm, &gathered[b]));
+        CHECK(ceclEventCreate(comm, &used[b]));
+        CHECK(ceclEventCreate(comm, &reduced[b]));
         CHECK(ceclMemAlloc(comm, &whole[b], (size_t)nranks * count * element_bytes));
         CHECK(ceclMemAlloc(comm, &gradients[b], (size_t)nranks * count * element_bytes));
     }
@@ -51,9 +56,9 @@ int open_buffers(size_t element_bytes)
 static int gather(int layer, const void *shard)
 {
     const int b = layer % BUFFERS;
-    cudaStreamWaitEvent(transfer, used[b], 0);
+    CHECK(ceclStreamWaitEvent(comm, transfer, used[b]));
     CHECK(ceclAllGather(shard, whole[b], count, ceclBfloat16, comm, transfer));
-    cudaEventRecord(gathered[b], transfer);
+    CHECK(ceclEventRecord(comm, gathered[b], transfer));
     return 0;
 }
 
@@ -64,9 +69,9 @@ static int forward(int layers, void *const shards[])
         const int b = l % BUFFERS;
         if (l + 1 < layers)
             CHECK(gather(l + 1, shards[l + 1])); /* runs while layer l computes */
-        cudaStreamWaitEvent(compute, gathered[b], 0);
+        CHECK(ceclStreamWaitEvent(comm, compute, gathered[b]));
         compute_layer(l, whole[b], compute);
-        cudaEventRecord(used[b], compute);
+        CHECK(ceclEventRecord(comm, used[b], compute));
     }
     return 0;
 }
@@ -75,10 +80,10 @@ static int forward(int layers, void *const shards[])
 static int reduce(int layer, void *gradient_shard)
 {
     const int b = layer % BUFFERS;
-    cudaStreamWaitEvent(transfer, used[b], 0);
+    CHECK(ceclStreamWaitEvent(comm, transfer, used[b]));
     CHECK(ceclReduceScatter(gradients[b], gradient_shard, count, ceclBfloat16, ceclAvg, comm,
                             transfer));
-    cudaEventRecord(reduced[b], transfer);
+    CHECK(ceclEventRecord(comm, reduced[b], transfer));
     return 0;
 }
 
@@ -89,10 +94,10 @@ static int backward(int layers, void *const shards[], void *const gradient_shard
         const int b = l % BUFFERS;
         if (l > 0)
             CHECK(gather(l - 1, shards[l - 1]));
-        cudaStreamWaitEvent(compute, gathered[b], 0);
-        cudaStreamWaitEvent(compute, reduced[b], 0); /* gradients[b] is free again */
+        CHECK(ceclStreamWaitEvent(comm, compute, gathered[b]));
+        CHECK(ceclStreamWaitEvent(comm, compute, reduced[b])); /* gradients[b] is free again */
         compute_layer_back(l, whole[b], gradients[b], compute);
-        cudaEventRecord(used[b], compute);
+        CHECK(ceclEventRecord(comm, used[b], compute));
         CHECK(reduce(l, gradient_shards[l])); /* runs while the layer before computes */
     }
     return 0;
@@ -103,10 +108,10 @@ int step(int layers, void *const shards[], void *const gradient_shards[])
     CHECK(forward(layers, shards));
     CHECK(backward(layers, shards, gradient_shards));
     for (int b = 0; b < BUFFERS; b++)
-        cudaStreamWaitEvent(compute, reduced[b], 0);
+        CHECK(ceclStreamWaitEvent(comm, compute, reduced[b]));
     update_parameters(layers, shards, gradient_shards, compute);
     for (int b = 0; b < BUFFERS; b++)
-        cudaEventRecord(used[b], compute); /* the next gathers read what it wrote */
+        CHECK(ceclEventRecord(comm, used[b], compute)); /* the next gathers read what it wrote */
     return 0;
 }
 
@@ -195,25 +200,35 @@ static int count_wrong(void *const shards[], element *host, float *x, int *wrong
     return 0;
 }
 
+static int close_events(void)
+{
+    for (int b = 0; b < BUFFERS; b++) {
+        CHECK(ceclEventDestroy(comm, gathered[b]));
+        CHECK(ceclEventDestroy(comm, used[b]));
+        CHECK(ceclEventDestroy(comm, reduced[b]));
+    }
+    return 0;
+}
+
 static int perform(int *wrong)
 {
     static element host[SHARD];
     static float x[SHARD * 64];
     void *shards[LAYERS], *gradient_shards[LAYERS];
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    cudaEvent_t *events[3 * BUFFERS];
-    for (int b = 0; b < BUFFERS; b++) {
-        events[3 * b] = &gathered[b];
-        events[3 * b + 1] = &used[b];
-        events[3 * b + 2] = &reduced[b];
-    }
+    int device = -1;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
     CHECK(ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config));
     CHECK(ceclCommUserRank(comm, &rank));
     CHECK(ceclCommCount(comm, &nranks));
     CHECK(nranks > 64);
     count = SHARD;
-    CHECK(!device_open(&compute, &transfer, events, 3 * BUFFERS));
+    CHECK(ceclCommCuDevice(comm, &device));
+    if ((device >= 0) != device_is_gpu) {
+        fprintf(stderr, "fsdp_loop: example_fsdp_loop runs on the host (CECL_DEVICE=host), "
+                        "example_fsdp_loop_cuda on GPUs\n");
+        return 1;
+    }
     CHECK(open_buffers(sizeof(element)));
     activations = device_alloc((size_t)nranks * count * sizeof(*activations));
     CHECK(!activations);
@@ -221,7 +236,7 @@ static int perform(int *wrong)
 
     for (int s = 0; s < STEPS; s++)
         CHECK(step(LAYERS, shards, gradient_shards));
-    CHECK(!device_wait(compute));
+    CHECK(ceclStreamSynchronize(comm, compute));
     CHECK(count_wrong(shards, host, x, wrong));
 
     for (int l = 0; l < LAYERS; l++) {
@@ -229,8 +244,8 @@ static int perform(int *wrong)
         device_free(gradient_shards[l]);
     }
     device_free(activations);
-    device_close(compute, transfer, events, 3 * BUFFERS);
-    CHECK(ceclCommDestroy(comm));
+    CHECK(close_events());
+    CHECK(ceclCommDestroy(comm)); /* its streams and its memory end with it */
     return 0;
 }
 

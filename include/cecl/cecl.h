@@ -105,8 +105,8 @@
  * no stream hangs. From then on calls return that asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize,
- * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
- * ceclCommDestroy or ceclCommAbort, which end it.
+ * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the ranks
+ * that are left, and ceclCommDestroy or ceclCommAbort, which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
@@ -151,8 +151,12 @@ extern "C" {
 
 /* One rank's end of a communicator. */
 typedef struct ceclComm *ceclComm_t;
-/* A cudaStream_t; on the host device a stream of ceclStreamCreate. */
+/* A cudaStream_t; on the host device a stream of ceclStreamCreate. It serves all communicators of
+ * the process that run on its device. On the host device the default stream (0) is one for each
+ * communicator, which the communicators that are made of it share. */
 typedef struct CUstream_st *ceclStream_t;
+/* A cudaEvent_t; on the host device an event of ceclEventCreate. */
+typedef struct CUevent_st *ceclEvent_t;
 
 /* The result of a call. The first eight have NCCL's numbers. */
 typedef enum {
@@ -1880,10 +1884,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
  * to the collectives and needs none of these. */
 
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
- * stream).
+ * stream). Any communicator of this process on that device may use it, also in the functions below.
  * stream  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; streams that
- * are left are destroyed with comm.
+ * are left end with comm: ceclCommDestroy waits for all that they hold, also for calls of other
+ * communicators. What a stream still holds when it ends is carried out; later calls that pass it
+ * are refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
@@ -1899,6 +1905,39 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclSt
  * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (no such
  * stream, or a default stream), ceclUnhandledCudaError. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
+
+/* Makes an event, by which one stream waits for another.
+ *
+ *     ceclEventRecord(comm, event, compute);       // the gradients are computed
+ *     ceclStreamWaitEvent(comm, transfer, event);  // then they are sent
+ *
+ * event  [out] written on success only. On GPUs a cudaEvent_t without timing: CUDA's functions take
+ *        it, and the functions below take events that the program made by cudaEventCreate.
+ * Local. Threads: any. Ownership: the caller's until ceclEventDestroy; it may outlive comm.
+ * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.3.0. */
+CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event);
+
+/* Lets an event mark the work that `stream` holds now. What it marked before is forgotten; streams
+ * that wait for that go on waiting for it.
+ * stream  any stream of the process on comm's device. On GPUs it may capture a graph, as with
+ *         cudaEventRecord; on the host device that is refused.
+ * Local; the host does not wait. Threads: any, one at a time with an event. Ownership: none.
+ * Errors: ceclInvalidArgument (NULL, no such event, no such stream), ceclInvalidUsage (the stream
+ * captures, on the host device), ceclUnhandledCudaError, and the asynchronous error.
+ * Since 0.3.0. */
+CECL_API CECL_CHECKED ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event,
+                                                   ceclStream_t stream);
+
+/* Makes what is enqueued on `stream` from now on wait for the work that an event marks now. An event
+ * that was never recorded marks nothing: the call has no effect.
+ * Local; the host does not wait. Threads, ownership, errors, Since: as ceclEventRecord. */
+CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream,
+                                                       ceclEvent_t event);
+
+/* Destroys an event. Waits that are enqueued keep their effect. It works on a failed communicator, too.
+ * Local; does not wait. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument
+ * (NULL, no such event), ceclUnhandledCudaError. Since 0.3.0. */
+CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
 
 /* Copies `bytes` from `src` to `dst` in the order of `stream`. Both may be memory of the device or
  * of the host.

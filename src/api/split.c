@@ -132,6 +132,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
         child->parent_ranks = members->parent_ranks;
         members->parent_ranks = NULL;
         cecl_registrations_inherit(child, members->parent);
+        cecl_host_inherit(child->dev, members->parent->dev);
         *newcomm = child;
     } else {
         result = name_as_in_parent(members, result);

@@ -1,4 +1,4 @@
-/* Streams and copies, for programs that run with and without a GPU. */
+/* Streams, events and copies, for programs that run with and without a GPU. */
 #include "api/waiting.h"
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
@@ -28,6 +28,45 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");
     return comm->dev->ops->stream_destroy(comm->dev, stream);
+}
+
+CECL_API ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event)
+{
+    CECL_UNCANCELLED;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!event)
+        return cecl_fail(ceclInvalidArgument, "event: NULL");
+    return comm->dev->ops->event_create(comm->dev, event);
+}
+
+static ceclResult_t check_event(ceclEvent_t event)
+{
+    return event ? ceclSuccess
+                 : cecl_fail(ceclInvalidArgument, "event: NULL; one of ceclEventCreate expected");
+}
+
+CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
+{
+    CECL_UNCANCELLED;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(check_event(event));
+    return comm->dev->ops->event_record(comm->dev, event, stream);
+}
+
+CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, ceclEvent_t event)
+{
+    CECL_UNCANCELLED;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(check_event(event));
+    return comm->dev->ops->event_wait(comm->dev, stream, event);
+}
+
+CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
+{
+    CECL_UNCANCELLED;
+    CECL_TRY(cecl_comm_check_handle(comm));
+    CECL_TRY(check_event(event));
+    return comm->dev->ops->event_destroy(comm->dev, event);
 }
 
 CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,

@@ -110,9 +110,9 @@ enum {
 #define CECL_LOCAL_ROOM 4096u /* the least memory that local_copies needs for its trial, in bytes */
 
 /* A function of the caller's that a stream runs as work. This struct begins an allocation that also holds
- * what the function needs. *abandon becomes true when the device closes; the function then returns soon. */
+ * what the function needs. */
 struct cecl_stream_call {
-    void (*run)(struct cecl_stream_call *call, const _Atomic bool *abandon);
+    void (*run)(struct cecl_stream_call *call);
 };
 
 /* A stream operation on a 32-bit word. */
@@ -257,6 +257,16 @@ struct cecl_device_ops {
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
+    /* -- events of the program. On CUDA they are the driver's, so the program may use its own events, too.
+     * On the host device they are refused on streams that capture, and by name once they are destroyed. -- */
+
+    ceclResult_t (*event_create)(struct cecl_device *dev, ceclEvent_t *event);
+    ceclResult_t (*event_destroy)(struct cecl_device *dev, ceclEvent_t event);
+    /* The event marks this point of the stream from now on. */
+    ceclResult_t (*event_record)(struct cecl_device *dev, ceclEvent_t event, ceclStream_t stream);
+    /* The stream waits for what the event marks now. An event that was never recorded marks nothing. */
+    ceclResult_t (*event_wait)(struct cecl_device *dev, ceclStream_t stream, ceclEvent_t event);
+
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
      * host's `reduce`, `small`, `call`, `splits` and `sum_rows` allocate. The caller may reuse the arguments'
      * arrays as soon as the function returns. -- */
@@ -361,5 +371,8 @@ bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */
 ceclResult_t cecl_host_open(struct cecl_device **dev);
+/* If both are host devices, `dev` has the default stream of `parent` from now on, as on one GPU. No work may be
+ * on its own default stream. */
+void cecl_host_inherit(struct cecl_device *dev, const struct cecl_device *parent);
 
 #endif

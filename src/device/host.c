@@ -10,8 +10,6 @@ void host_close(struct cecl_device *dev)
 {
     struct host_device *host = host_of(dev);
     host_streams_end(host);
-    pthread_mutex_destroy(&host->lock);
-    pthread_mutex_destroy(&host->order_lock);
     free(host);
 }
 
@@ -56,7 +54,6 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
 {
     CECL_TRY(check_proc());
     struct host_device *host = calloc(1, sizeof(*host));
-    ceclStream_t standard;
     if (!host)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
     const long page = sysconf(_SC_PAGESIZE);
@@ -66,14 +63,11 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
                                       .ordinal = -1,
                                       .granularity = page > 4096 ? (size_t)page : 4096,
                                       .has_small = true};
-    pthread_mutex_init(&host->lock, NULL);
-    pthread_mutex_init(&host->order_lock, NULL);
-    ceclResult_t result = host_stream_create(&host->base, &standard);
+    const ceclResult_t result = host_standard_open(host);
     if (result != ceclSuccess) {
         host_close(&host->base);
         return result;
     }
-    host->standard = (struct host_stream *)standard;
     *dev = &host->base;
     return ceclSuccess;
 }

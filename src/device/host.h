@@ -12,13 +12,10 @@ struct host_stream;
 
 struct host_device {
     struct cecl_device base;
-    pthread_mutex_t lock; /* guards the list of streams */
-    /* held while work or a graph is enqueued that an event puts in order; taken before a stream's lock */
-    pthread_mutex_t order_lock;
-    struct host_stream *streams; /* all living streams, the default stream included */
-    /* the default stream, for NULL and CUDA's two handles of default streams */
+    /* the default stream, for NULL and CUDA's two handles of default streams. A communicator shares it with its
+     * children, as communicators on one GPU do */
     struct host_stream *standard;
-    _Atomic bool closing; /* the device is being closed: waits end */
+    uint64_t drained_at; /* the place in the default stream for which a drain waits */
 };
 
 static inline struct host_device *host_of(struct cecl_device *dev)
@@ -39,14 +36,13 @@ bool host_ends_readable(const void *ptr, size_t bytes);
 void host_word_wake(const uint32_t *word);
 void host_word_write(uint32_t *word, uint32_t value); /* also wakes those threads */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
-/* Waits until the wait of this kind is over, or *abandon. */
-void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind,
-                    const _Atomic bool *abandon);
+void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind);
 
-/* host_stream.c */
-/* Ends every stream of the device. Waits for flags are abandoned. */
+/* host_own.c */
+ceclResult_t host_standard_open(struct host_device *host);
+/* Ends every stream of the device, and does not wait: a stream that still holds work carries it out first. */
 void host_streams_end(struct host_device *host);
-/* Number of entries that a stream's queue can hold. For tests. */
+/* host_stream.c. Number of entries that a stream's queue can hold. For tests. */
 size_t host_stream_capacity(ceclStream_t stream);
 
 #endif

@@ -4,92 +4,27 @@
 
 #include "device/host_work.h"
 
-#define FIRST_ROOM 16
-
-/* A function to call once the graph is gone. */
-struct keeper {
-    void (*gone)(void *context);
-    void *context;
-    struct keeper *next;
-};
-
-struct host_graph {
-    uint64_t id;
-    struct host_device *host;
-    struct work *work; /* [count] */
-    size_t count, room;
-    struct keeper *keepers;
-    _Atomic unsigned references; /* one for the owner, and one for each launch that is not done */
-};
-
-/* Records are counted. Each record is made after a wait for the previous one, so the word grows. */
 struct cecl_event {
-    uint32_t word;     /* number of the last record that was reached */
-    uint32_t recorded; /* number of the last record so far; guarded by order_lock */
-    uint64_t capture;  /* the last capture for which `begin` was called with this event */
-    size_t end;        /* index of the record in that capture's graph; SIZE_MAX: none yet */
+    struct host_place at; /* what the event marks; guarded by the process's `order` */
+    uint64_t capture;     /* the last capture for which `begin` was called with this event */
+    size_t end;           /* index of the record in that capture's graph; SIZE_MAX: none yet */
 };
 
 /* ---- graphs */
-
-ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more)
-{
-    size_t room = graph->room ? graph->room : FIRST_ROOM;
-    while (room - graph->count < more)
-        room *= 2;
-    if (room == graph->room)
-        return ceclSuccess;
-    struct work *work = realloc(graph->work, room * sizeof(*work));
-    if (!work)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a graph of %zu entries", room);
-    graph->work = work;
-    graph->room = room;
-    return ceclSuccess;
-}
-
-void host_graph_add(struct host_graph *graph, struct work work)
-{
-    graph->work[graph->count++] = work;
-}
-
-/* Whether an entry's `own` is an event. Events belong to the communicator, not to the graph. */
-static bool has_event(const struct work *work)
-{
-    return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||
-           work->kind == WORK_NOTHING;
-}
-
-void host_graph_drop(struct host_graph *graph)
-{
-    if (atomic_fetch_sub(&graph->references, 1) > 1)
-        return;
-    for (size_t i = 0; i < graph->count; i++)
-        if (!has_event(&graph->work[i]))
-            free(graph->work[i].own);
-    while (graph->keepers) {
-        struct keeper *keeper = graph->keepers;
-        graph->keepers = keeper->next;
-        keeper->gone(keeper->context);
-        free(keeper);
-    }
-    free(graph->work);
-    free(graph);
-}
 
 static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t handle)
 {
     static _Atomic uint64_t last_id;
     struct host_stream *stream;
     CECL_TRY(host_stream_find(dev, handle, &stream));
-    if (stream == host_of(dev)->standard)
+    if (!stream->owner)
         return cecl_fail(ceclInvalidUsage,
                          "stream %p: the default stream cannot capture; pass a stream of your own",
                          (void *)handle);
     struct host_graph *graph = calloc(1, sizeof(*graph));
     if (!graph)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
-    *graph = (struct host_graph){
-        .id = atomic_fetch_add(&last_id, 1) + 1, .host = host_of(dev), .references = 1};
+    *graph = (struct host_graph){.id = atomic_fetch_add(&last_id, 1) + 1, .references = 1};
     pthread_mutex_lock(&stream->lock);
     const bool captures = stream->capture != NULL;
     if (!captures)
@@ -115,17 +50,20 @@ static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t handle, voi
     return ceclSuccess;
 }
 
-/* The work that a launch enqueues for an entry. */
-static struct work launched(const struct work *entry)
+/* The work that a launch enqueues for an entry. Takes the references that the work has, and moves an event
+ * that is recorded here. The caller holds `order` and the stream's lock. */
+static struct work launched(struct host_stream *stream, const struct work *entry)
 {
-    struct cecl_event *event = has_event(entry) ? entry->own : NULL;
+    struct cecl_event *event = host_work_has_event(entry) ? entry->own : NULL;
     struct work work = *entry;
     work.lent = work.own != NULL;
     if (entry->kind == WORK_EVENT_WAIT)
-        return (struct work){.kind = WORK_WAIT, .value = event->recorded, .src = &event->word};
-    if (entry->kind == WORK_EVENT_RECORD)
-        return (struct work){.kind = WORK_WRITE, .value = ++event->recorded, .dst = &event->word};
-    return work;
+        return host_work_after(host_place_copy(event->at));
+    if (entry->kind != WORK_EVENT_RECORD)
+        return work;
+    host_place_drop(&event->at);
+    event->at = host_place_of(stream);
+    return (struct work){.kind = WORK_NOTHING};
 }
 
 static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, ceclStream_t handle)
@@ -136,7 +74,7 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
     if (!captures) {
         atomic_fetch_add(&graph->references, 1);
         for (size_t i = 0; i < graph->count; i++)
-            host_add(stream, launched(&graph->work[i]));
+            host_add(stream, launched(stream, &graph->work[i]));
         host_add(stream, (struct work){.kind = WORK_DROP, .own = graph});
     }
     host_finish_adding(stream);
@@ -148,12 +86,9 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
 
 static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t handle)
 {
-    struct host_device *host = host_of(dev);
-    if (((struct host_graph *)graph)->host != host)
-        return cecl_fail(ceclInvalidArgument, "graph %p: of another device", graph);
-    pthread_mutex_lock(&host->order_lock);
+    pthread_mutex_lock(&host_process.order);
     const ceclResult_t result = enqueue(dev, graph, handle);
-    pthread_mutex_unlock(&host->order_lock);
+    pthread_mutex_unlock(&host_process.order);
     return result;
 }
 
@@ -179,11 +114,11 @@ static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *cap
                          void (*gone)(void *context), void *context)
 {
     struct host_graph *graph = capture->graph;
-    struct keeper *keeper = malloc(sizeof(*keeper));
+    struct host_keeper *keeper = malloc(sizeof(*keeper));
     (void)dev;
     if (!keeper)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
-    *keeper = (struct keeper){gone, context, graph->keepers};
+    *keeper = (struct host_keeper){gone, context, graph->keepers};
     graph->keepers = keeper;
     return ceclSuccess;
 }
@@ -200,6 +135,7 @@ static ceclResult_t event_create(struct cecl_device *dev, struct cecl_event **ev
 static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
 {
     (void)dev;
+    host_place_drop(&event->at);
     free(event);
 }
 
@@ -208,16 +144,15 @@ static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
 static ceclResult_t add_event(struct cecl_device *dev, struct cecl_event *event,
                               ceclStream_t handle, enum work_kind kind)
 {
-    struct host_device *host = host_of(dev);
     const struct work entry = {.kind = kind, .own = event};
     struct host_stream *stream;
-    pthread_mutex_lock(&host->order_lock);
+    pthread_mutex_lock(&host_process.order);
     const ceclResult_t result = host_begin_adding(dev, handle, 1, &stream);
     if (result == ceclSuccess) {
-        host_add(stream, stream->capture ? entry : launched(&entry));
+        host_add(stream, stream->capture ? entry : launched(stream, &entry));
         host_finish_adding(stream);
     }
-    pthread_mutex_unlock(&host->order_lock);
+    pthread_mutex_unlock(&host_process.order);
     return result;
 }
 
@@ -235,11 +170,10 @@ static ceclResult_t event_wait(struct cecl_device *dev, struct cecl_event *event
 
 static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *event)
 {
-    uint32_t word = 0;
-    CECL_TRY(host_words_read(dev, &event->word, 1, &word));
-    pthread_mutex_lock(&host_of(dev)->order_lock);
-    const bool reached = (int32_t)(word - event->recorded) >= 0;
-    pthread_mutex_unlock(&host_of(dev)->order_lock);
+    (void)dev;
+    pthread_mutex_lock(&host_process.order);
+    const bool reached = host_place_is_reached(&event->at);
+    pthread_mutex_unlock(&host_process.order);
     return reached ? ceclSuccess : ceclInProgress;
 }
 

@@ -119,20 +119,11 @@ ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t handle,
     return add_copy_of(dev, handle, WORK_SUMS, sums, sizeof(*sums));
 }
 
-/* `later` waits for a word inside `earlier`. So `earlier` must not be destroyed before `later` has passed the
- * wait. A program's stream waits for the lanes that follow it before a call ends, and destroying a stream first
- * finishes its work. */
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
-    struct host_stream *before, *after;
-    CECL_TRY(host_begin_adding(dev, earlier, 1, &before));
-    const uint32_t value = ++before->marks;
-    host_add(before, (struct work){.kind = WORK_WRITE, .value = value, .dst = &before->mark});
-    host_finish_adding(before);
-    CECL_TRY(host_begin_adding(dev, later, 1, &after));
-    host_add(after, (struct work){.kind = WORK_WAIT, .value = value, .src = &before->mark});
-    host_finish_adding(after);
-    return ceclSuccess;
+    struct host_place place;
+    CECL_TRY(host_mark(dev, earlier, &place));
+    return host_follow(dev, later, place);
 }
 
 ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const struct cecl_memop *ops,

@@ -1,15 +1,11 @@
 /* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
  * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
- * allocate nothing once it is large enough. */
+ * allocate nothing once it is large enough. host_own.c makes streams and ends them. */
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/drain.h"
 #include "device/host_work.h"
-#include "util/thread.h"
-
-#define FIRST_CAPACITY 64
 
 static struct work *slot(struct host_stream *stream, size_t index)
 {
@@ -36,27 +32,28 @@ static void perform_rows(const struct work *work)
 }
 
 /* Runs a small call, and wakes streams that may sleep until it is done. */
-static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
+static void perform_small(const struct cecl_small *small)
 {
-    cecl_small_host(small, (const bool *)abandon);
+    cecl_small_host(small);
     if (small->meeting && (small->meeting->does & CECL_MEET_DONE))
         host_word_wake(small->meeting->done);
 }
 
-static void perform(const struct work *work, const _Atomic bool *abandon)
+static void perform(const struct work *work)
 {
     switch (work->kind) {
     case WORK_COPY:
     case WORK_MOVE: perform_copy(work); break;
     case WORK_ROWS: perform_rows(work); break;
     case WORK_REDUCE: cecl_reduce_host(work->own); break;
-    case WORK_SMALL: perform_small(work->own, abandon); break;
-    case WORK_CALL: ((struct cecl_stream_call *)work->own)->run(work->own, abandon); break;
+    case WORK_SMALL: perform_small(work->own); break;
+    case WORK_CALL: ((struct cecl_stream_call *)work->own)->run(work->own); break;
     case WORK_SPLITS: cecl_splits_host(work->own); break;
     case WORK_SUMS: cecl_row_sums_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
-    case WORK_WAIT: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT, abandon); break;
-    case WORK_WAIT_ANY: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_ANY, abandon); break;
+    case WORK_WAIT: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT); break;
+    case WORK_WAIT_ANY: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_ANY); break;
+    case WORK_AFTER: host_place_await(&(struct host_place){work->own, work->bytes}); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:
     case WORK_EVENT_RECORD:
@@ -64,10 +61,20 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     }
 }
 
+static void free_own(const struct work *work)
+{
+    if (work->kind == WORK_DROP)
+        host_graph_drop(work->own);
+    else if (work->kind == WORK_AFTER)
+        host_stream_drop(work->own);
+    else if (!work->lent)
+        free(work->own);
+}
+
 /* Work leaves the queue only when it is done, so an empty queue means that all work has ended. A thread begins with its
  * creator's rounding and treatment of subnormal numbers. Results have equal bits on all ranks, so a stream has the
  * default. */
-static void *serve(void *argument)
+void *host_stream_serve(void *argument)
 {
     struct host_stream *stream = argument;
     fesetenv(FE_DFL_ENV);
@@ -79,12 +86,8 @@ static void *serve(void *argument)
             break;
         const struct work work = *slot(stream, 0);
         pthread_mutex_unlock(&stream->lock);
-        if (!atomic_load(&stream->host->closing))
-            perform(&work, &stream->host->closing);
-        if (work.kind == WORK_DROP)
-            host_graph_drop(work.own);
-        else if (!work.lent)
-            free(work.own);
+        perform(&work);
+        free_own(&work);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
         stream->count--;
@@ -92,8 +95,40 @@ static void *serve(void *argument)
             pthread_cond_broadcast(&stream->reached);
     }
     pthread_mutex_unlock(&stream->lock);
+    host_stream_drop(stream);
     return NULL;
 }
+
+/* ---- places */
+
+/* Waits until the stream has done `at` pieces of work. The caller holds the lock. */
+static void await(struct host_stream *stream, uint64_t at)
+{
+    while (stream->finished < at) {
+        if (stream->notify <= stream->finished || stream->notify > at)
+            stream->notify = at;
+        pthread_cond_wait(&stream->reached, &stream->lock);
+    }
+}
+
+bool host_place_is_reached(const struct host_place *place)
+{
+    if (!place->stream)
+        return true;
+    pthread_mutex_lock(&place->stream->lock);
+    const bool reached = place->stream->finished >= place->at;
+    pthread_mutex_unlock(&place->stream->lock);
+    return reached;
+}
+
+void host_place_await(const struct host_place *place)
+{
+    pthread_mutex_lock(&place->stream->lock);
+    await(place->stream, place->at);
+    pthread_mutex_unlock(&place->stream->lock);
+}
+
+/* ---- using a stream */
 
 /* The caller holds the lock. */
 static ceclResult_t make_room(struct host_stream *stream, size_t more)
@@ -116,111 +151,6 @@ static ceclResult_t make_room(struct host_stream *stream, size_t more)
     return ceclSuccess;
 }
 
-ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
-                              struct host_stream **out)
-{
-    struct host_device *host = host_of(dev);
-    if ((uintptr_t)handle <= 2) {
-        *out = host->standard;
-        return ceclSuccess;
-    }
-    pthread_mutex_lock(&host->lock);
-    struct host_stream *stream = host->streams;
-    while (stream && stream != (struct host_stream *)handle)
-        stream = stream->next;
-    pthread_mutex_unlock(&host->lock);
-    *out = stream;
-    return stream ? ceclSuccess
-                  : cecl_fail(ceclInvalidArgument,
-                              "stream %p: no stream of this communicator's device (destroyed?)",
-                              (void *)handle);
-}
-
-/* Frees a stream whose thread has ended or never began. */
-static void discard(struct host_stream *stream)
-{
-    if (stream->capture)
-        host_graph_drop(stream->capture);
-    pthread_mutex_destroy(&stream->lock);
-    pthread_cond_destroy(&stream->filled);
-    pthread_cond_destroy(&stream->reached);
-    free(stream->queue);
-    free(stream);
-}
-
-ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
-{
-    static _Atomic uint64_t last_id;
-    struct host_device *host = host_of(dev);
-    struct host_stream *stream = calloc(1, sizeof(*stream));
-    struct work *queue = malloc(FIRST_CAPACITY * sizeof(*queue));
-    if (!stream || !queue) {
-        free(stream);
-        free(queue);
-        return cecl_fail(ceclOutOfMemory, "no host memory for a stream");
-    }
-    stream->id = atomic_fetch_add(&last_id, 1) + 1;
-    stream->host = host;
-    stream->queue = queue;
-    stream->capacity = FIRST_CAPACITY;
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->filled, NULL);
-    pthread_cond_init(&stream->reached, NULL);
-    const int error = cecl_thread_start(&stream->thread, "cecl-stream", serve, stream);
-    if (error) {
-        discard(stream);
-        return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));
-    }
-    pthread_mutex_lock(&host->lock);
-    stream->next = host->streams;
-    host->streams = stream;
-    pthread_mutex_unlock(&host->lock);
-    *out = (ceclStream_t)stream;
-    return ceclSuccess;
-}
-
-/* Ends the thread once it has finished all queued work. */
-static void end(struct host_stream *stream)
-{
-    pthread_mutex_lock(&stream->lock);
-    stream->ending = true;
-    pthread_cond_signal(&stream->filled);
-    pthread_mutex_unlock(&stream->lock);
-    pthread_join(stream->thread, NULL);
-}
-
-ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
-{
-    struct host_device *host = host_of(dev);
-    struct host_stream *stream;
-    CECL_TRY(host_stream_find(dev, handle, &stream));
-    if (stream == host->standard)
-        return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
-    end(stream); /* before it leaves the list, so that a drain waits for its work */
-    pthread_mutex_lock(&host->lock);
-    struct host_stream **link = &host->streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
-    pthread_mutex_unlock(&host->lock);
-    discard(stream);
-    return ceclSuccess;
-}
-
-/* All threads end before any stream is freed, because a stream may wait for a word inside another one
- * (host_stream_after). */
-void host_streams_end(struct host_device *host)
-{
-    atomic_store(&host->closing, true);
-    for (struct host_stream *stream = host->streams; stream; stream = stream->next)
-        end(stream);
-    while (host->streams) {
-        struct host_stream *stream = host->streams;
-        host->streams = stream->next;
-        discard(stream);
-    }
-}
-
 static bool captures_now(struct host_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -229,7 +159,7 @@ static bool captures_now(struct host_stream *stream)
     return captures;
 }
 
-static ceclResult_t refuse_capture(const struct host_stream *stream)
+ceclResult_t host_refuse_capture(const struct host_stream *stream)
 {
     return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
                      (const void *)stream);
@@ -239,7 +169,7 @@ static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {
     CECL_TRY(host_stream_find(dev, handle, out));
-    return captures_now(*out) ? refuse_capture(*out) : ceclSuccess;
+    return captures_now(*out) ? host_refuse_capture(*out) : ceclSuccess;
 }
 
 /* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
@@ -248,12 +178,7 @@ ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handl
     struct host_stream *stream;
     CECL_TRY(find_outside(dev, handle, &stream));
     pthread_mutex_lock(&stream->lock);
-    const uint64_t target = stream->finished + stream->count;
-    while (stream->finished < target) {
-        if (stream->notify <= stream->finished || stream->notify > target)
-            stream->notify = target;
-        pthread_cond_wait(&stream->reached, &stream->lock);
-    }
+    await(stream, host_stream_end_of(stream));
     pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
@@ -266,28 +191,6 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     const bool busy = stream->count > 0;
     pthread_mutex_unlock(&stream->lock);
     return busy ? ceclInProgress : ceclSuccess;
-}
-
-/* Counts busy streams. Holds the list's lock, so that no stream ends meanwhile. */
-static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
-{
-    struct host_device *host = host_of(dev);
-    ceclResult_t result = ceclSuccess;
-    pthread_mutex_lock(&host->lock);
-    for (struct host_stream *stream = host->streams; stream; stream = stream->next) {
-        pthread_mutex_lock(&stream->lock);
-        *busy += stream->count > 0;
-        if (stream->capture) /* as on a GPU */
-            result = refuse_capture(stream);
-        pthread_mutex_unlock(&stream->lock);
-    }
-    pthread_mutex_unlock(&host->lock);
-    return result;
-}
-
-ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
-{
-    return cecl_drain(dev, count_busy, deadline);
 }
 
 ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle, bool *captures)
@@ -353,4 +256,33 @@ void host_finish_adding(struct host_stream *stream)
 {
     pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
+}
+
+ceclResult_t host_mark(struct cecl_device *dev, ceclStream_t handle, struct host_place *place)
+{
+    struct host_stream *stream;
+    CECL_TRY(find_outside(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    *place = host_place_of(stream);
+    pthread_mutex_unlock(&stream->lock);
+    return ceclSuccess;
+}
+
+static ceclResult_t follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place)
+{
+    struct host_stream *stream;
+    CECL_TRY(find_outside(dev, handle, &stream));
+    if (host_place_is_reached(&place))
+        return ceclSuccess;
+    CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
+    host_add(stream, host_work_after(host_place_copy(place)));
+    host_finish_adding(stream);
+    return ceclSuccess;
+}
+
+ceclResult_t host_follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place)
+{
+    const ceclResult_t result = follow(dev, handle, place);
+    host_place_drop(&place);
+    return result;
 }

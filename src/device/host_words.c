@@ -11,8 +11,8 @@
 #include "device/host.h"
 
 #define SPINS 100 /* looks before a waiter sleeps, because a word often comes at once */
-/* The longest sleep before `abandon` is looked at, in ns. Sleeps begin short: no thread is woken by a word that
- * the program itself writes (ceclStartOnSignal). */
+/* The longest sleep before the word is looked at again, in ns. Sleeps begin short: no thread is woken by a word
+ * that the program itself writes (ceclStartOnSignal). */
 #define SLICE_NS 50000000L
 #define FIRST_SLICE_NS 500000L
 
@@ -49,13 +49,12 @@ static bool ends_wait(uint32_t now, uint32_t value, enum cecl_memop_kind kind)
     return kind == CECL_MEMOP_WAIT ? (int32_t)(now - value) >= 0 : (now & value) != 0;
 }
 
-void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind,
-                    const _Atomic bool *abandon)
+void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind)
 {
     struct timespec slice = {.tv_nsec = FIRST_SLICE_NS};
     for (int tries = 0;; tries++) {
         const uint32_t now = atomic_load_explicit(atomic_of(word), memory_order_seq_cst);
-        if (ends_wait(now, value, kind) || atomic_load(abandon))
+        if (ends_wait(now, value, kind))
             return;
         if (tries >= SPINS) {
             syscall(SYS_futex, word, FUTEX_WAIT, now, &slice, NULL, 0);

@@ -18,7 +18,8 @@ enum work_kind {
     WORK_WRITE,
     WORK_WAIT,
     WORK_WAIT_ANY,
-    WORK_DROP, /* `own` is the graph whose launch ends here */
+    WORK_AFTER, /* waits for the place {`own`, `bytes`} of another stream */
+    WORK_DROP,  /* `own` is the graph whose launch ends here */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
     WORK_EVENT_WAIT,
     WORK_EVENT_RECORD,
@@ -48,8 +49,12 @@ struct small_work {
 
 struct host_stream {
     uint64_t id;
-    struct host_device *host;
-    struct host_stream *next; /* the next one in the device's list */
+    const struct host_device *owner; /* the stream ends with it; NULL: a default stream */
+    struct host_stream *next;        /* the next one in the process's list */
+    unsigned
+        users; /* of a default stream: how many devices have it; guarded by the process's lock */
+    /* one each for the list and the thread, and one for each place that somebody holds */
+    _Atomic unsigned references;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled;  /* signalled when work was added or `ending` was set */
@@ -59,11 +64,63 @@ struct host_stream {
     uint64_t finished; /* number of entries done so far */
     uint64_t notify;   /* the smallest value of `finished` that a thread waits for */
     uint64_t batches;  /* number of batches enqueued so far */
-    /* for host_stream_after: how many marks were given out, and the last mark that was reached */
-    uint32_t marks, mark;
     bool ending;
     struct host_graph *capture; /* what the stream captures; NULL: nothing */
 };
+
+/* A place in a stream: it is reached once the stream has done `at` entries. Holds a reference to the stream.
+ * All zero: reached. */
+struct host_place {
+    struct host_stream *stream;
+    uint64_t at;
+};
+
+/* What all communicators of a process share. */
+extern struct host_process {
+    pthread_mutex_t lock;        /* guards the lists, and the places of the events in them */
+    struct host_stream *streams; /* all living streams, default streams included */
+    struct host_event *events;   /* all events of host_event_create that exist */
+    /* held while work or a graph is enqueued that an event puts in order; taken before `lock` and before a
+     * stream's lock */
+    pthread_mutex_t order;
+} host_process;
+
+/* Gives back a reference. The last one frees the stream. */
+void host_stream_drop(struct host_stream *stream);
+static inline void host_place_drop(struct host_place *place)
+{
+    if (place->stream)
+        host_stream_drop(place->stream);
+    *place = (struct host_place){0};
+}
+static inline struct host_place host_place_copy(struct host_place place)
+{
+    if (place.stream)
+        atomic_fetch_add(&place.stream->references, 1);
+    return place;
+}
+/* The end of what the stream holds now. The caller holds the stream's lock. */
+static inline uint64_t host_stream_end_of(const struct host_stream *stream)
+{
+    return stream->finished + stream->count;
+}
+static inline struct host_place host_place_of(struct host_stream *stream)
+{
+    return host_place_copy((struct host_place){stream, host_stream_end_of(stream)});
+}
+bool host_place_is_reached(const struct host_place *place);
+void host_place_await(const struct host_place *place);
+/* The work of waiting for a place, whose reference it takes over. */
+static inline struct work host_work_after(struct host_place place)
+{
+    return place.stream
+               ? (struct work){.kind = WORK_AFTER, .own = place.stream, .bytes = (size_t)place.at}
+               : (struct work){.kind = WORK_NOTHING};
+}
+/* These two refuse a stream that captures. *place: the end of what the stream holds now. */
+ceclResult_t host_mark(struct cecl_device *dev, ceclStream_t handle, struct host_place *place);
+/* Makes a stream wait for a place, whose reference it takes over. */
+ceclResult_t host_follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place);
 
 /* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
  * default stream. */
@@ -76,7 +133,34 @@ ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, siz
 void host_add(struct host_stream *stream, struct work work);
 void host_finish_adding(struct host_stream *stream);
 
-/* host_capture.c */
+/* A stream's thread. */
+void *host_stream_serve(void *stream);
+ceclResult_t host_refuse_capture(const struct host_stream *stream);
+
+/* -- host_graph.c, host_capture.c -- */
+
+/* A function to call once the graph is gone. */
+struct host_keeper {
+    void (*gone)(void *context);
+    void *context;
+    struct host_keeper *next;
+};
+
+struct host_graph {
+    uint64_t id;
+    struct work *work; /* [count] */
+    size_t count, room;
+    struct host_keeper *keepers;
+    _Atomic unsigned references; /* one for the owner, and one for each launch that is not done */
+};
+
+/* Whether an entry's `own` is an event. Events belong to the communicator, not to the graph. */
+static inline bool host_work_has_event(const struct work *work)
+{
+    return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||
+           work->kind == WORK_NOTHING;
+}
+
 ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more);
 void host_graph_add(struct host_graph *graph, struct work work);
 /* Gives back a reference: the owner's, the capturing stream's or a launch's. */

@@ -38,6 +38,10 @@
     OP(prefix, stream_check)                                                                       \
     OP(prefix, stream_fork)                                                                        \
     OP(prefix, stream_join)                                                                        \
+    OP(prefix, event_create)                                                                       \
+    OP(prefix, event_destroy)                                                                      \
+    OP(prefix, event_record)                                                                       \
+    OP(prefix, event_wait)                                                                         \
     OP(prefix, copies)                                                                             \
     OP(prefix, row_copies)                                                                         \
     OP(prefix, memops)                                                                             \

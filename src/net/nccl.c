@@ -51,7 +51,7 @@ static ceclResult_t await(struct nccl *nccl, const char *what, int64_t deadline)
     bool goes_on = true;
     CECL_TRY(poll_once(nccl, what, &goes_on));
     while (goes_on) {
-        if (atomic_load(&nccl->failed) || (nccl->abandon && atomic_load(nccl->abandon)))
+        if (atomic_load(&nccl->failed))
             return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", nccl->net.name, what);
@@ -143,16 +143,15 @@ struct stream_exchange {
     struct cecl_net_transfer list[];
 };
 
-static void run_in_stream(struct cecl_stream_call *call, const _Atomic bool *abandon)
+static void run_in_stream(struct cecl_stream_call *call)
 {
     const struct stream_exchange *x = (const struct stream_exchange *)call;
     struct nccl *nccl = x->nccl;
     struct request request = {nccl, NULL, x->list, x->count, x->peers};
-    nccl->abandon = abandon;
     const ceclResult_t result = run_group(&request);
     /* the first error stays, because other threads may read its message */
     if (result == ceclSuccess || atomic_load(&nccl->error) != ceclSuccess ||
-        atomic_load(&nccl->failed) || atomic_load(abandon))
+        atomic_load(&nccl->failed))
         return;
     cecl_keep_message(nccl->words);
     atomic_store(&nccl->error, result);

@@ -75,8 +75,6 @@ struct nccl {
     pthread_t aborter;
     bool has_aborter;
     _Atomic bool failed, has_aborted;
-    /* set when the device closes: an exchange in a stream's thread must end */
-    const _Atomic bool *abandon;
     _Atomic int error; /* the error of such an exchange; its message is in `words` */
     char words[CECL_MESSAGE_BYTES];
     /* written by the stream: the number of the exchange that began last, and of the one that ended last;

@@ -155,7 +155,7 @@ static void pause_a_little(uint32_t idle)
         nanosleep(&pause, NULL);
 }
 
-static void run(struct cecl_stream_call *call, const _Atomic bool *abandon)
+static void run(struct cecl_stream_call *call)
 {
     struct exchange *x = (struct exchange *)call;
     struct piped *piped = x->piped;
@@ -164,7 +164,7 @@ static void run(struct cecl_stream_call *call, const _Atomic bool *abandon)
     for (uint32_t i = 0; i < x->count; i++)
         x->list[i] = (struct under_way){.transfer = x->list[i].transfer};
     atomic_store(&piped->runs, true);
-    while (x->ended < x->count && !atomic_load(&piped->failed) && !atomic_load(abandon)) {
+    while (x->ended < x->count && !atomic_load(&piped->failed)) {
         idle = pass(x) ? 0 : idle + 1;
         hear_error(piped);
         if (idle > 0)

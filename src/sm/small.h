@@ -100,11 +100,8 @@ ceclResult_t cecl_small_check(const struct cecl_small *small);
 
 /* Does this rank's part of the call on the host. Returns when the call is done or a wait has ended
  * early. The call must have passed cecl_small_check. Collective: waits for data of every peer, as a
- * kernel does.
- *
- * closing another word that ends waits, as `end` does. After that `late` and the meeting's `done`
- *          stay unchanged, because no thread reads them any more. NULL: none. */
-void cecl_small_host(const struct cecl_small *small, const bool *closing);
+ * kernel does. */
+void cecl_small_host(const struct cecl_small *small);
 
 /* Loads all kernels onto the calling thread's current GPU, for the reason given at
  * cecl_reduce_cuda_prepare. Local. */

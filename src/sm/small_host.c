@@ -140,21 +140,14 @@ static void rest(int64_t waited_ns)
         nanosleep(&nap, NULL);
 }
 
-static bool closes(const bool *closing)
-{
-    return closing && atomic_load((const _Atomic bool *)closing);
-}
-
 /* Waits for a line. Returns false if the wait has ended early. */
-static bool line_await(const struct cecl_small_args *args, const bool *closing,
-                       const unsigned char *at)
+static bool line_await(const struct cecl_small_args *args, const unsigned char *at)
 {
     int64_t begin = 0;
     while (!line_is_here(at, args->epoch)) {
         const int64_t now = cecl_now_ns();
         begin = begin ? begin : now;
-        if (is_set(args->end) || closes(closing) ||
-            (args->timeout_ns > 0 && now - begin >= (int64_t)args->timeout_ns))
+        if (is_set(args->end) || (args->timeout_ns > 0 && now - begin >= (int64_t)args->timeout_ns))
             return false;
         rest(now - begin);
     }
@@ -162,7 +155,7 @@ static bool line_await(const struct cecl_small_args *args, const bool *closing,
 }
 
 /* Receives what a rank has sent of a group. Returns false when the wait has ended early. */
-static bool group_receive(const struct cecl_small_args *args, const bool *closing, uint32_t rank,
+static bool group_receive(const struct cecl_small_args *args, uint32_t rank,
                           const struct group *group, uint32_t words[GROUP_WORDS])
 {
     const unsigned char *const rows = args->from + rank * args->slot + group->line;
@@ -170,7 +163,7 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
         for (uint32_t line = 0; line < lines_of(group, share); line++) {
             const unsigned char *const at = rows + line * CECL_SMALL_ROW + share * 16;
             uint32_t data[LINE_WORDS];
-            if (!line_await(args, closing, at))
+            if (!line_await(args, at))
                 return false;
             line_load(at, data);
             for (uint32_t w = 0; w < LINE_WORDS; w++)
@@ -243,8 +236,7 @@ static void group_use(const struct cecl_small *small, const struct cecl_small_ar
 
 /* Reads a group from all ranks, this one included, before it writes any of it, so the call may be
  * in place. Returns a rank for whose data a wait has ended early, or NOBODY. */
-static int receive_all(const struct cecl_small *small, const struct cecl_small_args *args,
-                       const bool *closing)
+static int receive_all(const struct cecl_small *small, const struct cecl_small_args *args)
 {
     uint32_t got[CECL_SMALL_RANKS_MAX][GROUP_WORDS];
     for (uint32_t g = 0; g < group_count(args); g++) {
@@ -252,7 +244,7 @@ static int receive_all(const struct cecl_small *small, const struct cecl_small_a
         for (uint32_t r = 0; r < args->nranks; r++)
             if (r == args->rank)
                 group_load(args->send + (uint64_t)r * args->send_stride, &group, got[r]);
-            else if (!group_receive(args, closing, r, &group, got[r]))
+            else if (!group_receive(args, r, &group, got[r]))
                 return (int)r;
         group_use(small, args, &group, (const uint32_t(*)[GROUP_WORDS])got);
     }
@@ -261,15 +253,14 @@ static int receive_all(const struct cecl_small *small, const struct cecl_small_a
 
 /* Returns the rank for whose data the call gave up waiting, or NOBODY. If the communicator had
  * already failed, sends nothing and returns this rank. */
-static int exchange(const struct cecl_small *small, const struct cecl_small_args *args,
-                    const bool *closing)
+static int exchange(const struct cecl_small *small, const struct cecl_small_args *args)
 {
     if (is_set(args->end))
         return (int)args->rank;
     tell(&args->meeting);
     renew(args);
     send_all(args);
-    return receive_all(small, args, closing);
+    return receive_all(small, args);
 }
 
 /* Takes the next number, marks the call as begun, and tells the number to all hosts. */
@@ -283,7 +274,7 @@ static uint32_t begin_counted(const struct cecl_meeting *meeting,
     return epoch;
 }
 
-void cecl_small_host(const struct cecl_small *asked, const bool *closing)
+void cecl_small_host(const struct cecl_small *asked)
 {
     struct cecl_small now = *asked, *const small = &now;
     struct cecl_small_args args;
@@ -292,9 +283,7 @@ void cecl_small_host(const struct cecl_small *asked, const bool *closing)
         small->counting = NULL; /* the epoch is known */
     }
     cecl_small_args_make(small, &args);
-    const int late = exchange(small, &args, closing);
-    if (late != NOBODY && closes(closing))
-        return;
+    const int late = exchange(small, &args);
     if (late != NOBODY)
         atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);
     if (asked->counting)

@@ -718,6 +718,20 @@ static ceclResult_t explain(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
+/* Makes the default stream wait for `stream`, by an event. */
+static ceclResult_t follow(struct life *life, ceclStream_t stream)
+{
+    ceclEvent_t event;
+    ceclResult_t result = ceclEventCreate(life->comm, &event);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclEventRecord(life->comm, event, stream);
+    if (result == ceclSuccess)
+        result = ceclStreamWaitEvent(life->comm, 0, event);
+    const ceclResult_t ended = ceclEventDestroy(life->comm, event);
+    return result == ceclSuccess ? ended : result;
+}
+
 static ceclResult_t streams(struct life *life)
 {
     ceclStream_t stream;
@@ -728,7 +742,9 @@ static ceclResult_t streams(struct life *life)
         return result;
     result = ceclMemcpyAsync(life->comm, life->out, life->in, SMALL * sizeof(int), stream);
     if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, stream);
+        result = follow(life, stream);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
     for (int i = 0; i < SMALL && result == ceclSuccess; i++)
         expect(life, life->out, i, life->in[i]);
     const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);

@@ -98,11 +98,11 @@ static void streams_that_are_none_are_refused(void **state)
     assert_int_equal(dev->ops->stream_destroy(dev, NULL), ceclInvalidArgument);
 }
 
-static void closing_abandons_what_waits(void **state)
+static void closing_does_not_wait_for_a_held_stream(void **state)
 {
     struct cecl_device *other;
     ceclStream_t stream;
-    static uint32_t never;
+    static uint32_t never; /* the thread that waits for it is left */
     const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
     assert_int_equal(other->ops->stream_create(other, &stream), ceclSuccess);
@@ -205,7 +205,7 @@ int main(void)
         DEVICE_TEST(work_runs_in_stream_order),
         DEVICE_TEST(the_queue_keeps_its_size_in_a_steady_state),
         DEVICE_TEST(streams_that_are_none_are_refused),
-        DEVICE_TEST(closing_abandons_what_waits),
+        DEVICE_TEST(closing_does_not_wait_for_a_held_stream),
         DEVICE_TEST(stream_ids_are_never_used_again),
         DEVICE_TEST(an_import_of_too_little_memory_is_refused),
         DEVICE_TEST(more_than_the_machine_has_is_out_of_memory),

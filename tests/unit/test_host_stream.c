@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../threads_alive.h"
@@ -80,14 +81,80 @@ static void a_destroyed_stream_is_refused_by_every_call(void **state)
     assert_refused_everywhere(stream);
 }
 
-static void a_stream_of_another_device_is_refused_by_every_call(void **state)
+/* As on a GPU, streams belong to the process. */
+static void a_stream_of_another_communicator_is_taken_by_every_call(void **state)
+{
+    char from = 1, to = 0;
+    uint32_t word = 0;
+    struct cecl_device *other = NULL;
+    ceclStream_t foreign = NULL, work = NULL, own = new_stream();
+    assert_int_equal(cecl_host_open(&other), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
+    copy(foreign, &to, &from, 1);
+    memop(foreign, CECL_MEMOP_WRITE, &word, 1);
+    assert_int_equal(dev->ops->stream_check(dev, foreign, NULL), ceclSuccess);
+    assert_int_equal(dev->ops->stream_fork(dev, foreign, &work), ceclSuccess);
+    assert_ptr_equal(work, foreign);
+    assert_int_equal(dev->ops->stream_after(dev, own, foreign), ceclSuccess);
+    synchronize(own);
+    assert_int_equal(to, 1);
+    assert_int_equal(word, 1);
+    synchronize(foreign);
+    assert_int_equal(dev->ops->stream_query(dev, foreign), ceclSuccess);
+    assert_int_equal(dev->ops->stream_destroy(dev, foreign), ceclSuccess);
+    other->ops->close(other);
+}
+
+static void a_stream_ends_with_the_device_that_made_it(void **state)
 {
     struct cecl_device *other = NULL;
     ceclStream_t foreign = NULL;
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
     assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
-    assert_refused_everywhere(foreign);
     other->ops->close(other);
+    assert_refused_everywhere(foreign);
+}
+
+static void a_device_has_the_default_stream_of_its_parent(void **state)
+{
+    struct cecl_device *child = NULL, *stranger = NULL;
+    ceclStream_t of[3] = {NULL, NULL, NULL};
+    assert_int_equal(cecl_host_open(&child), ceclSuccess);
+    assert_int_equal(cecl_host_open(&stranger), ceclSuccess);
+    cecl_host_inherit(child, dev);
+    assert_int_equal(dev->ops->stream_fork(dev, NULL, &of[0]), ceclSuccess);
+    assert_int_equal(child->ops->stream_fork(child, NULL, &of[1]), ceclSuccess);
+    assert_int_equal(stranger->ops->stream_fork(stranger, NULL, &of[2]), ceclSuccess);
+    assert_ptr_equal(of[0], of[1]);
+    assert_ptr_not_equal(of[0], of[2]); /* its rank would have another GPU */
+    stranger->ops->close(stranger);
+    child->ops->close(child);
+    synchronize(NULL); /* the stream is there as long as one of them uses it */
+}
+
+/* A child that is forked begins without streams and events, whatever its parent's threads do meanwhile. */
+static void a_forked_child_has_streams_of_its_own_alone(void **state)
+{
+    ceclStream_t stream = new_stream();
+    ceclEvent_t event = NULL;
+    assert_int_equal(dev->ops->event_create(dev, &event), ceclSuccess);
+    const pid_t child = fork();
+    if (child == 0) {
+        struct cecl_device *own;
+        ceclStream_t made;
+        const bool fine = cecl_host_open(&own) == ceclSuccess &&
+                          own->ops->stream_create(own, &made) == ceclSuccess &&
+                          own->ops->stream_synchronize(own, made) == ceclSuccess &&
+                          own->ops->stream_synchronize(own, NULL) == ceclSuccess &&
+                          own->ops->stream_query(own, stream) == ceclInvalidArgument &&
+                          own->ops->event_record(own, event, made) == ceclInvalidArgument;
+        _exit(fine ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    synchronize(stream);
+    assert_int_equal(dev->ops->event_destroy(dev, event), ceclSuccess);
 }
 
 /* Replaces the system's function (by the linker, see CMakeLists.txt). */
@@ -309,6 +376,16 @@ static void *release_later(void *argument)
     return NULL;
 }
 
+/* Enqueues more work before it releases the earlier work. */
+static void *release_and_hold(void *argument)
+{
+    struct helper *helper = argument;
+    usleep(30000);
+    memop(NULL, CECL_MEMOP_WAIT, helper->word, 2);
+    dev->ops->words_release(dev, helper->word, 1, 1);
+    return NULL;
+}
+
 static void destroying_a_held_stream_ends_with_its_release(void **state)
 {
     uint64_t from = 3, to = 0;
@@ -323,39 +400,66 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
     dev->ops->words_free(dev, helper.word);
 }
 
-/* Closing ends the streams one after the other. The later stream reads a word of the earlier one until it ends
- * itself (memory that is freed too early is found by the address sanitizer only). */
+/* (Memory that is freed too early is found by the address sanitizer only.) */
 static void streams_that_wait_for_each_other_are_closed(void **state)
 {
-    uint32_t never = 0;
-    for (int i = 0; i < 20; i++) {
+    uint32_t *gate = new_words(1);
+    for (uint32_t i = 1; i <= 20; i++) {
         struct cecl_device *own;
-        ceclStream_t later, earlier;
+        ceclStream_t later, earlier, witness = new_stream();
         assert_int_equal(cecl_host_open(&own), ceclSuccess);
         assert_int_equal(own->ops->stream_create(own, &later), ceclSuccess);
         assert_int_equal(own->ops->stream_create(own, &earlier), ceclSuccess);
-        const struct cecl_memop hold = {&never, 1, CECL_MEMOP_WAIT};
-        assert_int_equal(own->ops->memops(own, earlier, &hold, 1), ceclSuccess);
+        memop(earlier, CECL_MEMOP_WAIT, gate, i);
         assert_int_equal(own->ops->stream_after(own, later, earlier), ceclSuccess);
-        usleep(2000);
+        assert_int_equal(dev->ops->stream_after(dev, witness, later), ceclSuccess);
         own->ops->close(own);
+        assert_int_equal(dev->ops->stream_query(dev, witness), ceclInProgress);
+        release(gate, i);
+        synchronize(witness); /* it has waited for streams that are in no list any more */
     }
+    dev->ops->words_free(dev, gate);
 }
 
-static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
+/* What is left may be another communicator's, so it is carried out, and closing does not wait for it. */
+static void closing_leaves_a_held_stream_to_its_work(void **state)
 {
-    struct cecl_device *own = dev;
+    struct cecl_device *own;
+    ceclStream_t held, witness = new_stream();
     uint64_t from = 3, to = 0;
-    uint32_t never = 0;
-    set_up(NULL);
-    for (int i = 0; i < 3; i++) {
-        ceclStream_t stream = i ? new_stream() : NULL;
-        memop(stream, CECL_MEMOP_WAIT, &never, 1);
-        copy(stream, &to, &from, sizeof(to));
-    }
-    tear_down(NULL); /* returns although the wait is never released */
-    dev = own;
-    assert_int_equal(to, 0);
+    uint32_t *gate = new_words(1);
+    assert_int_equal(cecl_host_open(&own), ceclSuccess);
+    assert_int_equal(own->ops->stream_create(own, &held), ceclSuccess);
+    memop(held, CECL_MEMOP_WAIT, gate, 1);
+    copy(held, &to, &from, sizeof(to));
+    assert_int_equal(dev->ops->stream_after(dev, witness, held), ceclSuccess);
+    own->ops->close(own);
+    assert_int_equal(dev->ops->stream_query(dev, witness), ceclInProgress);
+    release(gate, 1);
+    synchronize(witness);
+    assert_int_equal(to, 3);
+    dev->ops->words_free(dev, gate);
+}
+
+/* Two communicators may share the default stream: one must not wait for what the other enqueues meanwhile. */
+static void a_drain_waits_for_earlier_work_of_the_default_stream_alone(void **state)
+{
+    struct cecl_device *child;
+    uint32_t *gate = new_words(1);
+    assert_int_equal(cecl_host_open(&child), ceclSuccess);
+    cecl_host_inherit(child, dev);
+    memop(NULL, CECL_MEMOP_WAIT, gate, 1);
+    assert_int_equal(child->ops->streams_drain(child, cecl_deadline(30)), ceclTimeout);
+    struct helper helper = {.word = gate};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, release_and_hold, &helper), 0);
+    assert_int_equal(child->ops->streams_drain(child, cecl_deadline(60000)), ceclSuccess);
+    pthread_join(thread, NULL);
+    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclInProgress);
+    release(gate, 2);
+    child->ops->close(child);
+    synchronize(NULL);
+    dev->ops->words_free(dev, gate);
 }
 
 static void *wait_for_stream(void *argument)
@@ -510,7 +614,11 @@ int main(void)
         DEVICE_TEST(all_default_handles_are_one_stream),
         DEVICE_TEST(default_streams_cannot_be_destroyed),
         DEVICE_TEST(a_destroyed_stream_is_refused_by_every_call),
-        DEVICE_TEST(a_stream_of_another_device_is_refused_by_every_call),
+        DEVICE_TEST(a_stream_of_another_communicator_is_taken_by_every_call),
+        DEVICE_TEST(a_stream_ends_with_the_device_that_made_it),
+        DEVICE_TEST(a_forked_child_has_streams_of_its_own_alone),
+        DEVICE_TEST(a_device_has_the_default_stream_of_its_parent),
+        DEVICE_TEST(a_drain_waits_for_earlier_work_of_the_default_stream_alone),
         DEVICE_TEST(a_stream_without_a_thread_leaves_no_memory),
         DEVICE_TEST(a_reduction_on_a_stream_that_is_none_leaves_no_memory),
         DEVICE_TEST(a_queue_that_cannot_grow_leaves_the_stream_usable),
@@ -523,7 +631,7 @@ int main(void)
         DEVICE_TEST(destroying_a_stream_runs_what_it_holds),
         DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
         DEVICE_TEST(streams_that_wait_for_each_other_are_closed),
-        DEVICE_TEST(closing_skips_what_stands_behind_an_abandoned_wait),
+        DEVICE_TEST(closing_leaves_a_held_stream_to_its_work),
         DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
         DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
         DEVICE_TEST(a_drain_of_a_held_stream_times_out_and_says_how_many),

@@ -247,7 +247,7 @@ static void make_call(struct rank *me, const struct call *call, uint32_t at)
                                            .begun_value = 0xbe9};
     small.epoch = is_counted ? 99 : at;
     small.counting = is_counted ? &counting : NULL;
-    cecl_small_host(&small, NULL);
+    cecl_small_host(&small);
     if (me->late)
         fail_in(me, call, at, "a wait has ended");
     look_at_meeting(me, call, at);
@@ -496,7 +496,6 @@ static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
 static const struct call waiting = {
     .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .type = ceclUint8};
 static uint64_t timeout_ns;
-static bool closing;
 
 static void *wait_in_vain(void *argument)
 {
@@ -505,7 +504,7 @@ static void *wait_in_vain(void *argument)
     const struct cecl_meeting meeting = meeting_of(me, epoch);
     small.timeout_ns = timeout_ns;
     small.meeting = &meeting;
-    cecl_small_host(&small, &closing);
+    cecl_small_host(&small);
     return NULL;
 }
 
@@ -513,7 +512,6 @@ static void begin_to_wait(uint64_t bound_ns)
 {
     open_ranks(3);
     timeout_ns = bound_ns;
-    closing = false;
     for (int r = 1; r < n; r++)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
 }
@@ -557,7 +555,6 @@ static bool all_tell_who_is_missing_within(uint64_t limit_ns)
     bool told = true;
     open_ranks(3);
     timeout_ns = limit_ns;
-    closing = false;
     for (int r = 0; r < missing; r++)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
     for (int r = 0; r < missing; r++) {
@@ -591,19 +588,6 @@ static void a_wait_ends_by_its_word_and_not_before(void **state)
     }
 }
 
-static void a_wait_that_ends_as_the_device_closes_tells_nobody(void **state)
-{
-    begin_to_wait(0);
-    peers_hear_that_ranks_began();
-    const int64_t start = cecl_now_ms();
-    atomic_store((_Atomic bool *)&closing, true);
-    waits_ended(start);
-    for (int r = 1; r < n; r++) {
-        assert_int_equal(ranks[r].late, 0);
-        assert_int_equal(ranks[r].done, 0);
-    }
-}
-
 static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **state)
 {
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
@@ -616,7 +600,7 @@ static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **stat
         const struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
         small.meeting = &meeting;
         ranks[0].end = 1;
-        cecl_small_host(&small, NULL);
+        cecl_small_host(&small);
         for (int r = 0; r < n; r++)
             assert_memory_equal(slots[r], before, bytes);
         assert_int_equal(ranks[1].row[0], 0);
@@ -632,7 +616,7 @@ static void without_a_meeting_nothing_is_told(void **state)
     open_ranks(2);
     const struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
     ranks[0].end = 1;
-    cecl_small_host(&small, NULL);
+    cecl_small_host(&small);
     assert_int_equal(ranks[0].late, 1);
     assert_int_equal(ranks[0].done, 0);
 }
@@ -645,7 +629,7 @@ static void a_meeting_that_asks_for_nothing_is_left_alone(void **state)
     meeting.does = 0;
     small.meeting = &meeting;
     small.timeout_ns = 1000000;
-    cecl_small_host(&small, NULL);
+    cecl_small_host(&small);
     waits_ended(cecl_now_ms());
     assert_int_equal(ranks[0].done, 0);
     for (int p = 1; p < n; p++)
@@ -720,7 +704,6 @@ int main(void)
         RANKS(a_wait_ends_by_its_bound_and_sets_late),
         RANKS(late_tells_whose_data_is_missing),
         RANKS(a_wait_ends_by_its_word_and_not_before),
-        RANKS(a_wait_that_ends_as_the_device_closes_tells_nobody),
         RANKS(a_call_that_begins_after_the_end_sends_and_tells_nothing),
         RANKS(without_a_meeting_nothing_is_told),
         RANKS(a_meeting_that_asks_for_nothing_is_left_alone),

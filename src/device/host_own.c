@@ -1,0 +1,251 @@
+/* The streams of the process on the host device: making them, keeping them in a list, waiting for those of a
+ * communicator, ending them.
+ *
+ * As on a GPU, a stream serves all communicators of the process. It ends with the communicator that made
+ * it. What it still holds then may be another communicator's work, so it is carried out all the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/drain.h"
+#include "device/host_work.h"
+#include "util/thread.h"
+
+#define FIRST_CAPACITY 64 /* entries of a stream's queue */
+
+/* ---- the list of living streams */
+
+struct host_process host_process = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                    .order = PTHREAD_MUTEX_INITIALIZER};
+
+/* A forked child has none of its parent's streams. The locks are held during the fork, so that they are
+ * free in the child. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&host_process.order);
+    pthread_mutex_lock(&host_process.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&host_process.lock);
+    pthread_mutex_unlock(&host_process.order);
+}
+
+static void begin_child(void)
+{
+    host_process.streams = NULL;
+    host_process.events = NULL;
+    after_fork();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, begin_child);
+}
+
+ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
+                              struct host_stream **out)
+{
+    if ((uintptr_t)handle <= 2) {
+        *out = host_of(dev)->standard;
+        return ceclSuccess;
+    }
+    pthread_mutex_lock(&host_process.lock);
+    struct host_stream *stream = host_process.streams;
+    while (stream && stream != (struct host_stream *)handle)
+        stream = stream->next;
+    pthread_mutex_unlock(&host_process.lock);
+    *out = stream;
+    return stream ? ceclSuccess
+                  : cecl_fail(ceclInvalidArgument,
+                              "stream %p: no stream of this process (destroyed?)", (void *)handle);
+}
+
+/* ---- making and ending */
+
+void host_stream_drop(struct host_stream *stream)
+{
+    if (atomic_fetch_sub(&stream->references, 1) > 1)
+        return;
+    if (stream->capture)
+        host_graph_drop(stream->capture);
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->filled);
+    pthread_cond_destroy(&stream->reached);
+    free(stream->queue);
+    free(stream);
+}
+
+/* Makes a stream that ends with `owner`. */
+static ceclResult_t make(struct host_device *owner, struct host_stream **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Atomic uint64_t last_id;
+    struct host_stream *stream = calloc(1, sizeof(*stream));
+    struct work *queue = malloc(FIRST_CAPACITY * sizeof(*queue));
+    pthread_once(&once, watch_forks);
+    if (!stream || !queue) {
+        free(stream);
+        free(queue);
+        return cecl_fail(ceclOutOfMemory, "no host memory for a stream");
+    }
+    stream->id = atomic_fetch_add(&last_id, 1) + 1;
+    stream->owner = owner;
+    stream->users = 1;
+    stream->references = 2;
+    stream->queue = queue;
+    stream->capacity = FIRST_CAPACITY;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->filled, NULL);
+    pthread_cond_init(&stream->reached, NULL);
+    const int error = cecl_thread_start(&stream->thread, "cecl-stream", host_stream_serve, stream);
+    if (error) {
+        stream->references = 1;
+        host_stream_drop(stream);
+        return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));
+    }
+    pthread_mutex_lock(&host_process.lock);
+    stream->next = host_process.streams;
+    host_process.streams = stream;
+    pthread_mutex_unlock(&host_process.lock);
+    *out = stream;
+    return ceclSuccess;
+}
+
+ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
+{
+    struct host_stream *stream;
+    CECL_TRY(make(host_of(dev), &stream));
+    *out = (ceclStream_t)stream;
+    return ceclSuccess;
+}
+
+/* Ends the thread once it has finished all queued work. Returns whether there is such work. */
+static bool end(struct host_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    const bool busy = stream->count > 0;
+    stream->ending = true;
+    pthread_cond_signal(&stream->filled);
+    pthread_mutex_unlock(&stream->lock);
+    return busy;
+}
+
+/* The caller holds the process's lock. */
+static void take_out(struct host_stream *stream)
+{
+    struct host_stream **link = &host_process.streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+}
+
+ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
+{
+    struct host_stream *stream;
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    if (!stream->owner)
+        return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
+    (void)end(stream); /* before it leaves the list, so that a drain waits for its work */
+    pthread_join(stream->thread, NULL);
+    pthread_mutex_lock(&host_process.lock);
+    take_out(stream);
+    pthread_mutex_unlock(&host_process.lock);
+    host_stream_drop(stream);
+    return ceclSuccess;
+}
+
+/* Ends a stream that is in no list any more, and does not wait for its work. */
+static void leave(struct host_stream *stream)
+{
+    if (end(stream))
+        pthread_detach(stream->thread);
+    else
+        pthread_join(stream->thread, NULL);
+    host_stream_drop(stream);
+}
+
+ceclResult_t host_standard_open(struct host_device *host)
+{
+    return make(NULL, &host->standard);
+}
+
+/* Gives up this device's use of its default stream. */
+static void standard_leave(struct host_device *host)
+{
+    pthread_mutex_lock(&host_process.lock);
+    const bool last = --host->standard->users == 0;
+    if (last)
+        take_out(host->standard);
+    pthread_mutex_unlock(&host_process.lock);
+    if (last)
+        leave(host->standard);
+}
+
+void cecl_host_inherit(struct cecl_device *dev, const struct cecl_device *parent)
+{
+    if (dev->kind != CECL_KIND_HOST || parent->kind != CECL_KIND_HOST)
+        return;
+    standard_leave(host_of(dev));
+    pthread_mutex_lock(&host_process.lock);
+    host_of(dev)->standard = ((const struct host_device *)parent)->standard;
+    host_of(dev)->standard->users++;
+    pthread_mutex_unlock(&host_process.lock);
+}
+
+/* Takes a stream that ends with this device out of the list; NULL: there is none. */
+static struct host_stream *take_own(const struct host_device *host)
+{
+    pthread_mutex_lock(&host_process.lock);
+    struct host_stream *stream = host_process.streams;
+    while (stream && stream->owner != host)
+        stream = stream->next;
+    if (stream)
+        take_out(stream);
+    pthread_mutex_unlock(&host_process.lock);
+    return stream;
+}
+
+void host_streams_end(struct host_device *host)
+{
+    for (struct host_stream *stream; (stream = take_own(host));)
+        leave(stream);
+    if (host->standard)
+        standard_leave(host);
+}
+
+/* ---- waiting for all streams */
+
+/* Whether a drain of this device waits for a stream: for all work of its own streams, and for the work
+ * that was on the default stream when the drain began, because other communicators may use that stream. */
+static bool is_waited_for(const struct host_device *host, const struct host_stream *stream)
+{
+    return stream == host->standard ? stream->finished < host->drained_at
+                                    : stream->owner == host && stream->count > 0;
+}
+
+/* Counts busy streams. Holds the list's lock, so that no stream ends meanwhile. */
+static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
+{
+    struct host_device *host = host_of(dev);
+    ceclResult_t result = ceclSuccess;
+    pthread_mutex_lock(&host_process.lock);
+    for (struct host_stream *stream = host_process.streams; stream; stream = stream->next) {
+        pthread_mutex_lock(&stream->lock);
+        *busy += is_waited_for(host, stream);
+        if (stream->capture && stream->owner == host) /* as on a GPU */
+            result = host_refuse_capture(stream);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&host_process.lock);
+    return result;
+}
+
+ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
+{
+    struct host_device *host = host_of(dev);
+    pthread_mutex_lock(&host->standard->lock);
+    host->drained_at = host_stream_end_of(host->standard);
+    pthread_mutex_unlock(&host->standard->lock);
+    return cecl_drain(dev, count_busy, deadline);
+}

@@ -1,0 +1,387 @@
+/* Streams serve all communicators of a process, and events order streams. */
+#include "multi.h"
+
+#define COUNT 3000
+#define BYTES (COUNT * sizeof(int))
+#define MARK 3 /* the signal by which tests hold streams */
+
+/* A communicator, a child of all its ranks, and streams that the parent made. */
+struct pair {
+    ceclComm_t parent, child;
+    ceclStream_t stream, other;
+    int *in, *gathered, *sums; /* of the parent, but `sums`, which is the child's */
+};
+
+static struct pair pair_open(void)
+{
+    struct pair p = {.parent = multi_comm(NULL)};
+    multi_ok(p.parent, ceclCommSplit(p.parent, 0, 0, &p.child, NULL));
+    multi_ok(p.parent, ceclStreamCreate(p.parent, &p.stream));
+    multi_ok(p.parent, ceclStreamCreate(p.parent, &p.other));
+    multi_ok(p.parent, ceclMemAlloc(p.parent, (void **)&p.in, BYTES));
+    multi_ok(p.parent, ceclMemAlloc(p.parent, (void **)&p.gathered, (size_t)multi_nranks * BYTES));
+    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&p.sums, (size_t)multi_nranks * BYTES));
+    return p;
+}
+
+static void pair_close(const struct pair *p)
+{
+    multi_ok(NULL, ceclCommDestroy(p->child));
+    multi_ok(NULL, ceclCommDestroy(p->parent));
+}
+
+static int value(int seed, int rank, int i)
+{
+    return seed * 100000 + rank * 7 + i;
+}
+
+static void fill(const struct pair *p, int seed)
+{
+    int host[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        host[i] = value(seed, multi_rank, i);
+    multi_put(p->parent, p->in, host, BYTES);
+}
+
+/* Gathers by the parent, and sums what was gathered by the child: right only one after the other. */
+static void enqueue(const struct pair *p, ceclStream_t stream)
+{
+    multi_ok(p->parent, ceclAllGather(p->in, p->gathered, COUNT, ceclInt, p->parent, stream));
+    multi_ok(p->child, ceclAllReduce(p->gathered, p->sums, (size_t)multi_nranks * COUNT, ceclInt,
+                                     ceclSum, p->child, stream));
+}
+
+static void check(const struct pair *p, int seed)
+{
+    int *host = malloc((size_t)multi_nranks * BYTES);
+    assert_non_null(host);
+    multi_get(p->child, host, p->sums, (size_t)multi_nranks * BYTES);
+    for (int r = 0; r < multi_nranks; r++)
+        for (int i = 0; i < COUNT; i++)
+            if (host[r * COUNT + i] != multi_nranks * value(seed, r, i))
+                fail_msg("rank %d: element %d of rank %d: %d, %d expected", multi_rank, i, r,
+                         host[r * COUNT + i], multi_nranks * value(seed, r, i));
+    free(host);
+}
+
+/* `stream` waits until let_go. */
+static void hold(ceclComm_t comm, ceclStream_t stream)
+{
+    const ceclSignalWait_t wait = {multi_rank, MARK, 1};
+    multi_ok(comm, ceclWaitSignal(1, &wait, comm, stream));
+}
+
+static void let_go(ceclComm_t comm, ceclStream_t by)
+{
+    multi_ok(comm, ceclSignal(multi_rank, MARK, comm, by));
+}
+
+/* A word of the parent's memory that streams copy to. */
+static int read_word(const struct pair *p)
+{
+    int word = 0;
+    ceclStream_t stream;
+    multi_ok(p->parent, ceclStreamCreate(p->parent, &stream));
+    multi_ok(p->parent, ceclMemcpyAsync(p->parent, &word, p->in, sizeof(word), stream));
+    multi_ok(p->parent, ceclStreamSynchronize(p->parent, stream));
+    multi_ok(p->parent, ceclStreamDestroy(p->parent, stream));
+    return word;
+}
+
+static int seven = 7, eight = 8; /* written to the word by copies */
+
+static void write_word(ceclComm_t comm, const struct pair *p, const int *word, ceclStream_t stream)
+{
+    multi_ok(comm, ceclMemcpyAsync(comm, p->in, word, sizeof(*word), stream));
+}
+
+/* ---- streams */
+
+static void a_childs_calls_go_to_a_stream_of_its_parent(void **state)
+{
+    const struct pair p = pair_open();
+    for (int seed = 1; seed < 20; seed++) {
+        fill(&p, seed);
+        enqueue(&p, p.stream);
+        multi_ok(p.child, ceclStreamSynchronize(p.child, p.stream));
+        check(&p, seed);
+    }
+    pair_close(&p);
+}
+
+static void a_parents_calls_go_to_a_stream_of_its_child(void **state)
+{
+    const struct pair p = pair_open();
+    ceclStream_t stream;
+    multi_ok(p.child, ceclStreamCreate(p.child, &stream));
+    fill(&p, 4);
+    enqueue(&p, stream);
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, stream));
+    check(&p, 4);
+    multi_ok(p.parent, ceclStreamDestroy(p.parent, stream));
+    multi_refused(p.child, ceclStreamSynchronize(p.child, stream), ceclInvalidArgument,
+                  "destroyed?");
+    pair_close(&p);
+}
+
+static void calls_of_a_group_on_two_communicators_share_a_stream(void **state)
+{
+    const struct pair p = pair_open();
+    fill(&p, 3);
+    enqueue(&p, p.stream);
+    multi_ok(NULL, ceclGroupStart());
+    multi_ok(p.parent, ceclAllGather(p.in, p.gathered, COUNT, ceclInt, p.parent, p.stream));
+    multi_ok(p.child, ceclBarrier(p.child, p.stream));
+    multi_ok(NULL, ceclGroupEnd());
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
+    check(&p, 3);
+    pair_close(&p);
+}
+
+static void a_graph_captures_calls_of_two_communicators(void **state)
+{
+    const struct pair p = pair_open();
+    ceclGraph_t graph;
+    multi_ok(p.parent, ceclStreamBeginCapture(p.parent, p.stream));
+    enqueue(&p, p.stream);
+    multi_ok(p.child, ceclStreamEndCapture(p.child, p.stream, &graph));
+    for (int seed = 1; seed < 6; seed++) {
+        fill(&p, seed);
+        multi_ok(p.parent, ceclGraphLaunch(graph, seed % 2 ? p.stream : p.other));
+        multi_ok(p.child, ceclStreamSynchronize(p.child, seed % 2 ? p.stream : p.other));
+        check(&p, seed);
+        fill(&p, seed + 10); /* and beside calls that no graph has captured */
+        enqueue(&p, p.other);
+        multi_ok(p.child, ceclStreamSynchronize(p.child, p.other));
+        check(&p, seed + 10);
+    }
+    multi_ok(NULL, ceclGraphDestroy(graph));
+    pair_close(&p);
+}
+
+/* Its calls end first, because the parent waits for all that its streams hold. */
+static void a_stream_ends_with_its_maker_after_the_calls_of_others(void **state)
+{
+    const struct pair p = pair_open();
+    int *in, *out, host[COUNT], sum;
+    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&in, BYTES));
+    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&out, BYTES));
+    for (int i = 0; i < COUNT; i++)
+        host[i] = multi_rank + i;
+    multi_put(p.child, in, host, BYTES);
+    for (int i = 0; i < 10; i++)
+        multi_ok(p.child, ceclAllReduce(in, out, COUNT, ceclInt, ceclSum, p.child, p.stream));
+    multi_ok(NULL, ceclCommDestroy(p.parent));
+    multi_get(p.child, host, out, BYTES);
+    sum = multi_nranks * (multi_nranks - 1) / 2;
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(host[i], sum + multi_nranks * i);
+    multi_refused(p.child, ceclBarrier(p.child, p.stream), ceclInvalidArgument, "destroyed?");
+    multi_ok(NULL, ceclCommDestroy(p.child));
+}
+
+static void a_child_has_the_default_stream_of_its_parent(void **state)
+{
+    const struct pair p = pair_open();
+    fill(&p, 0);
+    const int before = read_word(&p);
+    hold(p.parent, 0);
+    write_word(p.child, &p, &seven, 0);
+    multi_pause_ms(20);
+    assert_int_equal(read_word(&p), before);
+    let_go(p.parent, p.stream);
+    multi_ok(p.child, ceclStreamSynchronize(p.child, 0));
+    assert_int_equal(read_word(&p), 7);
+    pair_close(&p);
+}
+
+/* ---- events */
+
+static ceclEvent_t new_event(const struct pair *p)
+{
+    ceclEvent_t event = NULL;
+    multi_ok(p->parent, ceclEventCreate(p->parent, &event));
+    assert_non_null(event);
+    return event;
+}
+
+/* Whether `other` holds back a write until `stream` is let go. */
+static void check_order(const struct pair *p, int before)
+{
+    write_word(p->child, p, &seven, p->other);
+    multi_pause_ms(20);
+    assert_int_equal(read_word(p), before);
+    ceclStream_t by;
+    multi_ok(p->parent, ceclStreamCreate(p->parent, &by));
+    let_go(p->parent, by);
+    multi_ok(p->child, ceclStreamSynchronize(p->child, p->other));
+    assert_int_equal(read_word(p), 7);
+    multi_ok(p->parent, ceclStreamSynchronize(p->parent, p->stream));
+}
+
+static void a_stream_waits_for_the_event_of_another(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t event = new_event(&p);
+    for (int i = 0; i < 3; i++) {
+        fill(&p, 0);
+        const int before = read_word(&p);
+        hold(p.parent, p.stream);
+        multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
+        multi_ok(p.child, ceclStreamWaitEvent(p.child, p.other, event)); /* by any communicator */
+        check_order(&p, before);
+    }
+    multi_ok(p.child, ceclEventDestroy(p.child, event));
+    pair_close(&p);
+}
+
+/* Recorded again elsewhere, and destroyed. */
+static void a_wait_keeps_what_the_event_marked(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t event = new_event(&p);
+    ceclStream_t free_stream;
+    multi_ok(p.parent, ceclStreamCreate(p.parent, &free_stream));
+    fill(&p, 0);
+    const int before = read_word(&p);
+    hold(p.parent, p.stream);
+    multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
+    multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, event));
+    multi_ok(p.parent, ceclEventRecord(p.parent, event, free_stream));
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, free_stream));
+    multi_ok(p.parent, ceclEventDestroy(p.parent, event));
+    check_order(&p, before);
+    pair_close(&p);
+}
+
+/* The event marks what it marked last, whichever ends first. */
+static void an_event_that_is_recorded_again_marks_the_new_work_alone(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t event = new_event(&p);
+    fill(&p, 0);
+    hold(p.parent, p.stream);
+    multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
+    write_word(p.parent, &p, &eight, p.other);
+    multi_ok(p.parent, ceclEventRecord(p.parent, event, p.other));
+    ceclStream_t third;
+    multi_ok(p.parent, ceclStreamCreate(p.parent, &third));
+    multi_ok(p.parent, ceclStreamWaitEvent(p.parent, third, event));
+    write_word(p.parent, &p, &seven, third);
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, third)); /* p.stream is still held */
+    assert_int_equal(read_word(&p), 7);
+    let_go(p.parent, third);
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
+    multi_ok(p.parent, ceclEventDestroy(p.parent, event));
+    pair_close(&p);
+}
+
+static void an_event_that_was_never_recorded_holds_nothing(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t event = new_event(&p);
+    hold(p.parent, p.stream);
+    multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, event));
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.other));
+    let_go(p.parent, p.other);
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
+    multi_ok(p.parent, ceclEventDestroy(p.parent, event));
+    pair_close(&p);
+}
+
+/* The event and the stream have other makers, which end first. */
+static void an_event_outlives_its_communicator_and_its_stream(void **state)
+{
+    ceclComm_t comm = multi_comm(NULL), maker = multi_comm(NULL);
+    ceclStream_t stream, own;
+    ceclEvent_t event;
+    multi_ok(maker, ceclStreamCreate(maker, &stream));
+    multi_ok(maker, ceclEventCreate(maker, &event));
+    multi_ok(maker, ceclBarrier(maker, stream));
+    multi_ok(maker, ceclEventRecord(maker, event, stream));
+    multi_ok(NULL, ceclCommDestroy(maker));
+    multi_ok(comm, ceclStreamCreate(comm, &own));
+    multi_ok(comm, ceclStreamWaitEvent(comm, own, event));
+    multi_ok(comm, ceclBarrier(comm, own));
+    multi_ok(comm, ceclStreamSynchronize(comm, own));
+    multi_ok(comm, ceclEventDestroy(comm, event));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void what_is_no_event_or_no_stream_is_refused_by_name(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t event = new_event(&p), gone = new_event(&p);
+    multi_ok(p.parent, ceclEventDestroy(p.parent, gone));
+    multi_ok(p.parent, ceclStreamDestroy(p.parent, p.stream));
+    multi_refused(p.parent, ceclEventCreate(p.parent, NULL), ceclInvalidArgument, "event: NULL");
+    multi_refused(p.parent, ceclEventRecord(p.parent, NULL, p.other), ceclInvalidArgument,
+                  "event: NULL");
+    multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.other, NULL), ceclInvalidArgument,
+                  "event: NULL");
+    multi_refused(p.parent, ceclEventDestroy(p.parent, NULL), ceclInvalidArgument, "event: NULL");
+    multi_refused(p.parent, ceclEventRecord(p.parent, event, p.stream), ceclInvalidArgument,
+                  "stream");
+    multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.stream, event), ceclInvalidArgument,
+                  "stream");
+    multi_refused(p.parent, ceclEventRecord(p.parent, gone, p.other), ceclInvalidArgument,
+                  "no event of this process");
+    multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.other, gone), ceclInvalidArgument,
+                  "no event of this process");
+    multi_refused(p.parent, ceclEventDestroy(p.parent, gone), ceclInvalidArgument,
+                  "no event of this process");
+    multi_ok(p.parent, ceclEventDestroy(p.parent, event));
+    pair_close(&p);
+}
+
+/* CUDA captures an event. The host device has no graph of several streams, and says so. */
+static void an_event_is_captured_on_gpus_and_refused_on_the_host_device(void **state)
+{
+    const struct pair p = pair_open();
+    const ceclEvent_t fork = new_event(&p), join = new_event(&p);
+    ceclGraph_t graph;
+    const bool on_gpus = multi_on_gpus(p.parent);
+    fill(&p, 0);
+    multi_ok(p.parent, ceclStreamBeginCapture(p.parent, p.stream));
+    if (on_gpus) {
+        multi_ok(p.parent, ceclEventRecord(p.parent, fork, p.stream));
+        multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, fork));
+        write_word(p.parent, &p, &seven, p.other);
+        multi_ok(p.parent, ceclEventRecord(p.parent, join, p.other));
+        multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.stream, join));
+    } else {
+        multi_refused(p.parent, ceclEventRecord(p.parent, fork, p.stream), ceclInvalidUsage,
+                      "captures a graph");
+        multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.stream, fork), ceclInvalidUsage,
+                      "captures a graph");
+        write_word(p.parent, &p, &seven, p.stream); /* the capture goes on */
+    }
+    multi_ok(p.parent, ceclStreamEndCapture(p.parent, p.stream, &graph));
+    multi_ok(p.parent, ceclGraphLaunch(graph, p.stream));
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
+    assert_int_equal(read_word(&p), 7);
+    multi_ok(NULL, ceclGraphDestroy(graph));
+    multi_ok(p.parent, ceclEventDestroy(p.parent, fork));
+    multi_ok(p.parent, ceclEventDestroy(p.parent, join));
+    pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_childs_calls_go_to_a_stream_of_its_parent),
+        cmocka_unit_test(a_parents_calls_go_to_a_stream_of_its_child),
+        cmocka_unit_test(calls_of_a_group_on_two_communicators_share_a_stream),
+        cmocka_unit_test(a_graph_captures_calls_of_two_communicators),
+        cmocka_unit_test(a_stream_ends_with_its_maker_after_the_calls_of_others),
+        cmocka_unit_test(a_child_has_the_default_stream_of_its_parent),
+        cmocka_unit_test(a_stream_waits_for_the_event_of_another),
+        cmocka_unit_test(a_wait_keeps_what_the_event_marked),
+        cmocka_unit_test(an_event_that_is_recorded_again_marks_the_new_work_alone),
+        cmocka_unit_test(an_event_that_was_never_recorded_holds_nothing),
+        cmocka_unit_test(an_event_outlives_its_communicator_and_its_stream),
+        cmocka_unit_test(what_is_no_event_or_no_stream_is_refused_by_name),
+        cmocka_unit_test(an_event_is_captured_on_gpus_and_refused_on_the_host_device),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}
