@@ -7,6 +7,7 @@
 #include "flags/lines.h"
 #include "flags/signals.h"
 #include "launch/launcher.h"
+#include "launch/settle.h"
 
 /* A call that is being made. */
 struct making {
@@ -132,6 +133,8 @@ static ceclResult_t check_local(ceclComm_t comm, const struct making *making)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
     const struct cecl_buffer buffer = cecl_window_find(&comm->windows, args->local);
     CECL_TRY(cecl_window_check(&comm->windows, buffer, making->bytes, name));
+    if (cecl_buffer_is_private(buffer))
+        cecl_settle_say_private(comm, args->name, &use);
     return ops->check_uses && !cecl_buffer_is_pool(buffer) ? ops->check_uses(comm->dev, &use, 1)
                                                            : ceclSuccess;
 }

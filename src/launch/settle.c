@@ -3,6 +3,7 @@
 
 #include "call/splits.h"
 #include "launch/carry.h"
+#include "util/log.h"
 
 /* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice
  * of the pool; the check of buffers refuses such a buffer. */
@@ -64,6 +65,23 @@ ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, siz
     return ceclSuccess;
 }
 
+void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cecl_use *use)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    struct cecl_region
+        region; /* a file's mapping stands for memory of a GPU, also before it is registered */
+    if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
+        comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
+        region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))
+        cecl_log(
+            CECL_LOG_WARN, comm->rank,
+            "CECL_CHECK: %s: %s %p is memory of the host (malloc, the stack), which this device "
+            "takes; on "
+            "GPUs this call would be refused. There a buffer is memory of ceclMemAlloc, cudaMalloc "
+            "or the like (said once in a process)",
+            call, use->name, use->buffer);
+}
+
 /* Checks registered memory. If no window has changed, checks private memory, too; otherwise the caller
  * settles again. */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
@@ -89,8 +107,10 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
         if (is_private && ops->check_uses)
             unshared[nunshared++] = use;
     }
-    nunshared += arrays_of(comm, call, unshared + nunshared);
     *changed = comm->registry.changes != before;
+    if (nunshared > 0 && !*changed)
+        cecl_settle_say_private(comm, call->op->name, &unshared[0]);
+    nunshared += arrays_of(comm, call, unshared + nunshared);
     return *changed ? ceclSuccess : cecl_settle_check(comm, unshared, nunshared);
 }
 

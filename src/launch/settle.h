@@ -8,6 +8,10 @@
  * no window. *changed: windows have changed, so the buffers must be looked up again. */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed);
 
+/* Says once in a process, under CECL_CHECK=1 on the host device, that GPUs would refuse the private memory that
+ * call `call` uses. */
+void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cecl_use *use);
+
 /* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
 ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count);
 

@@ -25,7 +25,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
       "1: ranks compare the arguments of each collective before it starts, and a difference is "   \
-      "an error; the host waits for the comparison")                                               \
+      "an error; the host waits for the comparison. On the host device one line says that GPUs "   \
+      "would refuse a call's memory")                                                              \
     X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536",      \
       "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
       "or the GPU with this number")                                                               \

@@ -1,0 +1,84 @@
+/* CECL_CHECK=1 on the host device: one line of a process says that GPUs would refuse a call's memory. */
+#define RANKS 2
+#include "../with_cmocka.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comms.h"
+
+#define COUNT 100
+
+static int open_checked(void **state)
+{
+    setenv("CECL_CHECK", "1", 1);
+    return open_all(state);
+}
+
+/* Gathers from a buffer of each rank, and counts the lines about memory that this writes to stderr. */
+static int lines_of(int *const in[RANKS], int *const out[RANKS])
+{
+    char text[4096] = "";
+    FILE *file = tmpfile();
+    const int saved = dup(2);
+    int lines = 0;
+    assert_non_null(file);
+    dup2(fileno(file), 2);
+    ceclResult_t result = ceclGroupStart();
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        result = ceclAllGather(in[r], out[r], COUNT, ceclInt, comms[r], NULL);
+    if (result == ceclSuccess)
+        result = ceclGroupEnd();
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        result = ceclStreamSynchronize(comms[r], NULL);
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    OK(result);
+    for (const char *at = text; (at = strstr(at, "CECL_CHECK: ceclAllGather: sendbuff")); at++)
+        lines++;
+    return lines;
+}
+
+static int *mapped(void)
+{
+    const int fd = memfd_create("program", MFD_CLOEXEC); /* stays open: peers can map it */
+    assert_true(fd >= 0 && ftruncate(fd, COUNT * sizeof(int)) == 0);
+    int *memory = mmap(NULL, COUNT * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+static void private_memory_is_named_once_and_other_memory_never(void **state)
+{
+    static int plain[RANKS][COUNT];
+    int *pool[RANKS], *file[RANKS], *out[RANKS], *own[RANKS];
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclMemAlloc(comms[r], (void **)&pool[r], COUNT * sizeof(int)));
+        OK(ceclMemAlloc(comms[r], (void **)&out[r], RANKS * COUNT * sizeof(int)));
+    }
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++) {
+        file[r] = mapped();
+        own[r] = plain[r];
+    }
+    assert_int_equal(lines_of(pool, out), 0);
+    assert_int_equal(lines_of(file, out), 0);
+    assert_int_equal(lines_of(own, out), 1);
+    assert_int_equal(lines_of(own, out), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(private_memory_is_named_once_and_other_memory_never,
+                                        open_checked, close_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
