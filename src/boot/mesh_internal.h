@@ -126,6 +126,7 @@ struct cecl_mesh {
     struct pollfd *life_polls; /* [2 * nranks + 2], behind `polls`, for the thread that watches */
     /* [nranks + 1], behind `life_polls`, for the thread that takes messages */
     struct pollfd *post_polls;
+    bool has_left;  /* the goodbye was said; only the thread that ends the mesh says it */
     bool has_words; /* whether `words` were set */
     struct cecl_mesh_goodbye words;
     int take_turn;          /* the rank that cecl_mesh_take asks first */

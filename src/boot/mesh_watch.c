@@ -52,6 +52,9 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
 {
+    if (mesh->has_left)
+        return;
+    mesh->has_left = true;
     tell(mesh, (struct mesh_life){
                    .kind = LIFE_GOODBYE, .has_words = mesh->has_words, .words = mesh->words});
 }

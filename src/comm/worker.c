@@ -150,8 +150,6 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     }
     worker->frees = frees;
     comm->magic = 0;
-    cecl_mesh_say_goodbye(
-        comm->mesh); /* so that peers learn now that this rank has left, before the thread returns */
     pthread_detach(worker->thread);
     pthread_mutex_unlock(&worker->lock);
     return false;
