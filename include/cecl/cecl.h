@@ -20,6 +20,7 @@
  *   host device  what ranks run on where there are no GPUs: shared memory and threads. It carries
  *                out the same plans. Its memory is ordinary memory: the program reads and writes
  *                what ceclMemAlloc gives, and any memory of the process is memory of the device.
+ *                It needs /proc. Its streams compute in the default floating-point environment.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
  *   local        the peers need not make the call. If it waits for peers or tells them something,
