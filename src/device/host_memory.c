@@ -84,11 +84,14 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
 {
     (void)dev;
     CECL_TRY(check_available(bytes));
-    int fd = CECL_FD(memfd_create("cecl", MFD_CLOEXEC));
+    int fd = CECL_FD(memfd_create("cecl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return cecl_fail(result_of(errno), "memfd_create for %zu bytes: %s", bytes,
                          strerror(errno));
-    const ceclResult_t result = cecl_file_grow(fd, bytes);
+    ceclResult_t result = cecl_file_grow(fd, bytes);
+    /* peers write to it without asking, so nobody may make it shorter */
+    if (result == ceclSuccess && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+        result = cecl_fail(ceclSystemError, "sealing %zu bytes: %s", bytes, strerror(errno));
     if (result != ceclSuccess) {
         cecl_fds_close(fd);
         return result;

@@ -122,21 +122,34 @@ static ceclResult_t check_range(const struct making *making)
     return ceclSuccess;
 }
 
-static ceclResult_t check_local(ceclComm_t comm, const struct making *making)
+/* Checks both memories, as collectives check theirs: nobody else does, because the peer's host makes no call.
+ * Memory of the pool cannot go, nor become shorter. */
+static ceclResult_t check_memory(ceclComm_t comm, const struct making *making)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     const struct cecl_one_sided_args *args = making->args;
+    const struct cecl_share_part *part = &args->window->parts[args->peer];
     const char *name = args->gets ? "recvbuff" : "sendbuff";
-    struct cecl_use use = cecl_use_all(args->local, making->bytes, name);
-    use.written = args->gets;
+    char there[64];
+    struct cecl_use uses[2];
+    size_t count = 0;
     if (!args->local)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
     const struct cecl_buffer buffer = cecl_window_find(&comm->windows, args->local);
     CECL_TRY(cecl_window_check(&comm->windows, buffer, making->bytes, name));
+    if (!cecl_buffer_is_pool(buffer)) {
+        uses[count] = cecl_use_all(args->local, making->bytes, name);
+        uses[count++].written = args->gets;
+    }
     if (cecl_buffer_is_private(buffer))
-        cecl_settle_say_private(comm, args->name, &use);
-    return ops->check_uses && !cecl_buffer_is_pool(buffer) ? ops->check_uses(comm->dev, &use, 1)
-                                                           : ceclSuccess;
+        cecl_settle_say_private(comm, args->name, &uses[0]);
+    if (part->at.window != CECL_WINDOW_POOL) {
+        snprintf(there, sizeof(there), "window %" PRIu32 ", memory of rank %d",
+                 args->window->number, args->peer);
+        uses[count] = cecl_use_all(part->address + args->offset, making->bytes, there);
+        uses[count++].written = !args->gets;
+    }
+    return ops->check_uses && count > 0 ? ops->check_uses(comm->dev, uses, count) : ceclSuccess;
 }
 
 /* Refuses a copy within one GPU if no SM is allowed: with today's drivers such a copy needs an SM. */
@@ -165,7 +178,7 @@ static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
     if (making->bytes == 0)
         return ceclSuccess;
     CECL_TRY(check_policy(comm, args->peer));
-    return check_local(comm, making);
+    return check_memory(comm, making);
 }
 
 static ceclResult_t check(ceclComm_t comm, struct making *making)

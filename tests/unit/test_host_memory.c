@@ -324,9 +324,21 @@ static void a_thousand_lives_leave_nothing(void **state)
     assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
 
+static void memory_cannot_be_made_shorter(void **state)
+{
+    struct cecl_mem mem = {0};
+    int fd = -1;
+    assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mem), ceclSuccess);
+    assert_int_equal(dev->ops->mem_export(dev, &mem, &fd), ceclSuccess);
+    assert_int_equal(ftruncate(fd, 0), -1);
+    close(fd);
+    dev->ops->mem_release(dev, &mem);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        DEVICE_TEST(memory_cannot_be_made_shorter),
         DEVICE_TEST(a_host_device_says_what_it_is),
         DEVICE_TEST(created_memory_is_zero),
         DEVICE_TEST(an_import_is_the_memory_of_the_export),

@@ -223,6 +223,41 @@ static void captured_calls_are_refused(void **state)
     OK(ceclStreamDestroy(comms[0], stream));
 }
 
+/* The peer's host makes no call, so nobody but the sender looks at its memory. */
+static void a_window_whose_file_has_become_too_short_is_refused(void **state)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *at[RANKS];
+    int files[RANKS];
+    ceclWindow_t cut[RANKS];
+    ceclStream_t stream = stream_of(0);
+    for (int r = 0; r < RANKS; r++) {
+        files[r] = memfd_create("program", MFD_CLOEXEC);
+        assert_true(files[r] >= 0 && ftruncate(files[r], (off_t)(2 * page)) == 0);
+        at[r] = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, files[r], 0);
+        assert_ptr_not_equal(at[r], MAP_FAILED);
+    }
+    share(at, 2 * page, cut);
+    OK(ceclPut(from, 100, ceclUint8, 1, cut[0], page, comms[0], stream));
+    finish(0, stream);
+    assert_int_equal(ftruncate(files[1], (off_t)page), 0);
+    REFUSED(ceclPut(from, 100, ceclUint8, 1, cut[0], page, comms[0], stream), ceclInvalidArgument,
+            "memory of rank 1");
+    REFUSED(ceclGet(to, 100, ceclUint8, 1, cut[0], page, comms[0], stream), ceclInvalidArgument,
+            "too short");
+    REFUSED(ceclPutSignal(from, 100, ceclUint8, 1, cut[0], page, 0, comms[0], stream),
+            ceclInvalidArgument, "too short");
+    OK(ceclPut(from, 100, ceclUint8, 1, cut[0], 0, comms[0], stream));
+    finish(0, stream);
+    assert_memory_equal(at[1], from, 100);
+    end(0, stream);
+    end_windows(cut, ceclSuccess, "");
+    for (int r = 0; r < RANKS; r++) {
+        munmap(at[r], 2 * page);
+        close(files[r]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_window_ends_once_nobody_uses_it),
         cmocka_unit_test(ranks_that_differ_are_all_refused),
         cmocka_unit_test(memory_that_was_replaced_is_refused),
+        cmocka_unit_test(a_window_whose_file_has_become_too_short_is_refused),
         cmocka_unit_test(a_rank_alone_has_windows_and_signals),
         cmocka_unit_test(more_ranks_than_have_signals_are_refused),
     };
