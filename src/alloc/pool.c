@@ -11,6 +11,18 @@
 /* segments double in size, up to this many times the first segment's size */
 #define GROWTH_STEPS 16u
 
+static ceclResult_t reserve_range(const struct cecl_pool *pool, size_t range, void **base)
+{
+    const ceclResult_t result = pool->dev->ops->reserve(pool->dev, range, base);
+    return result == ceclSuccess
+               ? result
+               : cecl_fail(result,
+                           "%.300s; the pool reserves poolBytes %" PRIu64
+                           " for each of %d ranks: set config.poolBytes or CECL_POOL_BYTES to "
+                           "less, or raise the limit of address space (ulimit -v)",
+                           cecl_message(), pool->slice, pool->nranks);
+}
+
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config)
 {
@@ -27,7 +39,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
         pool->slice = 0;
         return cecl_fail(ceclInvalidArgument,
                          "poolBytes %" PRIu64
-                         " for each of %d ranks: they do not fit into the address space",
+                         " (config.poolBytes, CECL_POOL_BYTES) for each of %d ranks: more than an "
+                         "address space",
                          config->slice_bytes, nranks);
     }
     pool->proposals = calloc((size_t)nranks, sizeof(*pool->proposals));
@@ -37,7 +50,7 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
         pool->away[r] = cecl_mesh_is_away(mesh, r);
     void *base = NULL;
     ceclResult_t result = pool->proposals && pool->fds && pool->away
-                              ? dev->ops->reserve(dev, (size_t)range, &base)
+                              ? reserve_range(pool, (size_t)range, &base)
                               : cecl_fail(ceclOutOfMemory, "no host memory for the pool's tables");
     pool->base = base;
     pool->window = (struct cecl_window){.home = (uint64_t)(uintptr_t)cecl_pool_at(pool, rank, 0),

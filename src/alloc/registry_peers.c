@@ -325,7 +325,7 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
         return ceclInProgress;
     return cecl_fail(ceclInternalError,
                      "rank %d named bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
-                     ", which this rank does not know",
+                     ", which its peer does not know",
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
@@ -341,7 +341,7 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
         peer->wanted = stretch;
         if (!asks->go_on(asks->context)) {
             result = cecl_fail(
-                ceclTimeout, "memory that rank %d named was not opened on this rank in time", rank);
+                ceclTimeout, "memory that rank %d named was not opened by its peer in time", rank);
             break;
         }
         sleep_for_news(registry);

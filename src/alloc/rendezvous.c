@@ -117,8 +117,8 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
     CECL_TRY(compare(pool, asked, bytes));
     if (least > left)
         return cecl_fail(ceclOutOfMemory,
-                         "%" PRIu64 " bytes do not fit into the pool: %" PRIu64 " of %" PRIu64
-                         " bytes of its address range are left (CECL_POOL_BYTES)",
+                         "bytes %" PRIu64 ": the pool has %" PRIu64 " of %" PRIu64
+                         " bytes left; set config.poolBytes or CECL_POOL_BYTES to more",
                          asked, left, pool->slice);
     if (want > left)
         want = left;

@@ -38,7 +38,7 @@ ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_p
                                    at);
     if (buffer.window != CECL_WINDOW_POOL)
         return cecl_fail(ceclInternalError,
-                         "window %" PRIu64 " of rank %d: this rank does not know it", buffer.window,
+                         "window %" PRIu64 " of rank %d: its peer does not know it", buffer.window,
                          rank);
     *at = cecl_pool_at(windows->pool, rank, buffer.offset);
     return ceclSuccess;

@@ -21,6 +21,7 @@ static int calls_in_a_group(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
@@ -42,6 +43,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)
@@ -54,6 +56,7 @@ CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 
 CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, size_t *bytes)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!memory || !bytes)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", memory ? "bytes" : "memory");

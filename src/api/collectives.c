@@ -37,8 +37,10 @@ static ceclResult_t init(enum cecl_op_index index, const struct cecl_args *args,
 }
 
 #define CALL(op, ...)                                                                              \
+    CECL_PUBLIC;                                                                                   \
     return cecl_collective(CECL_OP_##op, &(const struct cecl_args){__VA_ARGS__}, comm, stream)
 #define INIT(op, ...)                                                                              \
+    CECL_PUBLIC;                                                                                   \
     return init(CECL_OP_##op, &(const struct cecl_args){__VA_ARGS__}, comm, request)
 
 /* Defines a call and the ...Init that makes a request of it: they differ only in their last argument. */
@@ -200,6 +202,7 @@ static ceclResult_t find_shard(ceclComm_t comm, const struct cecl_args *args, vo
 CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                 ceclDataType_t datatype, void **shard)
 {
+    CECL_PUBLIC;
     const struct cecl_args args = {
         .send = recvbuff, .recv = recvbuff, .count = count, .type = datatype};
     CECL_TRY(cecl_comm_check(comm));
@@ -213,6 +216,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
                                   size_t count, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclExplanation_t *explanation)
 {
+    CECL_PUBLIC;
     const struct cecl_args args = {
         .send = sendbuff, .recv = (void *)(uintptr_t)recvbuff, .count = count, .type = datatype};
     const enum cecl_op_index index =

@@ -8,6 +8,7 @@
 
 CECL_API ceclResult_t ceclGroupStart(void)
 {
+    CECL_PUBLIC;
     struct cecl_group *group = cecl_group_current();
     if (!group)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group");
@@ -70,6 +71,7 @@ static ceclResult_t end_traced(struct cecl_group *group)
 
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
@@ -126,13 +128,13 @@ static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char 
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
     if (--group->depth > 0) /* the outermost ceclGroupEnd would carry these calls out */
-        return cecl_group_refuse(
-            cecl_fail(ceclInvalidUsage, "ceclGroupExplain and ceclGroupInit end only an outermost "
-                                        "group; this group is inside another one"));
+        return cecl_group_refuse(cecl_fail(ceclInvalidUsage,
+                                           "this group is inside another one; only an outermost "
+                                           "group can be explained, or made into a request"));
     *ended = group;
+    cecl_group_close();
     const ceclResult_t result = check_taken(group, comm, name, argument, out);
     struct cecl_waiting *others = group->others;
-    cecl_group_close();
     if (others)
         others->joins.count = others->wishes.count = 0;
     return result;
@@ -140,6 +142,7 @@ static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char 
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     struct cecl_group *group = NULL;
     ceclResult_t result =
@@ -186,6 +189,7 @@ static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, cecl
 
 CECL_API ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t *request)
 {
+    CECL_PUBLIC;
     struct cecl_group *group = NULL;
     ceclResult_t result = end_uncarried(comm, "ceclGroupInit", "request", request, &group);
     const bool goes_on = result == ceclSuccess || (group && group->failed == result && request &&

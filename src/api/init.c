@@ -39,6 +39,7 @@ static void say_used_up(ceclResult_t result)
 
 CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     if (!id)
         return cecl_fail(ceclInvalidArgument, "id: NULL");
@@ -101,14 +102,17 @@ static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
                                              int rank, const ceclConfig_t *config)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     struct cecl_join join = {.out = comm, .nranks = nranks, .rank = rank, .id = id};
     const bool grouped = cecl_group_is_open();
     const ceclResult_t counted = check_nranks(nranks);
 
+    if (grouped)
+        cecl_group_count();
     /* this rank cannot meet the others if the number of ranks is wrong */
     if (counted != ceclSuccess)
-        return grouped ? cecl_group_refuse(counted) : counted;
+        return grouped ? cecl_group_refuse_call(NULL, counted) : counted;
     join.local = check_rest(comm, nranks, rank, config, &join.config);
     if (join.local == ceclSuccess && grouped)
         join.local = settle_gpu(&join.config, rank);
@@ -123,6 +127,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
 
 CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueId id, int rank)
 {
+    CECL_PUBLIC;
     return ceclCommInitRankConfig(comm, nranks, id, rank, NULL);
 }
 
@@ -142,14 +147,17 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
 CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
                                       const ceclConfig_t *config)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     struct cecl_resolved resolved;
 
-    if (cecl_group_is_open())
-        return cecl_group_refuse(cecl_fail(
-            ceclInvalidUsage, "ceclCommInitOob (and ceclCommInitMpi) in a group: it uses the "
-                              "callbacks at once, on the calling thread; call it outside the "
-                              "group, or call ceclCommInitRank, which may be in a group"));
+    if (cecl_group_is_open()) {
+        cecl_group_count();
+        return cecl_group_refuse_call(
+            NULL, cecl_fail(ceclInvalidUsage,
+                            "it uses the callbacks at once, on the calling thread; call it outside "
+                            "the group, or call ceclCommInitRank, which may be in a group"));
+    }
     CECL_TRY(check_nranks(nranks));
     if (!oob || !oob->allGather || !oob->barrier)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
@@ -172,6 +180,7 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
                                           const ceclOob_t *oob, const ceclNcclNet_t *net,
                                           const ceclConfig_t *config)
 {
+    CECL_PUBLIC;
     if (!net || !net->library || !net->split)
         return cecl_fail(ceclInvalidArgument, "net%s: NULL",
                          !net            ? ""
@@ -187,6 +196,7 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     struct cecl_resolved resolved;
 

@@ -21,29 +21,34 @@ static ceclResult_t tell(const char *name, int *out, int value)
 
 CECL_API ceclResult_t ceclGetVersion(int *version)
 {
+    CECL_PUBLIC;
     return tell("version", version, CECL_VERSION);
 }
 
 CECL_API ceclResult_t ceclCommCount(ceclComm_t comm, int *count)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     return tell("count", count, comm->nranks);
 }
 
 CECL_API ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     return tell("rank", rank, comm->rank);
 }
 
 CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     return tell("device", device, comm->dev->ordinal);
 }
 
 CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!nodes)
         return cecl_fail(ceclInvalidArgument, "nodes: NULL");
@@ -54,6 +59,7 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!asyncError)
@@ -85,6 +91,7 @@ static ceclResult_t finalize(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
@@ -148,6 +155,7 @@ static ceclResult_t destroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
@@ -160,14 +168,19 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
-    cecl_comm_set_async(comm, ceclRemoteError, "ceclCommRevoke was called");
+    cecl_comm_set_async(
+        comm, ceclRemoteError,
+        "ceclCommRevoke was called (in NCCL's place: by ncclCommAbort, ncclCommRevoke, or "
+        "after an error that this rank logged)");
     return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_waiting_forget(comm);

@@ -44,6 +44,7 @@ ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     if (cecl_group_is_open())
         return cecl_waiting_allocate(comm, ptr, bytes);
@@ -75,6 +76,7 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
@@ -101,6 +103,7 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
@@ -109,6 +112,7 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
 
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (!stats)

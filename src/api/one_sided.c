@@ -37,6 +37,7 @@ CECL_API ceclResult_t ceclPut(const void *sendbuff, size_t count, ceclDataType_t
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const struct cecl_one_sided_args args =
         copy_args("ceclPut", sendbuff, count, datatype, peer, window, offset);
     return make(comm, &args, stream);
@@ -46,6 +47,7 @@ CECL_API ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datat
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
+    CECL_PUBLIC;
     struct cecl_one_sided_args args =
         copy_args("ceclGet", recvbuff, count, datatype, peer, window, offset);
     args.gets = true;
@@ -56,6 +58,7 @@ CECL_API ceclResult_t ceclPutSignal(const void *sendbuff, size_t count, ceclData
                                     int peer, ceclWindow_t window, size_t offset, int signal,
                                     ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     struct cecl_one_sided_args args =
         copy_args("ceclPutSignal", sendbuff, count, datatype, peer, window, offset);
     args.is_signal = true;
@@ -65,6 +68,7 @@ CECL_API ceclResult_t ceclPutSignal(const void *sendbuff, size_t count, ceclData
 
 CECL_API ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const struct cecl_one_sided_args args = {
         .name = "ceclSignal", .peer = peer, .signal = signal, .is_signal = true};
     return make(comm, &args, stream);
@@ -73,6 +77,7 @@ CECL_API ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm, ceclStre
 CECL_API ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits, ceclComm_t comm,
                                      ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const struct cecl_one_sided_args args = {
         .name = "ceclWaitSignal", .waits = waits, .nwaits = nwaits, .is_wait = true};
     return make(comm, &args, stream);

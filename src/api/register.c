@@ -83,6 +83,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
 CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                        ceclRegistration_t *handle)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (!handle)
@@ -129,7 +130,9 @@ ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle)
 
 static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
 {
-    if (!handle || !*find(comm, handle))
+    if (!handle)
+        return cecl_fail(ceclInvalidArgument, "handle: NULL");
+    if (!*find(comm, handle))
         return cecl_fail(
             ceclInvalidArgument,
             "handle %p: not a registration of this communicator (deregistered before?)",
@@ -148,6 +151,7 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
 
 CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));

@@ -38,18 +38,21 @@ static ceclResult_t start(const char *name, ceclRequest_t request,
 
 CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     return start(cecl_ops[CECL_OP_START].name, request, NULL, stream);
 }
 
 CECL_API ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint32_t *word, uint32_t value,
                                         ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const struct cecl_start_signal signal = {word, value};
     return start(CECL_START_ON_SIGNAL, request, &signal, stream);
 }
 
 CECL_API ceclResult_t ceclGetDeviceChunks(ceclRequest_t request, ceclDeviceChunks_t *chunks)
 {
+    CECL_PUBLIC;
     CECL_TRY(cecl_request_check(request));
     ceclComm_t comm = request->comm;
     CECL_TRY(cecl_comm_check(comm));
@@ -61,6 +64,7 @@ CECL_API ceclResult_t ceclGetDeviceChunks(ceclRequest_t request, ceclDeviceChunk
 
 CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const char *name = "ceclWaitChunk";
     CECL_TRY(cecl_request_check(request));
     ceclComm_t comm = request->comm;
@@ -88,6 +92,7 @@ static ceclResult_t check_all(ceclRequest_t *requests, int count)
 
 CECL_API ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     const char *name = cecl_ops[CECL_OP_READY].name;
     CECL_TRY(check_all(requests, count));
     if (cecl_group_is_open())
@@ -104,11 +109,13 @@ CECL_API ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count, ceclStrea
 
 CECL_API ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     return ceclReadyAll(&request, 1, stream);
 }
 
 CECL_API ceclResult_t ceclRequestFree(ceclRequest_t request)
 {
+    CECL_PUBLIC;
     if (cecl_request_forget(request))
         return ceclSuccess;
     CECL_TRY(cecl_request_check(request));

@@ -3,6 +3,7 @@
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (!stream)
@@ -12,6 +13,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
@@ -22,11 +24,13 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     /* a failed or finalized communicator can still destroy its streams */
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
-        return cecl_fail(ceclInvalidArgument, "stream: the default stream is not the caller's");
+        return cecl_fail(ceclInvalidArgument,
+                         "stream: NULL, the default stream, which cannot be destroyed");
     return comm->dev->ops->stream_destroy(comm->dev, stream);
 }
 
@@ -72,6 +76,7 @@ CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
 CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
                                       ceclStream_t stream)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     if (bytes == 0)

@@ -1,7 +1,20 @@
 /* Sums of rows: a local call, which is one kernel. */
 #include "sm/sums.h"
 
+#include <inttypes.h>
+
 #include "comm/comm.h"
+
+/* `each`: the bytes of each of `count` things. */
+static ceclResult_t multiply(const char *name, uint64_t count, uint64_t each, uint64_t *bytes)
+{
+    return !__builtin_mul_overflow(count, each, bytes) && *bytes <= PTRDIFF_MAX
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "%s %" PRIu64 ": as many times %" PRIu64
+                           " bytes do not fit into the address space",
+                           name, count, each);
+}
 
 static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3])
 {
@@ -11,14 +24,11 @@ static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3]
             ceclInvalidArgument,
             "datatype %d: fp32, fp16, bf16 or fp8 expected (the sums are computed in fp32)",
             (int)s->type);
-    if (__builtin_mul_overflow(s->count, element, &bytes[2]) ||
-        __builtin_mul_overflow(bytes[2], s->nrows, &bytes[0]) ||
-        __builtin_mul_overflow(bytes[2], s->tokens, &bytes[2]) ||
-        __builtin_mul_overflow(s->tokens, 8 * (uint64_t)s->each, &bytes[1]) ||
-        bytes[0] > PTRDIFF_MAX || bytes[1] > PTRDIFF_MAX || bytes[2] > PTRDIFF_MAX)
-        return cecl_fail(ceclInvalidArgument,
-                         "nrows, tokens, each or rowcount: more bytes than an address space");
-    return ceclSuccess;
+    uint64_t row;
+    CECL_TRY(multiply("rowcount", s->count, element, &row));
+    CECL_TRY(multiply("nrows", s->nrows, row, &bytes[0]));
+    CECL_TRY(multiply("tokens", s->tokens, 8 * (uint64_t)s->each, &bytes[1]));
+    return multiply("tokens", s->tokens, row, &bytes[2]);
 }
 
 /* On the host device a kernel that meets a hole, or memory that it must not write, ends the process. */
@@ -55,12 +65,13 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_row_sums *s
         if (!buffers[i].at)
             return cecl_fail(ceclInvalidArgument, "%s: NULL", buffers[i].name);
         if ((uintptr_t)buffers[i].at % buffers[i].align != 0)
-            return cecl_fail(ceclInvalidArgument, "%s %p: not aligned to its elements",
-                             buffers[i].name, buffers[i].at);
+            return cecl_fail(ceclInvalidArgument,
+                             "%s %p: not aligned to its elements of %" PRIu64 " bytes",
+                             buffers[i].name, buffers[i].at, buffers[i].align);
         CECL_TRY(check_memory(comm->dev, buffers[i].name, buffers[i].at, buffers[i].bytes, i == 0));
         if (i > 0 && overlap(s->sums, bytes[2], buffers[i].at, buffers[i].bytes))
-            return cecl_fail(ceclInvalidArgument, "%s and sums overlap; they must not",
-                             buffers[i].name);
+            return cecl_fail(ceclInvalidArgument, "%s %p and sums %p overlap; they must not",
+                             buffers[i].name, buffers[i].at, s->sums);
     }
     return ceclSuccess;
 }
@@ -70,6 +81,7 @@ CECL_API ceclResult_t ceclSumRows(const void *rows, size_t nrows, const uint64_t
                                   size_t rowcount, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclStream_t stream)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     const struct cecl_row_sums all = {.rows = rows,
                                       .places = places,
@@ -87,7 +99,8 @@ CECL_API ceclResult_t ceclSumRows(const void *rows, size_t nrows, const uint64_t
     CECL_TRY(check_sizes(&all, bytes));
     if (comm->options.sm_policy == CECL_SM_NEVER)
         return cecl_fail(ceclInvalidUsage,
-                         "CECL_SM_NEVER: ceclSumRows needs SMs for its arithmetic");
+                         "CECL_SM_NEVER: sums need SMs for their arithmetic; set smPolicy or "
+                         "CECL_SM_POLICY to CECL_SM_REDUCE_ONLY");
     CECL_TRY(check_buffers(comm, &all, bytes));
     if (tokens == 0 || rowcount == 0)
         return ceclSuccess;

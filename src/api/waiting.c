@@ -49,7 +49,7 @@ ceclResult_t cecl_waiting_join(const struct cecl_join *join)
     ceclResult_t result = others ? add_join(&others->joins, join) : ceclOutOfMemory;
     if (result == ceclSuccess && join->local != ceclSuccess)
         result = cecl_fail_with(join->local, join->words);
-    return cecl_group_refuse(result);
+    return cecl_group_refuse_call(NULL, result);
 }
 
 static ceclResult_t add_wish(struct cecl_wishes *wishes, ceclComm_t comm, void **ptr, size_t bytes)
@@ -67,8 +67,9 @@ static ceclResult_t add_wish(struct cecl_wishes *wishes, ceclComm_t comm, void *
 ceclResult_t cecl_waiting_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     struct cecl_waiting *others = waiting_made();
-    return cecl_group_refuse_on(comm, others ? add_wish(&others->wishes, comm, ptr, bytes)
-                                             : ceclOutOfMemory);
+    cecl_group_count();
+    return cecl_group_refuse_call(comm, others ? add_wish(&others->wishes, comm, ptr, bytes)
+                                               : ceclOutOfMemory);
 }
 
 static uint32_t waiting_on(ceclComm_t comm)

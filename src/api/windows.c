@@ -334,6 +334,7 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
 CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                       ceclWindow_t *window)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
@@ -346,6 +347,7 @@ CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
 
 CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 {
+    CECL_PUBLIC;
     CECL_UNCANCELLED;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));

@@ -358,9 +358,9 @@ static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
     if (rank != mesh->rank && !cecl_mesh_is_away(mesh, rank) && transfer->fd < 0)
         return transfer->fd_lost
                    ? cecl_fail(ceclSystemError,
-                               "this rank has no descriptor left for the one that rank %d "
-                               "sent; is the limit of open files (ulimit -n) reached?",
-                               rank)
+                               "rank %d has no descriptor left for the one that rank %d sent; is "
+                               "the limit of open files (ulimit -n) reached?",
+                               mesh->rank, rank)
                    : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);
     *fd = transfer->fd;
     transfer->fd = -1;

@@ -200,11 +200,11 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
         cecl_net_drop(received, count);
         atomic_store(&peer->post_ended, true);
         shutdown(peer->post, SHUT_RD); /* messages can still be sent to the peer */
-        return cecl_fail(
-            ceclSystemError,
-            "this rank has no descriptor left for those that rank %d sent with a message; is "
-            "the limit of open files (ulimit -n) reached?",
-            rank);
+        return cecl_fail(ceclSystemError,
+                         "rank %d has no descriptor left for those that rank %d sent with a "
+                         "message; is the limit "
+                         "of open files (ulimit -n) reached?",
+                         mesh->rank, rank);
     }
     *bytes = header.bytes;
     *nfds = count;

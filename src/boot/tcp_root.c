@@ -47,6 +47,7 @@ struct root {
     int64_t timeout_ms;
     /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
     int64_t bound_ms;
+    int64_t since;    /* when the first rank came */
     int64_t deadline; /* end of the current wait */
     int64_t patience; /* the time at which the first rank gives up */
     int nranks, joined;
@@ -111,8 +112,10 @@ static void name_who_is_missing(struct root *root)
         if (root->seats[r].fd < 0)
             cecl_rank_list_add(&list, r);
     cecl_fail(ceclTimeout,
-              "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
-              root->joined, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
+              "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS=%" PRId64
+              "); missing: %s",
+              root->joined, root->nranks, cecl_now_ms() - root->since, root->bound_ms,
+              cecl_rank_list_words(&list));
     fail_job(root, ceclTimeout, NULL);
 }
 
@@ -202,6 +205,8 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
         root->bound_ms = answer->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
+    if (root->joined == 0)
+        root->since = cecl_now_ms();
     /* a rank that comes does not make the others wait longer */
     if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;

@@ -117,7 +117,8 @@ static size_t add_ranges(const struct cecl_call *call, uint32_t index, struct ra
     return (size_t)n;
 }
 
-ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count)
+ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_t *numbers,
+                                    uint32_t count)
 {
     struct range *ranges = calloc(2 * (size_t)count, sizeof(*ranges));
     size_t n = 0;
@@ -132,12 +133,19 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
     const struct range *other,
         *clash = rows ? find_clash_of_rows(ranges, n, &other) : find_clash(ranges, n, &other);
     ceclResult_t result = ceclSuccess;
+    const uint64_t at = clash ? clash->low : 0;
+    if (clash && numbers[other->call] > numbers[clash->call]) { /* the earlier call first */
+        const struct range *later = other;
+        other = clash;
+        clash = later;
+    }
     if (clash)
         result = cecl_fail(ceclInvalidArgument,
-                           "calls %u and %u of the group share memory at %p, and one of them "
-                           "writes it: calls of a group run in no order",
-                           other->call, clash->call,
-                           cecl_buffer_address((struct cecl_buffer){clash->window, clash->low}));
+                           "calls %u (%s) and %u (%s) of the group share memory at %p, and one of "
+                           "them writes it: calls of a group run in no order",
+                           numbers[other->call], calls[other->call].op->name, numbers[clash->call],
+                           calls[clash->call].op->name,
+                           cecl_buffer_address((struct cecl_buffer){clash->window, at}));
     free(ranges);
     return result;
 }

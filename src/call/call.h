@@ -218,7 +218,9 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
  * partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
-/* apart.c: refuses a group in which one call writes memory that another call uses. */
-ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count);
+/* apart.c: refuses a group in which one call writes memory that another call uses. `numbers`: what the message calls the
+ * calls. */
+ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_t *numbers,
+                                    uint32_t count);
 
 #endif

@@ -40,8 +40,10 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     if (__builtin_mul_overflow(count, (size_t)call->element, &one) ||
         __builtin_mul_overflow(one, blocks, &all) || all > PTRDIFF_MAX)
         return cecl_fail(ceclInvalidArgument,
-                         "count %zu of %u bytes, %zu blocks: more bytes than an address space",
-                         count, call->element, blocks);
+                         "%s %zu: %zu blocks of as many elements of %u bytes do not fit into the "
+                         "address space",
+                         call->op->count_name ? call->op->count_name : "count", count, blocks,
+                         call->element);
     *bytes = one;
     return ceclSuccess;
 }

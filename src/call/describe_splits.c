@@ -2,13 +2,23 @@
 #include "call/describe.h"
 #include "call/splits.h"
 
-static ceclResult_t check_rows(const char *name, size_t rows, uint64_t row_bytes)
+/* `by`, `value`: the argument that says how many bytes, or elements, a row has. */
+static ceclResult_t check_rows(const char *name, size_t rows, uint64_t row_bytes, const char *by,
+                               size_t value)
 {
     size_t bytes;
     if (__builtin_mul_overflow(rows, (size_t)row_bytes, &bytes) || bytes > PTRDIFF_MAX)
-        return cecl_fail(ceclInvalidArgument, "%s %zu: more bytes than an address space", name,
-                         rows);
+        return cecl_fail(ceclInvalidArgument,
+                         "%s %zu, with %s %zu: the rows do not fit into the address space", by,
+                         value, name, rows);
     return ceclSuccess;
+}
+
+static ceclResult_t check_both(const struct cecl_splits_args *splits, uint64_t row_bytes,
+                               const char *by, size_t value)
+{
+    CECL_TRY(check_rows("sendrows", splits->send_rows, row_bytes, by, value));
+    return check_rows("recvrows", splits->recv_rows, row_bytes, by, value);
 }
 
 static ceclResult_t check_array(const char *name, const void *array)
@@ -36,7 +46,7 @@ static ceclResult_t check_apart(const struct cecl_call *call, const struct cecl_
     return ceclSuccess;
 }
 
-static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
+static ceclResult_t check_sizes(const struct cecl_splits_args *splits, size_t rowcount,
                                 const struct cecl_splits_form *form)
 {
     if (form->row_bytes == 0)
@@ -44,10 +54,8 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
     if (form->recv_rows == 0)
         return cecl_fail(ceclInvalidArgument, "recvrows 0: 1 or more expected");
     CECL_TRY(cecl_splits_check(form));
-    const uint64_t larger =
-        form->row_bytes > form->scale_bytes ? form->row_bytes : form->scale_bytes;
-    CECL_TRY(check_rows("sendrows", splits->send_rows, larger));
-    return check_rows("recvrows", splits->recv_rows, larger);
+    CECL_TRY(check_both(splits, form->row_bytes, "rowcount", rowcount));
+    return check_both(splits, form->scale_bytes, "experts->scalebytes", form->scale_bytes);
 }
 
 /* Checks the arrays of scales as far as that needs no look-up of their memory. The description has no buffers
@@ -60,9 +68,9 @@ static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExper
                          experts->recvscales ? "sendscales" : "recvscales", experts->scalebytes);
     if (!cecl_buffer_is_pool(cecl_window_find(scope->windows, experts->recvscales)))
         return cecl_fail(ceclInvalidUsage,
-                         "experts->recvscales %p: %s needs memory of ceclMemAlloc, to which peers' "
+                         "experts->recvscales %p: memory of ceclMemAlloc expected, to which peers' "
                          "kernels can write",
-                         experts->recvscales, call->op->name);
+                         experts->recvscales);
     return ceclSuccess;
 }
 
@@ -76,11 +84,12 @@ static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_
         return ceclSuccess;
     if (!experts)
         return cecl_fail(ceclInvalidArgument, "experts: NULL");
-    if (experts->experts > CECL_SPLITS_BLOCKS_MAX || experts->align > CECL_SPLITS_ROWS_MAX)
-        return cecl_fail(ceclInvalidArgument, "experts->%s: at most %d expected",
-                         experts->experts > CECL_SPLITS_BLOCKS_MAX ? "experts" : "align",
-                         experts->experts > CECL_SPLITS_BLOCKS_MAX ? CECL_SPLITS_BLOCKS_MAX
-                                                                   : (int)CECL_SPLITS_ROWS_MAX);
+    if (experts->experts > CECL_SPLITS_BLOCKS_MAX)
+        return cecl_fail(ceclInvalidArgument, "experts->experts %zu: 1 to %d expected",
+                         experts->experts, CECL_SPLITS_BLOCKS_MAX);
+    if (experts->align > CECL_SPLITS_ROWS_MAX)
+        return cecl_fail(ceclInvalidArgument, "experts->align %zu: 1 to %u expected",
+                         experts->align, CECL_SPLITS_ROWS_MAX);
     words[CECL_LAYOUT_EXPERTS] = experts->experts;
     if (!call->op->goes_back)
         words[CECL_LAYOUT_ALIGN] = experts->align;
@@ -103,10 +112,11 @@ static ceclResult_t find_buffers(const struct cecl_scope *scope, const struct ce
     if (reads)
         call->send = cecl_window_find(scope->windows, args->send);
     if (!cecl_buffer_is_pool(call->recv))
-        return cecl_fail(ceclInvalidUsage,
-                         "recvbuff %p: %s needs memory of ceclMemAlloc, to which peers' kernels "
-                         "can write",
-                         args->recv, call->op->name);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "recvbuff %p: memory of ceclMemAlloc expected, to which peers' kernels can "
+            "write",
+            args->recv);
     return ceclSuccess;
 }
 
@@ -124,7 +134,7 @@ ceclResult_t cecl_describe_splits(const struct cecl_scope *scope, const struct c
     call->view.layout = words;
     call->layout_words = cecl_layout_words(call->op, scope->nranks);
     const struct cecl_splits_form form = cecl_call_splits(call);
-    CECL_TRY(check_sizes(splits, &form));
+    CECL_TRY(check_sizes(splits, args->count, &form));
     call->bytes = form.recv_rows * form.row_bytes;
     CECL_TRY(check_array("sendsplits", splits->splits));
     CECL_TRY(check_array("recvsplits", splits->out));

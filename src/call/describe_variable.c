@@ -133,11 +133,11 @@ static ceclResult_t fill_targets(const struct cecl_scope *scope, const struct ce
     CECL_TRY(to_bytes(&given, call, bytes, target, &any_order));
     if (bytes[me] != array_of(scope, CECL_LAYOUT_RECEIVED)[me])
         return cecl_fail(ceclInvalidArgument,
-                         "sendcounts[%d] %zu, from this rank to itself: recvcounts[%d] is %zu", me,
+                         "sendcounts[%d] %zu, from a rank to itself: recvcounts[%d] is %zu", me,
                          args->sendcounts[me], me, args->recvcounts[me]);
     if (bytes[me] > 0 && target[me] != place)
         return cecl_fail(ceclInvalidArgument,
-                         "peerdispls[%d] %zu, from this rank to itself: rdispls[%d] is %zu", me,
+                         "peerdispls[%d] %zu, from a rank to itself: rdispls[%d] is %zu", me,
                          args->peerdispls[me], me, (size_t)(place / call->element));
     return ceclSuccess;
 }

@@ -71,7 +71,7 @@ ceclResult_t cecl_comm_async(ceclComm_t comm)
 {
     /* The message is written before the result and never again, so reading it needs no lock. */
     ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
-    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, comm->async_message);
+    return result == ceclSuccess ? ceclSuccess : cecl_relay(result, comm->async_message);
 }
 
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
@@ -89,15 +89,17 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
     if (trouble->what == CECL_SPLITS_SEND)
         cecl_fail(ceclInvalidUsage,
                   "splits on the device: what rank %u sends to%s rank %u ends beyond its sendbuff "
-                  "of %u rows; last call here: %s",
-                  trouble->rank, expert, trouble->to, trouble->room, cecl_comm_last_call(comm));
+                  "of %u rows; last call of rank %d: %s",
+                  trouble->rank, expert, trouble->to, trouble->room, comm->rank,
+                  cecl_comm_last_call(comm));
     else
         cecl_fail(ceclInvalidUsage,
                   "splits on the device: %s%u rows are for rank %u, whose recvbuff has room for "
-                  "%u, and the first that do not fit are for%s rank %u; last call here: %s",
+                  "%u, and the first that do not fit are for%s rank %u; last call of rank %d: %s",
                   trouble->rows > CECL_SPLITS_ROWS_MAX ? "more than " : "",
                   trouble->rows > CECL_SPLITS_ROWS_MAX ? CECL_SPLITS_ROWS_MAX : trouble->rows,
-                  trouble->rank, trouble->room, expert, trouble->rank, cecl_comm_last_call(comm));
+                  trouble->rank, trouble->room, expert, trouble->rank, comm->rank,
+                  cecl_comm_last_call(comm));
 }
 
 /* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks of this node moved
@@ -180,8 +182,8 @@ static void hear_net(ceclComm_t comm)
     struct cecl_net *net = comm->engine.net;
     const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
     if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
-        cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
-                  cecl_comm_hint(comm));
+        cecl_fail(failed, "%s; last call of rank %d: %s%s", cecl_message(), comm->rank,
+                  cecl_comm_last_call(comm), cecl_comm_hint(comm));
     if (failed != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
         cecl_keep_message(words);
@@ -234,8 +236,8 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
     char gate[CECL_GATE_WORDS];
     if (cecl_comm_at_gate(comm, gate))
         cecl_fail(result, "%s; here %s", cecl_message(), gate);
-    else if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending here: "))
-        cecl_fail(result, "%s; pending here: %s", cecl_message(),
+    else if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending on rank "))
+        cecl_fail(result, "%s; pending on rank %d: %s", cecl_message(), comm->rank,
                   cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
@@ -250,12 +252,18 @@ ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, 
                      field, value, rank, others, other);
 }
 
-ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
+ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
+                              const struct cecl_facts *mine, const struct cecl_facts *theirs)
 {
+    struct cecl_facts_difference difference;
+    if (mine && theirs && cecl_facts_differ(mine, theirs, &difference))
+        return cecl_comm_differ_in(name, difference.field, comm->rank, difference.one, other,
+                                   difference.other);
     return cecl_fail(ceclInvalidUsage,
-                     "%s: ranks differ in the call, or in its count, type, operation, root, "
-                     "options, group or request: rank %d made a different call than this rank%s",
-                     name, other, cecl_comm_hint(comm));
+                     "%s: rank %d made a different call than rank %d: counts of single ranks, "
+                     "displacements, rows, tiles, splits, chunks, another call of its group, or "
+                     "an earlier call differ%s",
+                     name, other, comm->rank, cecl_comm_hint(comm));
 }
 
 /* Whether this rank and a rank of another host made different calls, as far as that rank has told. */
@@ -281,9 +289,9 @@ static void fail_by_line(ceclComm_t comm, int rank)
         return;
     }
     cecl_fail(ceclInvalidUsage,
-              "splits on the device: those of rank %d are not of this rank's call: rank %d made a "
-              "different call, or not as many before, or has failed; last call here: %s%s",
-              rank, rank, cecl_comm_last_call(comm), cecl_comm_hint(comm));
+              "splits on the device: those of rank %d are not of rank %d's call: rank %d made a "
+              "different call, or not as many before, or has failed; last call of rank %d: %s%s",
+              rank, comm->rank, rank, comm->rank, cecl_comm_last_call(comm), cecl_comm_hint(comm));
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
 }
 
@@ -303,7 +311,9 @@ void cecl_comm_compare_calls(ceclComm_t comm)
     }
     snprintf(name, sizeof(name), "%s, call %u of this communicator", difference.name,
              difference.call);
-    (void)!cecl_comm_break(comm, cecl_comm_differ(comm, name, difference.rank));
+    const struct cecl_facts *mine = difference.has_facts ? &difference.mine : NULL;
+    (void)!cecl_comm_break(comm,
+                           cecl_comm_differ(comm, name, difference.rank, mine, &difference.theirs));
 }
 
 ceclResult_t cecl_comm_hear(ceclComm_t comm)

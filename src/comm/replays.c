@@ -34,9 +34,9 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, ui
         if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last) &&
             !has_gone_on(comm, sum, exchanges)) {
             cecl_fail(ceclRemoteError,
-                      "rank %d has left, and a graph that was launched here waits for it: its "
+                      "rank %d has left, and a graph that rank %d launched waits for it: its "
                       "process or its communicator ended",
-                      late->ranks[i]);
+                      late->ranks[i], comm->rank);
             cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
             return;
         }

@@ -32,10 +32,11 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
     }
     const char *who = cecl_comm_to_blame(comm, late);
     cecl_fail(ceclTimeout,
-              "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %u more of "
-              "signal %d are missing; did the peer make its ceclSignal or ceclPutSignal, and did "
+              "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): signal %d "
+              "came %u times less than awaited; did the peer make its ceclSignal or ceclPutSignal, "
+              "and did "
               "its stream reach the call?",
-              who, (long long)waited_ms, comm->config.timeout_ms, wait->missing, wait->number);
+              who, (long long)waited_ms, comm->config.timeout_ms, wait->number, wait->missing);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -48,10 +49,11 @@ static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
     }
     cecl_fail(ceclTimeout,
               "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s; "
-              "did the peer launch a graph with its part, as often as this rank?",
+              "did the peer launch a graph with its part, as often as rank %d?",
               cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
               wait->sends ? "its captured ceclRecv has not begun"
-                          : "its captured ceclSend has not moved the bytes");
+                          : "its captured ceclSend has not moved the bytes",
+              comm->rank);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -97,9 +99,9 @@ static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (is_in_vain) {
         cecl_fail(ceclRemoteError,
-                  "rank %d has left, and a graph that was launched here waits for it: its process "
+                  "rank %d has left, and a graph that rank %d launched waits for it: its process "
                   "or its communicator ended",
-                  gone);
+                  gone, comm->rank);
         cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
     } else if (cecl_comm_time_is_up(comm, &late, now_ms - first.since)) {
         time_out_graph(comm, &first, &late, now_ms - first.since);

@@ -155,8 +155,9 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     char pending[PENDING_BYTES];
     const char *who = cecl_comm_to_blame(comm, &progress->late);
     cecl_fail(ceclTimeout,
-              "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
-              who, (long long)waited_ms, comm->config.timeout_ms,
+              "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending on rank %d: %s; "
+              "%s",
+              who, (long long)waited_ms, comm->config.timeout_ms, comm->rank,
               what_is_pending(comm, progress, pending), what_to_look_for(comm, progress));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }

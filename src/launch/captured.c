@@ -70,9 +70,9 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->told.late
                ? cecl_fail(ceclInvalidUsage,
-                           "%s: a graph captures the call on this rank, but not on another rank; "
+                           "%s: a graph captures the call on rank %d, but not on another rank; "
                            "either all ranks must capture a call, or none",
-                           launch->calls[0].op->name)
+                           launch->calls[0].op->name, launch->comm->rank)
                : ceclSuccess;
 }
 
@@ -194,9 +194,10 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
         cecl_launch_take_returned(comm);
         call = call_with(comm, offset, bytes);
     }
-    return call ? cecl_fail(ceclInvalidUsage,
-                            "ptr: a graph holds a captured %s that uses this memory; destroy the "
-                            "graph first, on all ranks",
-                            call->op->name)
-                : ceclSuccess;
+    return call
+               ? cecl_fail(ceclInvalidUsage,
+                           "ptr %p: a graph holds a captured %s that uses this memory; destroy the "
+                           "graph first, on all ranks",
+                           cecl_pool_at(&comm->pool, comm->rank, offset), call->op->name)
+               : ceclSuccess;
 }

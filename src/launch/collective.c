@@ -47,11 +47,14 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
 {
     CECL_UNCANCELLED;
     struct cecl_call call = {.op = &cecl_ops[index]};
+    const bool is_grouped = cecl_group_is_open();
+    if (is_grouped)
+        cecl_group_count();
     ceclResult_t result = cecl_comm_check(comm);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* in a group, the whole group is refused */
-        return cecl_group_is_open() ? cecl_group_refuse_on(comm, result) : result;
+        return is_grouped ? cecl_group_refuse_call(comm, result) : result;
     return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }
 

@@ -2,6 +2,7 @@
 #include "launch/group.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "comm/trace.h"
@@ -80,12 +81,26 @@ void cecl_group_open(struct cecl_group *group)
     group->is_traced = false;
     group->failed = ceclSuccess;
     group->failed_on = NULL;
+    group->failed_call = group->ncalls = 0;
     is_open = true;
+}
+
+void cecl_group_count(void)
+{
+    cecl_group_current()->ncalls++;
 }
 
 void cecl_group_close(void)
 {
+    struct cecl_group *group = cecl_group_current();
     is_open = false;
+    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        launch->group_calls = group->ncalls;
+    if (group->failed == ceclSuccess || group->failed_call == 0)
+        return;
+    cecl_record("call %u of %u in the group, %s: %s", group->failed_call, group->ncalls,
+                group->failed_name, group->words);
+    cecl_keep_message(group->words);
 }
 
 /* ---- the group's calls */
@@ -102,12 +117,23 @@ static ceclResult_t remember(struct cecl_group *group, ceclComm_t comm, ceclResu
 
 ceclResult_t cecl_group_refuse(ceclResult_t result)
 {
-    return cecl_group_refuse_on(NULL, result);
+    return remember(cecl_group_current(), NULL, result);
 }
 
-ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result)
+ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
 {
-    return remember(cecl_group_current(), comm, result);
+    struct cecl_group *group = cecl_group_current();
+    char words[CECL_MESSAGE_BYTES];
+    if (result == ceclSuccess)
+        return result;
+    if (group->failed == ceclSuccess) {
+        group->failed_call = group->ncalls;
+        group->failed_name = cecl_function();
+    }
+    (void)!remember(group, comm, result);
+    snprintf(words, sizeof(words), "call %u in the group, %s: %.400s", group->ncalls,
+             cecl_function(), cecl_message());
+    return cecl_relay(result, words);
 }
 
 /* Where the list has the communicator's launch of this kind, or where to insert that launch: next to the
@@ -172,8 +198,8 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
     return op->asks_places
                ? cecl_fail(
                      ceclInvalidUsage,
-                     "%s waits for the peers' hosts, which is not possible in a group; use %s",
-                     op->name, op->in_group)
+                     "it waits for the peers' hosts, which is not possible in a group; use %s",
+                     op->in_group)
                : ceclSuccess;
 }
 
@@ -189,10 +215,11 @@ static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct 
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
     if (!launch)
         return ceclOutOfMemory;
+    launch->number = group->ncalls;
     if (launch->ncalls == CECL_GROUP_MAX)
         return cecl_fail(
             ceclInvalidUsage,
-            "more than %d calls on one communicator in a group: at most as many expected",
+            "at most %d calls on one communicator expected in a group; end the group earlier",
             CECL_GROUP_MAX);
     CECL_TRY(cecl_launch_describe(launch, args, call));
     CECL_TRY(refuse_in_group(call->op));
@@ -204,14 +231,14 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
 {
     struct cecl_group *group = cecl_group_current();
     group->is_traced = group->is_traced || cecl_trace_of(comm);
-    const ceclResult_t result = remember(group, comm, add(group, comm, args, stream, call));
+    const ceclResult_t result = cecl_group_refuse_call(comm, add(group, comm, args, stream, call));
     if (result == ceclSuccess || call->op->family == CECL_FAMILY_MESSAGE)
         return result;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     (void)launch_for(group, comm, stream,
                      CECL_LAUNCH_COLLECTIVES); /* so that peers that compare calls are notified */
-    return cecl_fail_with(result, words);
+    return cecl_relay(result, words);
 }
 
 uint32_t cecl_group_waiting(ceclComm_t comm)

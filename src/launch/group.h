@@ -14,10 +14,13 @@ struct cecl_group {
     struct cecl_launch *first;
     struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
     uint32_t nlaunches, parts_room;
-    uint64_t pending_ns;  /* see cecl_launch_prepare */
-    ceclResult_t failed;  /* the result of the first refused call */
-    ceclComm_t failed_on; /* the communicator of the first refused call, or NULL */
-    char words[CECL_MESSAGE_BYTES];
+    uint64_t pending_ns;     /* see cecl_launch_prepare */
+    uint32_t ncalls;         /* how many calls were made in the group, refused ones included */
+    ceclResult_t failed;     /* the result of the first refused call */
+    ceclComm_t failed_on;    /* the communicator of the first refused call, or NULL */
+    uint32_t failed_call;    /* the number of that call, until `words` has it; 0: it is not known */
+    const char *failed_name; /* the call's function */
+    char words[CECL_MESSAGE_BYTES]; /* its message */
     /* joins and allocations that wait for the group's end (api/waiting.h); freed when the thread ends */
     void *others;
     void (*free_others)(void *others);
@@ -31,18 +34,22 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice);
 struct cecl_group *cecl_group_current(void);
 /* Opens an empty group. */
 void cecl_group_open(struct cecl_group *group);
-/* Closes the open group. Later calls of this thread are lone calls. */
+/* Counts a call that is made in the open group. */
+void cecl_group_count(void);
+/* Closes the open group. Later calls of this thread are lone calls. From here on the message of a refused call says how
+ * many calls the group has. */
 void cecl_group_close(void);
 
 /* Describes a call and keeps it for the end of the open group. If the call is refused, the group is refused,
  * too. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
-/* Refuses the open group because a call in it failed with `result`. The message must be recorded. Returns
- * `result`. No effect if `result` is success. */
+/* Refuses the group because of `result`. The message must be recorded. Returns `result`. No effect if `result` is
+ * success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
-/* Like cecl_group_refuse, for a call on `comm`. The message may have rank numbers of `comm`. */
-ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result);
+/* Like cecl_group_refuse, for the call that was counted last. Its communicator is `comm`, or NULL: the message may have rank
+ * numbers of `comm`. Names the call in the message. */
+ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
 /* Takes the calls on `comm` out of this thread's group. */

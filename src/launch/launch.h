@@ -77,6 +77,7 @@ struct cecl_origin {
     uint64_t changes; /* the registry's `changes` at the time when the call's windows were found */
     /* the program's recvbuff, if the call has a bounce buffer instead; otherwise NULL */
     const void *recv;
+    uint32_t number; /* the call's number in its group, from 1 on; 0: it is in no group */
 };
 
 /* Where a message's bytes lie on both ranks. */
@@ -107,6 +108,8 @@ struct cecl_launch {
     struct cecl_call *calls;
     struct cecl_origin *origins; /* [ncalls] */
     uint32_t ncalls, nfull, room;
+    /* in a group: the number of the call that is added next, and at the group's end how many calls the group has */
+    uint32_t number, group_calls;
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
@@ -172,6 +175,9 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
 /* Replaces call `index` by a call that was derived from it. Both must have layouts of equal size. */
 void cecl_launch_derive(struct cecl_launch *launch, uint32_t index,
                         const struct cecl_call *derived);
+/* Names the call `index`, which was refused at its group's end, in the recorded message. Returns `result`. */
+ceclResult_t cecl_launch_blame(const struct cecl_launch *launch, uint32_t index,
+                               ceclResult_t result);
 /* Makes room for what ranks tell about the calls with effect. */
 ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch);
 /* Frees memory that a kept launch does not need. */

@@ -33,18 +33,27 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
     const uint32_t count = launch->nfull;
     for (uint32_t i = 0; i < count; i++)
         if (launch->calls[i].op->family == CECL_FAMILY_SPLITS)
-            return cecl_fail(ceclInvalidUsage,
-                             "%s in a group of %u calls: it must be the only call of the group",
-                             launch->calls[i].op->name, count);
+            return cecl_launch_blame(
+                launch, i,
+                cecl_fail(ceclInvalidUsage,
+                          "it is in a group with other calls of this communicator; it must be the "
+                          "only one: call it outside the group"));
     struct cecl_call *given = calloc(count, sizeof(*given));
-    if (!given)
+    uint32_t *numbers = calloc(count, sizeof(*numbers));
+    if (!given || !numbers) {
+        free(given);
+        free(numbers);
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
+    }
     memcpy(given, launch->calls, count * sizeof(*given));
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        numbers[i] = launch->origins[i].number ? launch->origins[i].number : i + 1;
         if (launch->origins[i].recv && cecl_call_writes_recv(&given[i]))
             given[i].recv = cecl_window_find(&launch->comm->windows, launch->origins[i].recv);
-    const ceclResult_t result = cecl_calls_check_apart(given, count);
+    }
+    const ceclResult_t result = cecl_calls_check_apart(given, numbers, count);
     free(given);
+    free(numbers);
     return result;
 }
 
@@ -57,7 +66,8 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
     if (cecl_kept_has_checked(launch))
         return ceclSuccess;
     for (uint32_t i = 0; i < launch->nfull; i++)
-        CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &launch->comm->windows));
+        CECL_TRY(cecl_launch_blame(
+            launch, i, cecl_call_check_buffers(&launch->calls[i], &launch->comm->windows)));
     if (launch->nfull > 1)
         CECL_TRY(check_apart(launch));
     CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));

@@ -108,20 +108,22 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
                    received = *cecl_count_with(comm, CECL_RECEIVER, comm->rank);
     struct cecl_own_message own = {0};
     if (sent != received)
-        return cecl_fail(ceclInvalidUsage,
-                         "peer %d is this rank: a group must have as many ceclSend to it as "
-                         "ceclRecv from it; this group has %u and %u",
-                         comm->rank, sent, received);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "peer %d is the sender itself: a group must have as many ceclSend to it as "
+            "ceclRecv from it; this group has %u and %u",
+            comm->rank, sent, received);
     while (sent > 0 && cecl_next_own_message(launch, &own)) {
         if (own.from->bytes != own.to->bytes)
             return cecl_fail(ceclInvalidUsage,
-                             "this rank sends itself %" PRIu64 " bytes and receives %" PRIu64,
-                             own.from->bytes, own.to->bytes);
+                             "rank %d sends itself %" PRIu64
+                             " bytes (ceclSend) and receives %" PRIu64 " (ceclRecv)",
+                             comm->rank, own.from->bytes, own.to->bytes);
         if (comm->nranks == 1 && own.from->bytes > 0 &&
             !(comm->local_copies & CECL_LOCAL_CONTIGUOUS) &&
             own.from->options.sm_policy == CECL_SM_NEVER)
-            return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: this call needs an SM for its "
-                                               "copy within one GPU");
+            return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: a message of a rank to itself "
+                                               "needs an SM for its copy within one GPU");
     }
     return ceclSuccess;
 }
@@ -211,10 +213,10 @@ static ceclResult_t wait_for_room(struct cecl_launch *launch)
         if (!cecl_launch_goes_on(comm)) {
             CECL_TRY(cecl_comm_async(comm));
             cecl_fail(ceclTimeout,
-                      "%s did not make the ceclSend or ceclRecv of this rank's last %u messages "
+                      "%s did not make the ceclSend or ceclRecv of rank %d's last %u messages "
                       "within %d ms (CECL_TIMEOUT_MS)",
-                      cecl_rank_list_words(&full), comm->launcher->messenger.posts.nslots,
-                      comm->config.timeout_ms);
+                      cecl_rank_list_words(&full), comm->rank,
+                      comm->launcher->messenger.posts.nslots, comm->config.timeout_ms);
             cecl_comm_set_async(comm, ceclTimeout, cecl_message());
             return cecl_comm_async(comm);
         }
@@ -228,7 +230,8 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     cecl_count_messages(launch);
     for (uint32_t i = 0; i < launch->ncalls; i++)
-        CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &comm->windows));
+        CECL_TRY(cecl_launch_blame(launch, i,
+                                   cecl_call_check_buffers(&launch->calls[i], &comm->windows)));
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
     CECL_TRY(cecl_nodes_check(launch));

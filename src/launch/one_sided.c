@@ -80,12 +80,16 @@ static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, i
 static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_args *args)
 {
     uint64_t sum = 0;
-    if (args->nwaits < 1 || !args->waits)
-        return cecl_fail(ceclInvalidArgument, "waits %p, nwaits %d: 1 or more expected",
-                         (const void *)args->waits, args->nwaits);
+    if (args->nwaits < 1)
+        return cecl_fail(ceclInvalidArgument, "nwaits %d: 1 or more expected", args->nwaits);
+    if (!args->waits)
+        return cecl_fail(ceclInvalidArgument, "waits: NULL, with nwaits %d", args->nwaits);
     for (int i = 0; i < args->nwaits; i++) {
-        CECL_TRY(check_peer(comm, args, args->waits[i].peer));
-        CECL_TRY(check_signal(comm, args->waits[i].signal));
+        ceclResult_t result = check_peer(comm, args, args->waits[i].peer);
+        if (result == ceclSuccess)
+            result = check_signal(comm, args->waits[i].signal);
+        if (result != ceclSuccess)
+            return cecl_fail(result, "waits[%d].%s", i, cecl_message());
         CECL_TRY(check_count(comm, &args->waits[i], i, &sum));
     }
     return ceclSuccess;
@@ -158,10 +162,11 @@ static ceclResult_t check_policy(ceclComm_t comm, int peer)
     if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW ||
         (comm->local_copies & CECL_LOCAL_CONTIGUOUS))
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "peer %d is this rank: a copy within one GPU needs an SM; set CECL_SM_ALLOW, "
-                     "or copy by ceclMemcpyAsync",
-                     peer);
+    return cecl_fail(
+        ceclInvalidUsage,
+        "peer %d is the rank itself: a copy within one GPU needs an SM; set smPolicy or "
+        "CECL_SM_POLICY to CECL_SM_ALLOW, or copy by ceclMemcpyAsync",
+        peer);
 }
 
 static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
@@ -169,9 +174,11 @@ static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
     const struct cecl_one_sided_args *args = making->args;
     const uint64_t element = cecl_type_bytes(args->type);
     if (element == 0)
-        return cecl_fail(ceclInvalidArgument, "datatype %d: not a ceclDataType_t", (int)args->type);
+        return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
+                         (int)args->type, CECL_NUM_TYPES - 1);
     if (__builtin_mul_overflow(args->count, element, &making->bytes))
-        return cecl_fail(ceclInvalidArgument, "count %zu: more bytes than an address space",
+        return cecl_fail(ceclInvalidArgument,
+                         "count %zu: as many elements do not fit into the address space",
                          args->count);
     CECL_TRY(cecl_window_handle_check(comm, args->window));
     CECL_TRY(check_range(making));

@@ -102,7 +102,9 @@ ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t 
             calls[i].op->family == CECL_FAMILY_REDUCTION &&
             (calls[i].nranks > 1 || !calls[i].in_place))
             return cecl_fail(ceclInvalidUsage,
-                             "CECL_SM_NEVER: this call needs an SM for its arithmetic");
+                             "%s: CECL_SM_NEVER, but its arithmetic needs SMs; set smPolicy or "
+                             "CECL_SM_POLICY to CECL_SM_REDUCE_ONLY",
+                             calls[i].op->name);
         if (calls[i].op->family == CECL_FAMILY_SPLITS &&
             calls[i].options.sm_policy != CECL_SM_ALLOW)
             return cecl_fail(ceclInvalidUsage,

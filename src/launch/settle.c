@@ -162,7 +162,7 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->ncalls; i++)
         if (launch->origins[i].changes != launch->comm->registry.changes)
-            CECL_TRY(find_again(launch, i));
+            CECL_TRY(cecl_launch_blame(launch, i, find_again(launch, i)));
     return ceclSuccess;
 }
 

@@ -165,6 +165,7 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->places = (struct cecl_places_group){0};
     find_capture(launch, stream);
     launch->told = (struct cecl_told){0};
+    launch->number = launch->group_calls = 0;
     launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
     return launch;
 }
@@ -212,14 +213,25 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
         }
         at = launch->nfull++;
     }
-    launch->origins[at] =
-        (struct cecl_origin){.layout = launch->nlayouts, .changes = launch->comm->registry.changes};
+    launch->origins[at] = (struct cecl_origin){.layout = launch->nlayouts,
+                                               .changes = launch->comm->registry.changes,
+                                               .number = launch->number};
     /* if no call has a layout, there is no array, and C forbids adding even 0 to NULL */
     cecl_call_keep(&launch->calls[at], call,
                    call->layout_words > 0 ? launch->layouts + launch->nlayouts : NULL);
     launch->nlayouts = words;
     *index = at;
     return ceclSuccess;
+}
+
+ceclResult_t cecl_launch_blame(const struct cecl_launch *launch, uint32_t index,
+                               ceclResult_t result)
+{
+    const uint32_t number = launch->origins[index].number;
+    return result == ceclSuccess || number == 0
+               ? result
+               : cecl_fail(result, "call %u of %u in the group, %s: %s", number,
+                           launch->group_calls, launch->calls[index].op->name, cecl_message());
 }
 
 void cecl_launch_derive(struct cecl_launch *launch, uint32_t index, const struct cecl_call *derived)

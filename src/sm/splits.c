@@ -11,14 +11,16 @@ ceclResult_t cecl_splits_check(const struct cecl_splits_form *form)
         return cecl_fail(ceclInvalidArgument, "splits on the device: %u ranks: 1 to %d expected",
                          form->nranks, CECL_SPLITS_RANKS_MAX);
     if (form->experts < 1 || form->experts > CECL_SPLITS_BLOCKS_MAX / form->nranks)
-        return cecl_fail(ceclInvalidArgument, "experts %u of each of %u ranks: 1 to %u expected",
-                         form->experts, form->nranks, CECL_SPLITS_BLOCKS_MAX / form->nranks);
-    if (form->send_rows > CECL_SPLITS_ROWS_MAX || form->recv_rows > CECL_SPLITS_ROWS_MAX)
         return cecl_fail(ceclInvalidArgument,
-                         "%" PRIu64 " rows to send, %" PRIu64 " to receive: %u at most",
-                         form->send_rows, form->recv_rows, CECL_SPLITS_ROWS_MAX);
+                         "experts->experts %u: 1 to %u expected on each of %u ranks", form->experts,
+                         CECL_SPLITS_BLOCKS_MAX / form->nranks, form->nranks);
+    if (form->send_rows > CECL_SPLITS_ROWS_MAX || form->recv_rows > CECL_SPLITS_ROWS_MAX)
+        return cecl_fail(ceclInvalidArgument, "%s %" PRIu64 ": at most %u expected",
+                         form->send_rows > CECL_SPLITS_ROWS_MAX ? "sendrows" : "recvrows",
+                         form->send_rows > CECL_SPLITS_ROWS_MAX ? form->send_rows : form->recv_rows,
+                         CECL_SPLITS_ROWS_MAX);
     if (form->align < 1 || form->align > CECL_SPLITS_ROWS_MAX)
-        return cecl_fail(ceclInvalidArgument, "align %u: 1 to %u rows expected", form->align,
+        return cecl_fail(ceclInvalidArgument, "experts->align %u: 1 to %u expected", form->align,
                          CECL_SPLITS_ROWS_MAX);
     return ceclSuccess;
 }

@@ -1,11 +1,18 @@
 /* Names of results, and the last message of each thread. */
 #include "util/error.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 static _Thread_local char message[CECL_MESSAGE_BYTES];
+
+/* The public function that the thread is inside. `is_unnamed`: it has recorded a message without its name. */
+static _Thread_local struct {
+    const char *name;
+    bool is_unnamed;
+} function;
 
 /* Exported, because libcecl_mpi is a library of its own and calls it. */
 CECL_API void cecl_record(const char *format, ...)
@@ -17,11 +24,56 @@ CECL_API void cecl_record(const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     memcpy(message, text, sizeof(message));
+    function.is_unnamed = true;
 }
 
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
 {
-    return cecl_fail(result, "%s", text);
+    cecl_record("%s", text);
+    function.is_unnamed = result != ceclSuccess; /* success: an older message is put back */
+    return result;
+}
+
+ceclResult_t cecl_relay(ceclResult_t result, const char *text)
+{
+    cecl_record("%s", text);
+    function.is_unnamed = false;
+    return result;
+}
+
+/* Whether the last message begins with a function's name. */
+static bool begins_with(const char *name)
+{
+    const size_t length = strlen(name);
+    return strncmp(message, name, length) == 0 && !isalnum((unsigned char)message[length]);
+}
+
+/* Exported like cecl_record. */
+CECL_API bool cecl_function_entered(const char *name)
+{
+    if (function.name)
+        return false;
+    function.name = name;
+    function.is_unnamed = false;
+    return true;
+}
+
+CECL_API void cecl_function_left(const bool *is_outermost)
+{
+    char text[CECL_MESSAGE_BYTES + 64];
+    if (!*is_outermost)
+        return;
+    if (function.is_unnamed && !begins_with(function.name)) {
+        snprintf(text, sizeof(text), "%s: %s", function.name, message);
+        cecl_shorten(message, sizeof(message), text);
+    }
+    function.name = NULL;
+    function.is_unnamed = false;
+}
+
+const char *cecl_function(void)
+{
+    return function.name ? function.name : "";
 }
 
 void cecl_keep_message(char words[CECL_MESSAGE_BYTES])

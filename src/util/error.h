@@ -3,6 +3,8 @@
 #ifndef CECL_UTIL_ERROR_H
 #define CECL_UTIL_ERROR_H
 
+#include <stdbool.h>
+
 #include <cecl/cecl.h>
 
 #define CECL_MESSAGE_BYTES 512
@@ -17,6 +19,16 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 }
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A public function begins with CECL_PUBLIC. If it fails, its message then begins with its name; a message that was relayed
+ * by cecl_relay does not. A public function that another one calls counts as a part of that one. */
+#define CECL_PUBLIC                                                                                \
+    const bool cecl_is_outermost_ __attribute__((cleanup(cecl_function_left))) =                   \
+        cecl_function_entered(__func__)
+bool cecl_function_entered(const char *name);
+void cecl_function_left(const bool *is_outermost);
+/* The public function that this thread is inside; "" on cecl's own threads. */
+const char *cecl_function(void);
+
 /* The calling thread's last message; never NULL. */
 const char *cecl_message(void);
 
@@ -29,6 +41,9 @@ void cecl_shorten(char *out, size_t room, const char *words);
 
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
+/* The same for a message that already says what failed, such as that of a failed communicator: no public function puts its
+ * name before it. */
+ceclResult_t cecl_relay(ceclResult_t result, const char *message);
 
 /* Returns a failure to the caller. Use it only if nothing must be released first. */
 #define CECL_TRY(expr)                                                                             \

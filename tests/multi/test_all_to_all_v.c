@@ -371,10 +371,10 @@ static void known_places_that_cannot_be_are_refused(void **state)
                                   NULL, ceclInt8, comm, NULL),
                   ceclInvalidArgument, "peerdispls: NULL");
     a.sendcounts[multi_rank] = 9;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from this rank to itself");
+    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from a rank to itself");
     a = tens();
     a.peers[multi_rank]++;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from this rank to itself");
+    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from a rank to itself");
     a = tens();
     a.peers[(multi_rank + 1) % multi_nranks] = SIZE_MAX;
     multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "peerdispls");

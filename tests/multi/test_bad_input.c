@@ -109,7 +109,7 @@ static void unknown_types_are_named(void **state)
 static void counts_that_overflow_are_refused(void **state)
 {
     refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument,
-            "more bytes than an address space");
+            "do not fit into the address space");
     refused(send_buffer, recv_buffer, SIZE_MAX / 2, ceclHalf, ceclInvalidArgument, "count");
     refused(send_buffer, recv_buffer, SIZE_MAX / 8 + 1, ceclDouble, ceclInvalidArgument, "count");
 }

@@ -216,6 +216,13 @@ static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
     free(host);
 }
 
+/* A message without its function's name; the message of a failed communicator has none. */
+static const char *after_name(const char *message)
+{
+    const char *colon = strncmp(message, "cecl", 4) == 0 ? strstr(message, ": ") : NULL;
+    return colon ? colon + 2 : message;
+}
+
 /* The call and its explanation are refused with the same result and words; the explanation stays
  * unchanged. */
 static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t count, int type,
@@ -231,11 +238,11 @@ static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t c
                           ? ceclAllGather(send, recv, count, (ceclDataType_t)type, who, 0)
                           : ceclAlltoAll(send, recv, count, (ceclDataType_t)type, who, 0),
                       want, NULL);
-        snprintf(words, sizeof(words), "%s", ceclGetLastError(who));
+        snprintf(words, sizeof(words), "%s", after_name(ceclGetLastError(who)));
         multi_refused(who,
                       ceclExplain((ceclOp_t)op, send, recv, count, (ceclDataType_t)type, who, &e),
                       want, words);
-        assert_string_equal(ceclGetLastError(who), words);
+        assert_string_equal(after_name(ceclGetLastError(who)), words);
         assert_memory_equal(&e, &untouched, sizeof(e));
     }
 }

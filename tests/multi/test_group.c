@@ -129,9 +129,10 @@ static void a_refused_call_refuses_its_group(void **state)
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(2, NULL));
     multi_refused(comm, ceclAllGather(send_buffer[4], NULL, BLOCK, ceclUint8, comm, NULL),
-                  ceclInvalidArgument, "recvbuff: NULL");
+                  ceclInvalidArgument, "call 2 in the group, ceclAllGather: recvbuff: NULL");
     multi_ok(comm, call(5, NULL));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "recvbuff: NULL");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument,
+                  "ceclGroupEnd: call 2 of 3 in the group, ceclAllGather: recvbuff: NULL");
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     MPI_Barrier(MPI_COMM_WORLD);
     multi_get(comm, host, recv_buffer[2], all);
@@ -181,8 +182,9 @@ static void calls_that_share_private_memory_are_refused_again_and_again(void **s
         if (apart)
             multi_ok(comm, ceclGroupEnd());
         else
-            multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument,
-                          "calls 0 and 1 of the group share memory");
+            multi_refused(
+                comm, ceclGroupEnd(), ceclInvalidArgument,
+                "calls 1 (ceclAllGather) and 2 (ceclAllGather) of the group share memory");
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     }
     memory_free(comm, &one);

@@ -168,7 +168,7 @@ static void joining_by_mpi_is_refused_in_a_group(void **state)
     ceclComm_t comm = NULL;
     multi_ok(NULL, ceclGroupStart());
     multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, NULL), ceclInvalidUsage,
-                  "ceclCommInitMpi) in a group");
+                  "call 1 in the group, ceclCommInitMpi: it uses the callbacks at once");
     multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "outside the group");
     assert_null(comm);
 }

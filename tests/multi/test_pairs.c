@@ -511,8 +511,9 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
         const double start = multi_seconds();
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
         multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank 1");
-        assert_non_null(strstr(ceclGetLastError(comm),
-                               "pending here: ceclRecv from rank 1; did the peer make its part"));
+        assert_non_null(
+            strstr(ceclGetLastError(comm),
+                   "pending on rank 0: ceclRecv from rank 1; did the peer make its part"));
         assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
         assert_true(multi_seconds() - start < PROMPT);
     } else {
@@ -532,7 +533,7 @@ static void a_receiver_that_stays_away_is_not_told_to_group(void **state)
             multi_ok(comm, ceclSend(buffer, 7, ceclInt8, 1, comm, 0));
         multi_ok(comm, ceclRecv(buffer + 7, 7, ceclInt8, 1, comm, 0));
         multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
-                      "pending here: ceclSend to rank 1; did the peer make its part?");
+                      "pending on rank 0: ceclSend to rank 1; did the peer make its part?");
         assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
@@ -560,7 +561,7 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
     multi_limit(comm, LIMIT_MS); /* now that all ranks wait */
     const ceclResult_t result = ceclStreamSynchronize(comm, 0);
     multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
-                  sends_first ? "pending here: ceclSend to rank " : "pending here: ceclRecv from");
+                  sends_first ? ": ceclSend to rank " : ": ceclRecv from");
     assert_non_null(strstr(ceclGetLastError(comm), "put ceclSend and ceclRecv into one group "
                                                    "(ceclGroupStart, ceclGroupEnd)"));
     snprintf(words, sizeof(words), "a call has waited for rank %d for ", peer);

@@ -317,7 +317,8 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
     cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
-    cecl_mesh_tell_abort(ranks[1].mesh, "rank 0 gave up: out of paper; pending here: ceclReduce");
+    cecl_mesh_tell_abort(ranks[1].mesh,
+                         "rank 0 gave up: out of paper; pending on rank 0: ceclReduce");
     assert_int_equal(mesh_read_life(ranks[2].mesh, 1), MESH_ABORTED);
     assert_int_equal(mesh_peer_error(ranks[2].mesh, 1), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");

@@ -22,6 +22,7 @@ static int barrier(void *context)
 CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                       const ceclConfig_t *config)
 {
+    CECL_PUBLIC;
     int is_initialized = 0, is_finalized = 1, is_inter = 0, rank = -1, nranks = 0;
     if (MPI_Initialized(&is_initialized) != MPI_SUCCESS || !is_initialized)
         return cecl_fail(ceclInvalidUsage, "MPI is not initialised: call MPI_Init first");
