@@ -40,7 +40,8 @@
  *
  * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
- * ceclGetLastError tells what was wrong: the argument, its value, and what was expected.
+ * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
+ * expected; for a call of a group also its number ("call 2 of 3 in the group, ceclAllGather: ...").
  * A handle of a communicator, stream, request, graph, window or registration that has ended is refused until
  * a new one gets the same value, which may be at once: do not use it again.
  * The text of each call lists its errors. In addition, every call that takes a communicator may
@@ -88,7 +89,8 @@
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
- * moves, a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells
+ * moves, a rank gets ceclInvalidUsage, and the communicator fails. The message says whether the
+ * calls differ in the function, count, datatype, root, op or options, with both values. Small calls (ceclExplain tells
  * which are small), barriers and calls by splits on the device are compared afterwards:
  * ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference, and the
  * communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are
@@ -337,7 +339,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetVersion(int *version);
  * Local. Threads: any. Ownership: a constant. Errors: none. */
 CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
-/* The message of the last error; never NULL, empty if there was none.
+/* The message of the last error; never NULL, empty if there was none. It begins with the function that
+ * failed, unless the communicator has failed.
  * comm  may be NULL. If it has failed, the message is that of its asynchronous error; otherwise
  *       that of this thread's last error.
  * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none. */

@@ -117,7 +117,8 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
     CECL_TRY(compare(pool, asked, bytes));
     if (least > left)
         return cecl_fail(ceclOutOfMemory,
-                         "bytes %" PRIu64 ": the pool has %" PRIu64 " of %" PRIu64
+                         "bytes %" PRIu64 " do not fit into the pool, which has %" PRIu64
+                         " of %" PRIu64
                          " bytes left; set config.poolBytes or CECL_POOL_BYTES to more",
                          asked, left, pool->slice);
     if (want > left)

@@ -21,8 +21,8 @@ static int calls_in_a_group(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
     if (!limits)
@@ -43,8 +43,8 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");

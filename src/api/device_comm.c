@@ -4,8 +4,8 @@
 
 CECL_API ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!dc)
         return cecl_fail(ceclInvalidArgument, "dc: NULL");

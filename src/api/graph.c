@@ -11,16 +11,16 @@ struct ceclGraph {
 
 CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     return comm->dev->captures->stream_begin(comm->dev, stream);
 }
 
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can be ended after a failure, too */
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
@@ -38,8 +38,8 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
 
 CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
     CECL_TRY(cecl_comm_check_handle(graph->comm));
@@ -49,8 +49,8 @@ CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
 
 CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     if (!graph)
         return ceclSuccess;
     const ceclResult_t result = graph->ops->graph_destroy(graph->graph);

@@ -71,8 +71,8 @@ static ceclResult_t end_traced(struct cecl_group *group)
 
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
@@ -142,8 +142,8 @@ static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char 
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     struct cecl_group *group = NULL;
     ceclResult_t result =
         end_uncarried(comm, "ceclGroupExplain", "explanation", explanation, &group);

@@ -39,8 +39,8 @@ static void say_used_up(ceclResult_t result)
 
 CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     if (!id)
         return cecl_fail(ceclInvalidArgument, "id: NULL");
     return cecl_tcp_unique_id(id);
@@ -102,8 +102,8 @@ static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
                                              int rank, const ceclConfig_t *config)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     struct cecl_join join = {.out = comm, .nranks = nranks, .rank = rank, .id = id};
     const bool grouped = cecl_group_is_open();
     const ceclResult_t counted = check_nranks(nranks);
@@ -147,8 +147,8 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
 CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
                                       const ceclConfig_t *config)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     struct cecl_resolved resolved;
 
     if (cecl_group_is_open()) {
@@ -196,8 +196,8 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     struct cecl_resolved resolved;
 
     CECL_TRY(check_nranks(ndev));

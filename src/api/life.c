@@ -59,8 +59,8 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!asyncError)
         return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
@@ -91,8 +91,8 @@ static ceclResult_t finalize(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
@@ -155,8 +155,8 @@ static ceclResult_t destroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
     const ceclResult_t grouped = cecl_waiting_check(comm, "they are not carried out");
@@ -168,8 +168,8 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_comm_set_async(
         comm, ceclRemoteError,
@@ -180,8 +180,8 @@ CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_waiting_forget(comm);
     if (cecl_comm_owes_nothing(comm)) {

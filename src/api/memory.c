@@ -44,8 +44,8 @@ ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     if (cecl_group_is_open())
         return cecl_waiting_allocate(comm, ptr, bytes);
     CECL_TRY(cecl_comm_check(comm));
@@ -76,8 +76,8 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
     return cecl_comm_left(comm, cecl_memory_free(comm, ptr));
@@ -103,8 +103,8 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
     return cecl_comm_left(comm, find_at_peer(comm, ptr, peer, peerPtr));
@@ -112,8 +112,8 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
 
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!stats)
         return cecl_fail(ceclInvalidArgument, "stats: NULL");

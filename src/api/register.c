@@ -83,8 +83,8 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
 CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                        ceclRegistration_t *handle)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!handle)
         return cecl_fail(ceclInvalidArgument, "handle: NULL");
@@ -151,8 +151,8 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
 
 CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
     return cecl_comm_left(comm, remove_registration(comm, handle));

@@ -3,8 +3,8 @@
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: NULL");
@@ -13,8 +13,8 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_waiting_check(comm, "they are not on the stream yet"));
@@ -24,8 +24,8 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     /* a failed or finalized communicator can still destroy its streams */
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
@@ -37,6 +37,7 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 CECL_API ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event)
 {
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!event)
         return cecl_fail(ceclInvalidArgument, "event: NULL");
@@ -52,6 +53,7 @@ static ceclResult_t check_event(ceclEvent_t event)
 CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(check_event(event));
     return comm->dev->ops->event_record(comm->dev, event, stream);
@@ -60,6 +62,7 @@ CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclSt
 CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, ceclEvent_t event)
 {
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(check_event(event));
     return comm->dev->ops->event_wait(comm->dev, stream, event);
@@ -68,6 +71,7 @@ CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, 
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
 {
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(check_event(event));
     return comm->dev->ops->event_destroy(comm->dev, event);
@@ -76,8 +80,8 @@ CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
 CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
                                       ceclStream_t stream)
 {
-    CECL_PUBLIC;
     CECL_UNCANCELLED;
+    CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (bytes == 0)
         return ceclSuccess;

@@ -241,9 +241,10 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
  * function: two ranks differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
-/* The other function: rank `other` makes a different call than this rank, and how the two calls differ is not
- * known. */
-ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other);
+/* The other function: rank `other` makes a different call than this rank. Says how, if the facts of both calls differ. They
+ * may be NULL. */
+ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
+                              const struct cecl_facts *mine, const struct cecl_facts *theirs);
 /* The end of a message about ranks that make different calls: how to find the difference. Empty if ranks
  * compare their calls already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)

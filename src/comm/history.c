@@ -1,19 +1,57 @@
 /* A running hash of each rank's calls: noting and comparing. */
 #include "comm/history.h"
 
+#include <string.h>
+
 size_t cecl_history_bytes(int nranks)
 {
-    return (size_t)nranks * CECL_HISTORY_CALLS * sizeof(uint64_t);
+    return (size_t)nranks * CECL_HISTORY_CALLS * sizeof(struct cecl_history_row);
 }
 
 void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks)
 {
-    *history = (struct cecl_history){.words = memory, .rank = rank, .nranks = nranks};
+    *history = (struct cecl_history){.rows = memory, .rank = rank, .nranks = nranks};
+}
+
+static struct cecl_history_row *row_of(const struct cecl_history *history, int rank, uint32_t call)
+{
+    return &history->rows[(size_t)rank * CECL_HISTORY_CALLS + call % CECL_HISTORY_CALLS];
 }
 
 static _Atomic uint64_t *word_of(const struct cecl_history *history, int rank, uint32_t call)
 {
-    return &history->words[(size_t)rank * CECL_HISTORY_CALLS + call % CECL_HISTORY_CALLS];
+    return &row_of(history, rank, call)->word;
+}
+
+void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *facts)
+{
+    const uint32_t call = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1;
+    struct cecl_history_row *row = row_of(history, history->rank, call);
+    uint64_t words[CECL_FACTS_WORDS];
+    memcpy(words, facts, sizeof(words));
+    atomic_store_explicit(&row->begun, call, memory_order_relaxed);
+    for (uint32_t i = 0; i < CECL_FACTS_WORDS; i++) /* whoever sees one of these sees `begun` */
+        atomic_store_explicit(&row->facts[i], words[i], memory_order_release);
+}
+
+/* Returns false if the row has, or is about to have, the facts of another call. */
+static bool read_facts(const struct cecl_history *history, int rank, uint32_t call,
+                       struct cecl_facts *facts)
+{
+    const struct cecl_history_row *row = row_of(history, rank, call);
+    uint64_t words[CECL_FACTS_WORDS];
+    for (uint32_t i = 0; i < CECL_FACTS_WORDS; i++)
+        words[i] = atomic_load_explicit(&row->facts[i], memory_order_acquire);
+    memcpy(facts, words, sizeof(words));
+    return atomic_load_explicit(&row->begun, memory_order_relaxed) == call;
+}
+
+bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl_facts *mine,
+                       struct cecl_facts *theirs)
+{
+    const uint32_t next = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1;
+    return read_facts(history, history->rank, next, mine) &&
+           read_facts(history, rank, next, theirs);
 }
 
 void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name)
@@ -63,9 +101,14 @@ static enum verdict compare(const struct cecl_history *history, uint64_t theirs,
 static struct cecl_history_difference difference_at(const struct cecl_history *history, int rank,
                                                     uint32_t call)
 {
-    return (struct cecl_history_difference){
-        rank, call,
-        atomic_load_explicit(&history->names[call % CECL_HISTORY_CALLS], memory_order_relaxed)};
+    struct cecl_history_difference difference = {
+        .rank = rank,
+        .call = call,
+        .name =
+            atomic_load_explicit(&history->names[call % CECL_HISTORY_CALLS], memory_order_relaxed)};
+    difference.has_facts = read_facts(history, history->rank, call, &difference.mine) &&
+                           read_facts(history, rank, call, &difference.theirs);
+    return difference;
 }
 
 /* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks

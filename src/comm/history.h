@@ -5,6 +5,9 @@
  * On other hosts nobody sees these words. The watchdog of a rank whose call stays pending tells them the last
  * word (watch.c).
  *
+ * Beside the hash a rank tells a few facts of the call (operation, count, type, root), so that the message can say in
+ * what two calls differ.
+ *
  * The hash leaves out where buffers lie, and sizes of blocks that each rank sets for itself. While one rank
  * is more than CECL_HISTORY_CALLS calls ahead of another, the two are not compared. */
 #ifndef CECL_COMM_HISTORY_H
@@ -15,11 +18,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "call/facts.h"
+
 #define CECL_HISTORY_CALLS 64u
 
+/* What a rank tells of one call. A later call uses the row again: first `begun` changes, then the facts, then `word`. */
+struct cecl_history_row {
+    _Atomic uint64_t word;  /* the number of the call, and the hash of all calls up to it */
+    _Atomic uint64_t begun; /* the number of the call of the facts */
+    _Atomic uint64_t facts[CECL_FACTS_WORDS];
+};
+
 struct cecl_history {
-    /* [nranks][CECL_HISTORY_CALLS] the number of a call, and the hash of all calls up to it */
-    _Atomic uint64_t *words;
+    struct cecl_history_row *rows; /* [nranks][CECL_HISTORY_CALLS] */
     int rank, nranks;
     _Atomic uint32_t calls; /* how many calls this rank has made */
     uint32_t hash;
@@ -31,14 +42,21 @@ struct cecl_history_difference {
     int rank;         /* the other rank */
     uint32_t call;    /* the first call that is known to differ, counted from 1 */
     const char *name; /* the name of this rank's call with that number */
+    bool has_facts;   /* the facts of both ranks' calls are known */
+    struct cecl_facts mine, theirs;
 };
 
 size_t cecl_history_bytes(int nranks);
 /* `memory` has cecl_history_bytes bytes, is zeroed, and is shared by all ranks. */
 void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks);
 
-/* Notes a call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
+/* Tells the facts of this rank's next call. A peer that sees what this rank publishes later also sees them. */
+void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *facts);
+/* Notes the call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
 void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name);
+/* Reads the facts of this rank's next call and of the peer's call with the same number. Returns false if one is not known. */
+bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl_facts *mine,
+                       struct cecl_facts *theirs);
 
 /* The word of this rank's last call; 0: there is none. */
 uint64_t cecl_history_last(const struct cecl_history *history);

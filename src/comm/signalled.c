@@ -31,12 +31,12 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
         return;
     }
     const char *who = cecl_comm_to_blame(comm, late);
-    cecl_fail(ceclTimeout,
-              "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): signal %d "
-              "came %u times less than awaited; did the peer make its ceclSignal or ceclPutSignal, "
-              "and did "
-              "its stream reach the call?",
-              who, (long long)waited_ms, comm->config.timeout_ms, wait->number, wait->missing);
+    cecl_fail(
+        ceclTimeout,
+        "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %u more of "
+        "signal %d awaited; did the peer make its ceclSignal or ceclPutSignal, and did its stream "
+        "reach the call?",
+        who, (long long)waited_ms, comm->config.timeout_ms, wait->missing, wait->number);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 

@@ -15,9 +15,9 @@
 /* What a rank sends to the others: the part of its call on which ranks must agree, without pointers. */
 struct told {
     struct cecl_verdict verdict;
-    struct cecl_call call;
-    uint64_t op;     /* enum cecl_op_index */
-    uint64_t layout; /* a hash of those words of the layout that must be equal */
+    struct cecl_facts facts;
+    struct cecl_call call; /* only fields that are compared */
+    uint64_t layout;       /* a hash of those words of the layout that must be equal */
     /* these words themselves, if splits are on the device */
     uint64_t splits[CECL_LAYOUT_SPLITS_ALIKE];
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
@@ -43,13 +43,7 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
 static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
 {
     memset(told, 0, sizeof(*told));
-    told->op = (uint64_t)(call->op - cecl_ops);
-    told->call.count = call->count;
-    told->call.type = call->type;
-    told->call.red_op = call->red_op;
-    told->call.root = call->root;
-    told->call.options = call->options;
-    told->call.captured = call->captured;
+    told->facts = cecl_facts_of(call, 1);
     told->call.chunks = call->chunks;
     if (local != ceclSuccess)
         return;
@@ -67,23 +61,6 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
 
 /* ---- comparing */
 
-static const char *const types[CECL_NUM_TYPES] = {
-    [ceclInt8] = "int8",         [ceclUint8] = "uint8",         [ceclInt32] = "int32",
-    [ceclUint32] = "uint32",     [ceclInt64] = "int64",         [ceclUint64] = "uint64",
-    [ceclFloat16] = "float16",   [ceclFloat32] = "float32",     [ceclFloat64] = "float64",
-    [ceclBfloat16] = "bfloat16", [ceclFloat8e4m3] = "fp8 e4m3", [ceclFloat8e5m2] = "fp8 e5m2",
-};
-const char *cecl_type_name(uint64_t type)
-{
-    return type < CECL_NUM_TYPES ? types[type] : "?";
-}
-
-static const char *const red_ops[CECL_NUM_RED_OPS] = {"ceclSum", "ceclProd", "ceclMax", "ceclMin",
-                                                      "ceclAvg"};
-static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "CECL_SM_ALLOW"};
-static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
-                                         "CECL_DIRECTION_PULL"};
-static const char *const captures[] = {"none", "under way"};
 const char *const cecl_placements[2] = {"out of place", "in place"};
 
 /* A field that ranks compare: the field's name, and the names of the field's values, if there are any. */
@@ -97,17 +74,9 @@ struct field {
 #define NAMES(names) names, sizeof(names) / sizeof((names)[0])
 #define NUMBER NULL, 0
 static const struct field fields[] = {
-    {"datatype", FIELD(call.type), NAMES(types)},
-    {"count", FIELD(call.count), NUMBER},
     {"placement", FIELD(call.in_place), NAMES(cecl_placements)},
     {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
-    {"root", FIELD(call.root), NUMBER},
-    {"op", FIELD(call.red_op), NAMES(red_ops)},
-    {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
-    {"options.direction", FIELD(call.options.direction), NAMES(directions)},
-    {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
     {"chunks", FIELD(call.chunks), NUMBER},
-    {"a graph's capture", FIELD(call.captured), NAMES(captures)},
     {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
     {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), NUMBER},
     {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), NUMBER},
@@ -139,24 +108,13 @@ static void print_value(const struct field *field, uint64_t value, char out[32])
         snprintf(out, 32, "%" PRIu64, value);
 }
 
-static const char *op_name(uint64_t op)
-{
-    return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
-}
-
-static const char *name_in(const struct field *field, uint64_t op)
-{
-    const char *count = cecl_ops[op].count_name;
-    if (count && field->offset == offsetof(struct told, call.count))
-        return count;
-    return field->name;
-}
-
 static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
 {
-    if (a->op != b->op || a->op >= CECL_OP_COUNT)
-        return cecl_comm_differ_in(op_name(a->op), "the call", 0, op_name(a->op), rank,
-                                   op_name(b->op));
+    struct cecl_facts_difference difference;
+    char name[CECL_FACTS_NAME];
+    if (cecl_facts_differ(&a->facts, &b->facts, &difference))
+        return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), difference.field, 0,
+                                   difference.one, rank, difference.other);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         char one[32], other[32];
         const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
@@ -164,7 +122,8 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
             continue;
         print_value(&fields[i], x, one);
         print_value(&fields[i], y, other);
-        return cecl_comm_differ_in(op_name(a->op), name_in(&fields[i], a->op), 0, one, rank, other);
+        return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), fields[i].name, 0, one, rank,
+                                   other);
     }
     return ceclSuccess;
 }

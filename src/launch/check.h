@@ -2,13 +2,11 @@
 #ifndef CECL_LAUNCH_CHECK_H
 #define CECL_LAUNCH_CHECK_H
 
-#include "call/call.h"
+#include "call/facts.h"
 #include "comm/comm.h"
 
 /* The names of a call's `in_place` values, for messages. */
 extern const char *const cecl_placements[2];
-/* The name of a datatype, for messages. `type` may be any number, because a peer may have sent it. */
-const char *cecl_type_name(uint64_t type);
 
 /* Allocates memory for the data that all ranks send. Call it when the communicator is made. Other exchanges
  * use the same memory. Returns NULL without memory. */

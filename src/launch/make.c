@@ -36,8 +36,8 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
             return cecl_launch_blame(
                 launch, i,
                 cecl_fail(ceclInvalidUsage,
-                          "it is in a group with other calls of this communicator; it must be the "
-                          "only one: call it outside the group"));
+                          "it must be the only call of its communicator in the group; call it "
+                          "outside the group"));
     struct cecl_call *given = calloc(count, sizeof(*given));
     uint32_t *numbers = calloc(count, sizeof(*numbers));
     if (!given || !numbers) {
@@ -213,6 +213,8 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
         CECL_TRY(cecl_messages_run(launch));
     } else if (launch->runs) {
+        const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
+        cecl_history_tell(&comm->history, &facts);
         cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
         CECL_TRY(run_program(launch));
     }

@@ -108,16 +108,14 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
                    received = *cecl_count_with(comm, CECL_RECEIVER, comm->rank);
     struct cecl_own_message own = {0};
     if (sent != received)
-        return cecl_fail(
-            ceclInvalidUsage,
-            "peer %d is the sender itself: a group must have as many ceclSend to it as "
-            "ceclRecv from it; this group has %u and %u",
-            comm->rank, sent, received);
+        return cecl_fail(ceclInvalidUsage,
+                         "peer %d is the rank itself: a group must have as many ceclSend to it as "
+                         "ceclRecv from it; this group has %u and %u",
+                         comm->rank, sent, received);
     while (sent > 0 && cecl_next_own_message(launch, &own)) {
         if (own.from->bytes != own.to->bytes)
             return cecl_fail(ceclInvalidUsage,
-                             "rank %d sends itself %" PRIu64
-                             " bytes (ceclSend) and receives %" PRIu64 " (ceclRecv)",
+                             "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
                              comm->rank, own.from->bytes, own.to->bytes);
         if (comm->nranks == 1 && own.from->bytes > 0 &&
             !(comm->local_copies & CECL_LOCAL_CONTIGUOUS) &&

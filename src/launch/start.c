@@ -129,6 +129,8 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     struct cecl_bound *program = choose(request, &signature);
     request->begun = comm->engine.flags.epoch[CECL_LANE_MAIN];
     request->ran = program;
+    const struct cecl_facts facts = {.op = CECL_OP_START, .ncalls = 1, .count = request->number};
+    cecl_history_tell(&comm->history, &facts);
     cecl_history_note(&comm->history, signature, cecl_ops[CECL_OP_START].name);
     const ceclResult_t result = cecl_engine_run(&comm->engine, program, stream, &started);
     note_windows(launch, cecl_flags_done_target(&comm->engine.flags));

@@ -162,6 +162,8 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     for (uint32_t i = 0; i < launch->nfull;
          i++) /* after lending, which may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
+    const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
+    cecl_history_tell(&comm->history, &facts);
     if (!is_over_hosts(comm) && !cecl_places_publish(launch->ring, launcher->records, launch->nfull,
                                                      cecl_launch_goes_on, comm, &launch->places))
         return cecl_launch_wait_ended(launch);
@@ -248,7 +250,9 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
         return cecl_comm_differ_in(call->op->name, "placement", call->rank,
                                    cecl_placements[call->in_place], rank,
                                    cecl_placements[!call->in_place]);
-    return cecl_comm_differ(comm, call->op->name, rank);
+    struct cecl_facts facts, others;
+    const bool known = cecl_history_next(&comm->history, rank, &facts, &others);
+    return cecl_comm_differ(comm, call->op->name, rank, known ? &facts : NULL, &others);
 }
 
 static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bool outside)

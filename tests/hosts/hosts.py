@@ -153,7 +153,7 @@ def unequal_calls_are_named_over_a_silent_network():
     job = Job((1, 1), ["silence"] * 2)
     job.expect(range(2), "^joined$")
     begin = time.monotonic()
-    job.expect(range(2), "^heard: .*ceclDispatch, call 1 of .*rank . made a different call than this rank")
+    job.expect(range(2), "^heard: .*ceclDispatch, call 1 of .*rank . made a different call than rank .")
     job.expect(range(2), "^aborted$")
     within(job, begin, TIMEOUT_MS / 2000)
     job.end()

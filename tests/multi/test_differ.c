@@ -3,6 +3,8 @@
  * difference. */
 #include "memory.h"
 
+#include <stdio.h>
+
 #define COUNT 100 /* count of floats: a small call */
 #define CALLS 12
 #define ODD_CALL 5
@@ -36,6 +38,28 @@ static ceclResult_t make(const struct buffers *b, enum difference difference, in
     return call(b, count, ceclSum);
 }
 
+/* What all ranks say about it. "%d": the odd rank. */
+static const char *const words_of[DIFFERENCES][3] = {
+    [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
+                     "90 on rank ", "89 on rank %d"},
+    [OTHER_OPERATION] = {"ceclAllReduce, call 6 of this communicator: ranks differ in op: ",
+                         "ceclSum on rank ", "ceclMax on rank %d"},
+    [OTHER_CALL] = {", call 6 of this communicator: ranks differ in the call: ",
+                    "ceclAllReduce on rank ", "ceclReduceScatter on rank %d"},
+    [LEFT_OUT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
+                  "90 on rank ", "88 on rank %d"},
+};
+
+static void require_words(const char *message, const char *const words[3])
+{
+    for (int i = 0; i < 3; i++) {
+        char expected[128];
+        snprintf(expected, sizeof(expected), words[i], multi_nranks - 1);
+        if (!strstr(message, expected))
+            fail_msg("the error is: %s; expected: %s", message, expected);
+    }
+}
+
 static void run(enum difference difference)
 {
     struct buffers b = {.comm = multi_comm(NULL)};
@@ -51,11 +75,51 @@ static void run(enum difference difference)
     }
     /* a peer may still be in the call */
     assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
-    const char *words = ceclGetLastError(b.comm);
-    if (!strstr(words, "made a different call than this rank"))
-        fail_msg("the error is: %s", words);
+    require_words(ceclGetLastError(b.comm), words_of[difference]);
     (void)!ceclCommDestroy(b.comm);
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* A call that is not small is refused before a byte moves. */
+enum { OTHER_ROOT, OTHER_TYPE, OTHER_LARGE_COUNT, ONE_MORE_CALL, LARGE_DIFFERENCES };
+#define LARGE ((size_t)1 << 18)
+
+static ceclResult_t make_large(const struct buffers *b, int difference)
+{
+    const bool odd = multi_rank == multi_nranks - 1;
+    if (odd && difference == ONE_MORE_CALL) {
+        multi_ok(b->comm, ceclGroupStart());
+        multi_ok(b->comm,
+                 ceclAllGather(b->recv + multi_rank, b->recv, 1, ceclFloat, b->comm, NULL));
+        multi_ok(b->comm, ceclBroadcast(b->send, b->send, LARGE, ceclFloat, 0, b->comm, NULL));
+        return ceclGroupEnd();
+    }
+    return ceclBroadcast(b->send, b->send,
+                         odd && difference == OTHER_LARGE_COUNT ? LARGE - 1 : LARGE,
+                         odd && difference == OTHER_TYPE ? ceclInt32 : ceclFloat,
+                         odd && difference == OTHER_ROOT ? 1 : 0, b->comm, NULL);
+}
+
+static void large_calls_that_differ_are_told_apart(void **state)
+{
+    static const char *const words[LARGE_DIFFERENCES][3] = {
+        [OTHER_ROOT] = {"ceclBroadcast", "ranks differ in root: ", "1 on rank %d"},
+        [OTHER_TYPE] = {"ceclBroadcast", "ranks differ in datatype: ", "int32 on rank %d"},
+        [OTHER_LARGE_COUNT] = {"ranks differ in count: ", "262144 on rank ", "262143 on rank %d"},
+        [ONE_MORE_CALL] = {"ranks differ in the call: ", "ceclBroadcast on rank ",
+                           "a group of 2 calls, first ceclAllGather on rank %d"},
+    };
+    for (int i = 0; i < LARGE_DIFFERENCES; i++) {
+        struct buffers b = {.comm = multi_comm(NULL)};
+        multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, LARGE * sizeof(float)));
+        multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, LARGE * sizeof(float)));
+        if (make_large(&b, i) == ceclSuccess)
+            (void)!ceclStreamSynchronize(b.comm, NULL);
+        assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
+        require_words(ceclGetLastError(b.comm), words[i]);
+        (void)!ceclCommDestroy(b.comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
 }
 
 static void another_count_is_an_error_on_all_ranks(void **state)
@@ -209,6 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_operation_is_an_error_on_all_ranks),
         cmocka_unit_test(another_collective_is_an_error_on_all_ranks),
         cmocka_unit_test(a_call_left_out_is_an_error_on_all_ranks),
+        cmocka_unit_test(large_calls_that_differ_are_told_apart),
         cmocka_unit_test(a_call_that_is_in_place_on_one_rank_is_none),
         cmocka_unit_test(a_gather_may_be_in_place_on_some_ranks),
         cmocka_unit_test(so_may_a_pulled_broadcast),

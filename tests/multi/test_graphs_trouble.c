@@ -475,7 +475,7 @@ static void messages_of_one_side_only_are_refused(void **state)
                  ceclSend(recv, 1, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "at most");
     multi_refused(comm, ceclSend(recv, 1, ceclUint32, multi_rank, comm, stream), ceclInvalidUsage,
-                  "is this rank");
+                  "is the rank itself");
     multi_ok(comm, gather()); /* the capture is still usable */
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     multi_ok(comm, ceclGraphLaunch(graph, stream));

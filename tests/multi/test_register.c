@@ -208,7 +208,7 @@ static void bad_arguments_are_named(void **state)
     multi_refused(NULL, ceclCommRegister(NULL, memory.at, 1, &handle), ceclInvalidArgument,
                   "comm: NULL");
     multi_refused(NULL, ceclCommDeregister(NULL, NULL), ceclInvalidArgument, "comm: NULL");
-    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "not a registration");
+    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "handle: NULL");
     run(memory.at, 1);
 }
 

@@ -543,7 +543,7 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
     int all[3];
     char words[96];
     alarm(200);
-    snprintf(words, sizeof(words), "within %d ms (CECL_INIT_TIMEOUT_MS); missing: ranks 0 and 2",
+    snprintf(words, sizeof(words), " ms (CECL_INIT_TIMEOUT_MS=%d); missing: ranks 0 and 2",
              patience_ms);
     if (join(id, 3, 1, patience_ms, 0, all) != ceclTimeout)
         return 1;

@@ -224,7 +224,7 @@ static void a_descriptor_too_many_is_told_as_that(void **state)
         close(taken[--ntaken]);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(result, ceclSystemError);
-    assert_non_null(strstr(cecl_message(), "this rank has no descriptor left"));
+    assert_non_null(strstr(cecl_message(), "rank 0 has no descriptor left"));
     close_ranks();
 }
 

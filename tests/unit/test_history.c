@@ -47,7 +47,7 @@ static void agree(void)
 
 static void finds(int rank, int other, uint32_t call)
 {
-    struct cecl_history_difference difference = {-1, 0, NULL};
+    struct cecl_history_difference difference = {.rank = -1};
     assert_true(cecl_history_differs(&ranks[rank], &difference));
     assert_int_equal(difference.rank, other);
     assert_int_equal(difference.call, call);
@@ -117,7 +117,7 @@ static void a_call_that_one_rank_leaves_out_differs(void **state)
 /* Ranks of other hosts tell the word of their last call, and nothing else. */
 static void a_word_of_another_host_is_compared_with_the_call_of_its_number(void **state)
 {
-    struct cecl_history_difference difference = {-1, 0, NULL};
+    struct cecl_history_difference difference = {.rank = -1};
     assert_true(cecl_history_last(&ranks[1]) == 0);
     assert_false(cecl_history_differs_from(&ranks[0], 1, 0, &difference));
     makes(0, 1, 20, 5);
@@ -133,6 +133,37 @@ static void a_word_of_another_host_is_compared_with_the_call_of_its_number(void 
         cecl_history_differs_from(&ranks[1], 0, cecl_history_last(&ranks[0]), &difference));
 }
 
+/* Each rank tells the facts of a call before it notes the call. */
+static void the_facts_of_both_calls_are_known(void **state)
+{
+    struct cecl_history_difference difference;
+    struct cecl_facts mine, theirs;
+    for (uint32_t call = 1; call <= 3 * CECL_HISTORY_CALLS; call++)
+        for (int r = 0; r < RANKS; r++) {
+            const bool odd = r == 1 && call == 3 * CECL_HISTORY_CALLS;
+            const struct cecl_facts facts = {
+                .op = CECL_OP_ALL_GATHER, .ncalls = 1, .count = call + odd};
+            cecl_history_tell(&ranks[r], &facts);
+            if (r == RANKS - 1 && call == 3 * CECL_HISTORY_CALLS) {
+                /* rank 1 has made this call, so only ranks that have not see the facts of a next call */
+                assert_false(cecl_history_next(&ranks[0], 1, &mine, &theirs));
+                assert_true(cecl_history_next(&ranks[2], 1, &mine, &theirs));
+                assert_int_equal(mine.count, call);
+                assert_int_equal(theirs.count, call + 1);
+            }
+            cecl_history_note(&ranks[r], call + odd, "the call");
+        }
+    assert_true(cecl_history_differs(&ranks[0], &difference));
+    assert_true(difference.has_facts);
+    assert_int_equal(difference.mine.count, 3 * CECL_HISTORY_CALLS);
+    assert_int_equal(difference.theirs.count, 3 * CECL_HISTORY_CALLS + 1);
+    /* the row belongs to a later call */
+    makes(1, 3 * CECL_HISTORY_CALLS + 1, 4 * CECL_HISTORY_CALLS - 1, 0);
+    cecl_history_tell(&ranks[1], &theirs);
+    assert_true(cecl_history_differs(&ranks[0], &difference));
+    assert_false(difference.has_facts);
+}
+
 #define HISTORY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -144,6 +175,7 @@ int main(void)
         HISTORY_TEST(a_difference_is_found_long_after_it),
         HISTORY_TEST(a_rank_that_is_ahead_is_compared_where_both_are),
         HISTORY_TEST(a_call_that_one_rank_leaves_out_differs),
+        HISTORY_TEST(the_facts_of_both_calls_are_known),
         HISTORY_TEST(a_word_of_another_host_is_compared_with_the_call_of_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

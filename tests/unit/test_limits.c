@@ -183,9 +183,10 @@ static void a_process_that_may_open_too_few_files_is_told_how_many(void **state)
     const ceclResult_t result = ceclCommInitAll(comms, 64, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(result, ceclSystemError);
-    assert_string_equal(ceclGetLastError(NULL),
-                        "limit of open files (ulimit -n): 1000; 64 ranks in one process need more "
-                        "than 12288 descriptors");
+    assert_string_equal(
+        ceclGetLastError(NULL),
+        "ceclCommInitAll: limit of open files (ulimit -n): 1000; 64 ranks in one process need more "
+        "than 12288 descriptors");
 }
 
 /* The limit is soft, and the signal would end the process. */

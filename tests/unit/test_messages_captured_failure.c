@@ -167,7 +167,7 @@ static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
     launch(0, 1, true, 2);
     pause_ms(20);
     leave(2);
-    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that was launched here");
+    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that rank 0 launched");
     OK(ceclGraphDestroy(graph));
 }
 

@@ -257,6 +257,10 @@ static void streams(void **state)
     REFUSED("stream: NULL", ceclStreamCreate, comm, NULL);
     REFUSED("stream 0x", ceclStreamSynchronize, comm, other);
     REFUSED("stream: NULL", ceclStreamDestroy, comm, NULL);
+    REFUSED("event: NULL", ceclEventCreate, comm, NULL);
+    REFUSED("event: NULL", ceclEventRecord, comm, NULL, NULL);
+    REFUSED("event: NULL", ceclStreamWaitEvent, comm, NULL, NULL);
+    REFUSED("event: NULL", ceclEventDestroy, comm, NULL);
     REFUSED("src: NULL, with 8 bytes", ceclMemcpyAsync, comm, buffer, NULL, 8, NULL);
     REFUSED("stream", ceclStreamBeginCapture, comm, NULL);
     REFUSED("graph: NULL", ceclStreamEndCapture, comm, NULL, NULL);
