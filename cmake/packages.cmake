@@ -1,10 +1,10 @@
 # Debian packages, by `cpack -G DEB` in the build folder:
-#   libcecl0      libcecl.so.0
-#   libcecl-mpi0  libcecl_mpi.so.0, where the build has MPI
-#   libcecl-dev   headers, CMake and pkg-config files, links for linkers
-#   cecl-tools    cecl-run with the library in NCCL's place, cecl_info, cecl_perf and the other tools
+#   libcecl0.3      libcecl.so.0.3
+#   libcecl-mpi0.3  libcecl_mpi.so.0.3, where the build has MPI
+#   libcecl-dev     headers, CMake and pkg-config files, links for linkers
+#   cecl-tools      cecl-run with the library in NCCL's place, cecl_info, cecl_perf and the other tools
 # The first two carry the version of their SONAME in their names, as Debian has it.
-set(soname ${PROJECT_VERSION_MAJOR})
+set(soname ${CECL_SOVERSION})
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cecl)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})

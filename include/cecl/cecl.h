@@ -137,7 +137,7 @@ extern "C" {
 #endif
 
 #define CECL_MAJOR 0
-#define CECL_MINOR 2
+#define CECL_MINOR 3
 #define CECL_PATCH 0
 #define CECL_VERSION (CECL_MAJOR * 10000 + CECL_MINOR * 100 + CECL_PATCH)
 

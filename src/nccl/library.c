@@ -6,7 +6,7 @@
 
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
-#define FILE_NAME "libcecl.so." STRING(CECL_MAJOR)
+#define FILE_NAME "libcecl.so." STRING(CECL_MAJOR) "." STRING(CECL_MINOR)
 
 static struct cecl_nccl_library library;
 static ceclResult_t opened;

@@ -56,10 +56,14 @@ cudaStream_t standin_stream(void)
     return stream;
 }
 
+#define STRING_OF(x) #x
+#define STRING(x) STRING_OF(x)
+
 /* The cecl library that the library in NCCL's place has loaded. */
 static void *cecl(const char *name)
 {
-    void *library = dlopen("libcecl.so.0", RTLD_NOW | RTLD_NOLOAD);
+    void *library =
+        dlopen("libcecl.so." STRING(CECL_MAJOR) "." STRING(CECL_MINOR), RTLD_NOW | RTLD_NOLOAD);
     return library ? dlsym(library, name) : NULL;
 }
 #define CECL(name) (__extension__(__typeof__(name) *) cecl(#name))
