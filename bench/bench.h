@@ -24,7 +24,6 @@ struct op {
     bool reduces;
     bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
-    bool no_request;   /* cecl makes no request of it */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
@@ -76,8 +75,6 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    bool request;    /* cecl's calls are requests, which are started */
-    bool early;      /* each request is made ready before its start */
     size_t between;  /* bytes that the stream fills before each call */
     int graph;       /* calls that a graph captures; 0: not asked for */
     unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
@@ -115,16 +112,10 @@ struct side {
     int memory;
     size_t send_bytes, recv_bytes;
     const struct run *run;
-    /* with --request: the last call's request, its sendbuff and its block */
-    ceclRequest_t request;
-    const void *request_send;
-    size_t request_block;
-    bool is_ready; /* with --early: the request's next start has been made ready */
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
     /* Enqueues what a program does ahead of the next call, before it computes. NULL: nothing. */
-    bool (*prepare)(struct side *side, const struct run *run, const void *send, size_t block);
     int calls; /* how many calls one `call` makes; 0: one */
     const struct run
         *own; /* a run with the side's own communicator and stream; NULL: it has none */

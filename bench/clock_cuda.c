@@ -27,10 +27,8 @@ static double time_on_gpu(struct side *side, const struct run *run, const void *
         driver()->cuEventCreate(&stop, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return -1;
     bool fine = driver()->cuEventRecord(start, run->stream) == CUDA_SUCCESS;
-    for (int i = 0; i < iterations && fine; i++) {
-        fine = !side || !side->prepare || side->prepare(side, run, send, block);
-        fine = fine && fill(run) && (!side || side->call(side, run, send, block));
-    }
+    for (int i = 0; i < iterations && fine; i++)
+        fine = fill(run) && (!side || side->call(side, run, send, block));
     fine = fine && driver()->cuEventRecord(stop, run->stream) == CUDA_SUCCESS &&
            gpu_get()->cuEventSynchronize(stop) == CUDA_SUCCESS &&
            gpu_get()->cuEventElapsedTime(&ms, start, stop) == CUDA_SUCCESS;

@@ -18,8 +18,7 @@ static inline double wall_time(struct side *side, const struct run *run, const v
 {
     const double start = wall_us();
     for (int i = 0; i < iterations; i++)
-        if ((side->prepare && !side->prepare(side, run, send, block)) ||
-            !side->call(side, run, send, block))
+        if (!side->call(side, run, send, block))
             return -1;
     if (ceclStreamSynchronize(run->comm, run->stream) != ceclSuccess)
         return -1;

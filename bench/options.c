@@ -49,8 +49,6 @@ static const char usage[] =
     "                     copies: a copy to the host and one from there, at the same time\n"
     "  --urgent           cecl's communicator is urgent, not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
-    "  --request          cecl's calls are requests, which are made once and started\n"
-    "  --early            the same, made ready before (all_gather)\n"
     "  --between BYTES    before each call the GPU fills BYTES bytes; times are without that\n"
     "  --graph COUNT      also: graphs of COUNT calls; time: of a launch / COUNT\n"
     "  --group COUNT      also: COUNT calls of the first size, one by one and in a group\n"
@@ -114,8 +112,6 @@ enum {
     BESIDE,
     BULK,
     URGENT,
-    REQUEST,
-    EARLY,
     BETWEEN,
     GRAPH,
     RANKS
@@ -137,8 +133,6 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"beside", 1, NULL, BESIDE},
                                       {"bulk", 1, NULL, BULK},
                                       {"urgent", 0, NULL, URGENT},
-                                      {"request", 0, NULL, REQUEST},
-                                      {"early", 0, NULL, EARLY},
                                       {"between", 1, NULL, BETWEEN},
                                       {"graph", 1, NULL, GRAPH},
                                       {"ranks", 1, NULL, RANKS},
@@ -167,8 +161,6 @@ static const char *take_extra(struct options *o, int option, const char *value)
 {
     switch (option) {
     case ENQUEUE: o->enqueue = true; return NULL;
-    case REQUEST: o->request = true; return NULL;
-    case EARLY: o->request = o->early = true; return NULL;
     case BETWEEN: return parse_bytes(value, 1, &o->between) ? NULL : "1 to 1024G";
     case GRAPH: return parse_count(value, 1, 1024, &o->graph) ? NULL : "1 to 1024";
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
@@ -220,9 +212,9 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
                           .alloc_bytes = (size_t)3 << 30};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
-    if (o->graph && (o->early || o->beside)) {
+    if (o->graph && o->beside) {
         if (run->rank == 0)
-            fputs("cecl_perf: --graph: without --early and --beside expected\n", stderr);
+            fputs("cecl_perf: --graph: without --beside expected\n", stderr);
         *code = END_USAGE;
         return false;
     }

@@ -89,10 +89,6 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
                  nranks);
     else if (o->in_place && (o->op->passes_on || (o->op->block_per_rank && o->op->reduces)))
         snprintf(why, bytes, "--in-place: %s is measured out of place", o->op->name);
-    else if (o->request && o->op->no_request)
-        snprintf(why, bytes, "--request: cecl makes no request of %s", o->op->name);
-    else if (o->request && o->op->one_way && nranks % 2)
-        snprintf(why, bytes, "--request: the last of %d ranks has no %s", nranks, o->op->name);
     else if (o->corrupt && !o->check)
         snprintf(why, bytes, "--corrupt: -c 1 expected");
     else

@@ -49,8 +49,6 @@ static bool capture(struct captured *c, const struct run *run, const void *send,
               ceclStreamSynchronize(run->comm, run->stream)); /* the last graph may still run */
     BENCH_TRY(run, ceclGraphDestroy(c->graph));
     c->graph = NULL;
-    if (c->inner.prepare && !c->inner.prepare(&c->inner, run, send, block)) /* makes the request */
-        return false;
     BENCH_TRY(run, ceclStreamBeginCapture(run->comm, run->stream));
     for (int i = 0; i < run->options.graph && fine; i++)
         fine = c->inner.call(&c->inner, run, send, block);

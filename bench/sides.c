@@ -23,72 +23,15 @@ static ceclResult_t make_call(struct side *side, const struct run *run, const vo
                        run->stream);
 }
 
-/* A request may be freed once it is not pending. */
-static ceclResult_t free_request(struct side *side)
-{
-    if (!side->request)
-        return ceclSuccess;
-    ceclResult_t result = ceclStreamSynchronize(side->state, side->run->stream);
-    if (result == ceclSuccess)
-        result = ceclRequestFree(side->request);
-    side->request = NULL;
-    return result;
-}
-
-/* Sets side->request to the request of this call. That is the last call's request if sendbuff and
- * block are the same, otherwise a new one. */
-static ceclResult_t find_request(struct side *side, const struct run *run, const void *send,
-                                 size_t block)
-{
-    if (side->request && side->request_send == send && side->request_block == block)
-        return ceclSuccess;
-    ceclResult_t result = free_request(side);
-    if (result == ceclSuccess)
-        result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = make_call(side, run, send, block);
-    const ceclResult_t made = ceclGroupInit(side->state, &side->request);
-    side->request_send = send;
-    side->request_block = block;
-    return result == ceclSuccess ? made : result;
-}
-
-static ceclResult_t make_ready(struct side *side, const struct run *run, const void *send,
-                               size_t block)
-{
-    ceclResult_t result = find_request(side, run, send, block);
-    if (result == ceclSuccess && run->options.early && !side->is_ready)
-        result = ceclReady(side->request, run->stream);
-    side->is_ready = result == ceclSuccess;
-    return result;
-}
-
-static ceclResult_t start(struct side *side, const struct run *run, const void *send, size_t block)
-{
-    const ceclResult_t result = make_ready(side, run, send, block);
-    side->is_ready = false;
-    return result == ceclSuccess ? ceclStart(side->request, run->stream) : result;
-}
-
-static bool cecl_prepare(struct side *side, const struct run *run, const void *send, size_t block)
-{
-    return !run->options.request || make_ready(side, run, send, block) == ceclSuccess ||
-           complain(run, run->options.op->name, ceclGetLastError(side->state));
-}
-
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
 {
-    const ceclResult_t result =
-        run->options.request ? start(side, run, send, block) : make_call(side, run, send, block);
-    return result == ceclSuccess ||
+    return make_call(side, run, send, block) == ceclSuccess ||
            complain(run, run->options.op->name, ceclGetLastError(side->state));
 }
 
 static void cecl_close(struct side *side)
 {
     const struct memory_kind *kind = memory_of(side->run, side->memory);
-    (void)!free_request(side);
     if (side->run->options.op->close)
         side->run->options.op->close(side->state, side->recv);
     kind->give(side->state, side->recv_bytes, side->recv);
@@ -102,7 +45,6 @@ struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
                          .memory = memory,
                          .open = cecl_open,
                          .call = cecl_call,
-                         .prepare = cecl_prepare,
                          .close = cecl_close};
 }
 

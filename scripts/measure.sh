@@ -9,7 +9,7 @@
 #   train  only the training, without tests
 #   faults only what happens when ranks fail: with few and many hardware queues, a part of the fault suite, a soak
 #   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues graphs
-#          requests puts nodes splits published
+#          puts nodes splits published
 # Environment:
 #   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
 #   OUT               folder for the results
@@ -42,7 +42,7 @@ only)
     [ $# -gt 1 ] || set -- only nothing
     for name in "${@:2}"; do
         case $name in
-        all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | requests | published) ;;
+        all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | published) ;;
         puts | nodes | splits) ;;
         *)
             echo "measure.sh: only: $name is not a measurement" >&2
@@ -117,16 +117,6 @@ graphs() {
     perf --op all_gather -b 1M -e 1M -n 64 --rounds 9 --graph 64 --in-place --baseline nccl,nccl-ce
     perf --op alltoall -b 64K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --baseline nccl,nccl-ce
     perf --op all_reduce --type bfloat16 -b 4K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --in-place --baseline nccl,nccl-ce
-}
-# In turn: all-gathers as calls, and as requests, each after some 60 us of work: otherwise it is the host's time
-# that counts.
-requests() {
-    local round way
-    for round in 1 2 3; do
-        for way in "" --request --early; do
-            perf --op all_gather -b 4K -e 256K -f 4 -n 200 --rounds 9 -c 0 --in-place --enqueue --between 128M $way
-        done
-    done
 }
 puts() {
     perf --op put -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
@@ -213,7 +203,6 @@ else
     messages
     queues
     graphs
-    requests
     puts
     nodes
     splits

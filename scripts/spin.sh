@@ -166,13 +166,6 @@ catch 2 FORGET_FAILED 'assertion violated.*known' -DOWNERS=1 -DFAILURES
 catch 2 NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 catch 2 POST_NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 
-model=starts
-prove 2 4
-catch 3 NO_RECHECK 'assertion violated'
-catch 3 LOOK_FIRST 'assertion violated.*is_open'
-catch 3 EARLY_END 'assertion violated.*is_open'
-catch 3 NO_LOCK 'assertion violated.*is_open'
-
 model=group
 prove 2 2
 prove 2 2 -DCOUNTED

@@ -16,9 +16,9 @@ const char *comm_missing(const char *kind)
     return "this build has no NCCL (it needs CUDA and NCCL): cecl or none expected";
 }
 
-bool comm_open(struct comm *c, const char *kind, bool hidden, bool requests)
+bool comm_open(struct comm *c, const char *kind, bool hidden)
 {
-    *c = (struct comm){.device = -1, .hidden = hidden, .requests = requests};
+    *c = (struct comm){.device = -1, .hidden = hidden};
     MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
     c->once = strcmp(kind, "none") == 0;

@@ -19,7 +19,6 @@ struct comm {
     int device; /* CUDA ordinal; -1: the host device */
     /* calls run at the same time as compute, and should slow it down only a little */
     bool hidden;
-    bool requests; /* cecl: gathers and reductions are requests, which are made once and started */
     /* Only the first step communicates. The steps after it compute on what it gathered, so that they
      * show what a step takes without communication. */
     bool once;
@@ -46,7 +45,7 @@ struct comm {
 
 /* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, but only for the first
  * step. Returns false with a message on stderr. */
-bool comm_open(struct comm *c, const char *kind, bool hidden, bool requests);
+bool comm_open(struct comm *c, const char *kind, bool hidden);
 /* The reason why this build does not have that kind, or NULL if it has. */
 const char *comm_missing(const char *kind);
 

@@ -15,19 +15,10 @@
  * estimate: CECL_MAX_SMS overrides it. */
 enum { HIDDEN_SMS = 8 };
 
-/* A gather or reduction that is made once and started often (comm.requests). */
-struct kept {
-    const void *from, *to;
-    size_t count;
-    ceclRequest_t request;
-};
-
 struct cecl {
     ceclComm_t comm;
     ceclStream_t *streams;
     int nstreams;
-    struct kept *kept;
-    int nkept;
 };
 
 #define CECL_OR_FALSE(c, call)                                                                     \
@@ -62,46 +53,13 @@ static bool prepare(struct comm *c, int lanes)
     return s->streams != NULL;
 }
 
-/* *out: the entry for a call with these buffers, whose request is NULL if the call is new; NULL
- * without comm.requests. All ranks make their calls, and therefore their requests, in the same order. */
-static bool find_kept(struct comm *c, const void *from, const void *to, size_t count,
-                      struct kept **out)
-{
-    struct cecl *s = c->state;
-    int i = 0;
-    *out = NULL;
-    if (!c->requests)
-        return true;
-    while (i < s->nkept &&
-           (s->kept[i].from != from || s->kept[i].to != to || s->kept[i].count != count))
-        i++;
-    if (i == s->nkept) {
-        struct kept *more = realloc(s->kept, ((size_t)i + 1) * sizeof(*more));
-        if (!more)
-            return false;
-        s->kept = more;
-        s->kept[s->nkept++] = (struct kept){.from = from, .to = to, .count = count};
-    }
-    *out = &s->kept[i];
-    return true;
-}
-
 static bool gather(struct comm *c, int lane, void *buffer, size_t count)
 {
     struct cecl *s = c->state;
-    const ceclDataType_t type = c->compute->type;
-    const ceclStream_t stream = lane_stream(c, lane);
-    struct kept *k;
     void *own;
-    CECL_OR_FALSE(c, ceclShard(s->comm, buffer, count, type, &own));
-    if (!find_kept(c, own, buffer, count, &k))
-        return false;
-    if (k && !k->request)
-        CECL_OR_FALSE(c, ceclAllGatherInit(own, buffer, count, type, s->comm, &k->request));
-    if (k)
-        CECL_OR_FALSE(c, ceclStart(k->request, stream));
-    else
-        CECL_OR_FALSE(c, ceclAllGather(own, buffer, count, type, s->comm, stream));
+    CECL_OR_FALSE(c, ceclShard(s->comm, buffer, count, c->compute->type, &own));
+    CECL_OR_FALSE(
+        c, ceclAllGather(own, buffer, count, c->compute->type, s->comm, lane_stream(c, lane)));
     return true;
 }
 
@@ -109,19 +67,8 @@ static bool reduce_scatter(struct comm *c, int lane, const void *gradients, void
                            size_t count)
 {
     struct cecl *s = c->state;
-    const ceclDataType_t type = c->compute->type;
-    const ceclStream_t stream = lane_stream(c, lane);
-    struct kept *k;
-    if (!find_kept(c, gradients, shard, count, &k))
-        return false;
-    if (k && !k->request)
-        CECL_OR_FALSE(
-            c, ceclReduceScatterInit(gradients, shard, count, type, ceclSum, s->comm, &k->request));
-    if (k)
-        CECL_OR_FALSE(c, ceclStart(k->request, stream));
-    else
-        CECL_OR_FALSE(c,
-                      ceclReduceScatter(gradients, shard, count, type, ceclSum, s->comm, stream));
+    CECL_OR_FALSE(c, ceclReduceScatter(gradients, shard, count, c->compute->type, ceclSum, s->comm,
+                                       lane_stream(c, lane)));
     return true;
 }
 
@@ -154,10 +101,6 @@ static void close_cecl(struct comm *c)
     struct cecl *s = c->state;
     while (s->nstreams > 0)
         (void)!ceclStreamDestroy(s->comm, s->streams[--s->nstreams]);
-    for (int i = 0; i < s->nkept; i++)
-        if (s->kept[i].request)
-            (void)!ceclRequestFree(s->kept[i].request);
-    free(s->kept);
     free(s->streams);
     if (s->comm)
         (void)!ceclCommDestroy(s->comm); /* also frees what alloc returned */
@@ -169,7 +112,7 @@ bool comm_cecl(struct comm *c)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     struct cecl *s = calloc(1, sizeof(*s));
-    c->name = c->requests ? "cecl, by requests" : "cecl";
+    c->name = "cecl";
     c->state = s;
     c->close = close_cecl;
     if (!s)

@@ -28,8 +28,6 @@ const char options_usage[] =
     "  --comm KIND      cecl; nccl, nccl-ce: NCCL as it comes, or on copy engines; none: no\n"
     "                   communication after the first step, to see what a step takes without any:\n"
     "                   a rank trains its own share, on what the others had at first (cecl)\n"
-    "  --calls KIND     plain, or requests: gathers and reductions are made once, and each step\n"
-    "                   starts them; not by NCCL (plain)\n"
     "  --checkpoint DIR keep the training there: at the end, and each --save-every N steps\n"
     "  --resume         go on from the checkpoint\n"
     "  --sample N       write N bytes at the end\n"
@@ -106,23 +104,17 @@ static bool take_comm(struct options *o, const char *text, char *words, int size
     return !why;
 }
 
-static bool take_calls(struct options *o, const char *text, char *words, int size)
-{
-    o->requests = strcmp(text, "requests") == 0;
-    if (o->requests || strcmp(text, "plain") == 0)
-        return true;
-    snprintf(words, (size_t)size, "--calls %s: plain or requests expected", text);
-    return false;
-}
-
-enum { LR = NUMBERS, SEED, COMM, CALLS, DATA, CHECKPOINT, JSON, NO_OVERLAP, RESUME, HELP };
-static const struct option others[] = {
-    {"lr", 1, NULL, LR},         {"seed", 1, NULL, SEED},
-    {"comm", 1, NULL, COMM},     {"calls", 1, NULL, CALLS},
-    {"data", 1, NULL, DATA},     {"checkpoint", 1, NULL, CHECKPOINT},
-    {"json", 1, NULL, JSON},     {"no-overlap", 0, NULL, NO_OVERLAP},
-    {"resume", 0, NULL, RESUME}, {"help", 0, NULL, HELP},
-    {NULL, 0, NULL, 0}};
+enum { LR = NUMBERS, SEED, COMM, DATA, CHECKPOINT, JSON, NO_OVERLAP, RESUME, HELP };
+static const struct option others[] = {{"lr", 1, NULL, LR},
+                                       {"seed", 1, NULL, SEED},
+                                       {"comm", 1, NULL, COMM},
+                                       {"data", 1, NULL, DATA},
+                                       {"checkpoint", 1, NULL, CHECKPOINT},
+                                       {"json", 1, NULL, JSON},
+                                       {"no-overlap", 0, NULL, NO_OVERLAP},
+                                       {"resume", 0, NULL, RESUME},
+                                       {"help", 0, NULL, HELP},
+                                       {NULL, 0, NULL, 0}};
 
 static bool take(struct options *o, int which, const char *value, char *words, int size)
 {
@@ -132,7 +124,6 @@ static bool take(struct options *o, int which, const char *value, char *words, i
     case LR: return take_rate(o, value, words, size);
     case SEED: return take_seed(o, value, words, size);
     case COMM: return take_comm(o, value, words, size);
-    case CALLS: return take_calls(o, value, words, size);
     case DATA: o->data = value; break;
     case CHECKPOINT: o->checkpoint = value; break;
     case JSON: o->json = value; break;
@@ -205,8 +196,6 @@ bool options_default(struct options *o, bool gpu, char *words, int size)
         why = "--resume: --checkpoint DIR expected, which says from where";
     else if (o->save_every && !o->checkpoint)
         why = "--save-every: --checkpoint DIR expected, which says where to";
-    else if (o->requests && strncmp(o->comm, "nccl", 4) == 0)
-        why = "--calls requests: --comm cecl or none expected: NCCL has none";
     else if (strcmp(o->comm, "none") == 0 && (o->checkpoint || o->sample))
         why = "--comm none: no --checkpoint and no --sample expected: its model is no result";
     else

@@ -11,7 +11,7 @@ struct options {
     double rate;
     uint64_t seed;
     const char *comm, *data, *checkpoint, *json;
-    bool no_overlap, requests, resume, help;
+    bool no_overlap, resume, help;
 };
 
 /* Returns false if an option is wrong: `words` says which, its value, and what was expected. Every

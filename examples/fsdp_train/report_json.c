@@ -60,17 +60,15 @@ bool report_json(const struct report *r, const struct fsdp *f, const struct opti
         fprintf(stderr, "fsdp_train: --json %s: %s\n", o->json, strerror(errno));
         return false;
     }
-    fprintf(
-        file,
-        "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\", \"calls\": \"%s\",\n"
-        "  \"ranks\": %d, \"prefetch\": %d,\n"
-        "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
-        "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
-        "  \"first_step\": %d, \"steps\": %d, \"warm_up_steps\": %d,\n",
-        f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm,
-        o->requests ? "requests" : "plain", f->comm->nranks, f->prefetch, s->layers, s->width,
-        s->heads, s->sequence, s->batch, parameter_count(s), sent_bytes(f), r->first, r->steps,
-        steps_left_out(r));
+    fprintf(file,
+            "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\",\n"
+            "  \"ranks\": %d, \"prefetch\": %d,\n"
+            "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
+            "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
+            "  \"first_step\": %d, \"steps\": %d, \"warm_up_steps\": %d,\n",
+            f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm, f->comm->nranks,
+            f->prefetch, s->layers, s->width, s->heads, s->sequence, s->batch, parameter_count(s),
+            sent_bytes(f), r->first, r->steps, steps_left_out(r));
     const struct spread step = spread_of(r, r->step_ms), exposed = spread_of(r, r->exposed_ms);
     json_spread(file, "step_ms", step);
     json_spread(file, "exposed_ms", exposed);

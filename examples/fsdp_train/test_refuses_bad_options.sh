@@ -22,7 +22,6 @@ bad "--lr 0: above 0, at most 1 expected" --lr 0
 bad "--lr nan: above 0" --lr nan
 bad "--seed -1: 0 to" --seed -1
 bad "--comm mpi: cecl, nccl, nccl-ce or none expected" --comm mpi
-bad "--calls other: plain or requests expected" --calls other
 bad "--prefetch 3: at most --layers 2 expected" --prefetch 3
 bad "--sample 0: 1 to" --sample 0
 bad "--save-every: --checkpoint DIR expected" --save-every 5

@@ -38,8 +38,7 @@ static bool is_rank_0(const struct job *j)
 static enum end take_device(struct job *j)
 {
     char words[256];
-    if (!all_agree(
-            comm_open(&j->comm, j->options.comm, !j->options.no_overlap, j->options.requests)))
+    if (!all_agree(comm_open(&j->comm, j->options.comm, !j->options.no_overlap)))
         return END_FAILED;
     const struct compute *gpu = j->comm.device >= 0 ? compute_cuda() : NULL;
     if (j->comm.device >= 0 && !gpu) {

@@ -22,21 +22,21 @@ static void end_with(int code, const char *message)
 
 /* ---- the device */
 
-void compute_after(struct job *j, int stream)
+void compute_after(struct job *j)
 {
     struct compute *c = &j->compute;
     if (!c->mark) { /* the host computes synchronously */
-        check(ceclStreamSynchronize(j->comm, j->streams[stream]));
+        check(ceclStreamSynchronize(j->comm, j->stream));
         return;
     }
-    c->mark(c, j->streams[stream], stream);
-    c->compute_after_mark(c, stream);
+    c->mark(c, j->stream, 0);
+    c->compute_after_mark(c, 0);
 }
 
-void stream_after(struct job *j, int stream)
+void stream_after(struct job *j)
 {
     if (j->compute.stream_after_compute)
-        j->compute.stream_after_compute(&j->compute, j->streams[stream], stream);
+        j->compute.stream_after_compute(&j->compute, j->stream, 0);
 }
 
 void multiply(struct job *j, int from, int to, int rows, int blocks)
@@ -279,13 +279,12 @@ static void open_job(struct job *j)
     check(ceclCommUserRank(j->comm, &j->rank));
     check(ceclCommCount(j->comm, &j->nranks));
     check(ceclCommCuDevice(j->comm, &device));
-    for (int s = 0; s < STREAMS; s++)
-        check(ceclStreamCreate(j->comm, &j->streams[s]));
+    check(ceclStreamCreate(j->comm, &j->stream));
     const struct compute *gpu = device >= 0 ? compute_cuda() : NULL;
     if (device >= 0 && !gpu)
         end_with(1, "built without CUDA: CECL_DEVICE=host expected");
     j->compute = gpu ? *gpu : compute_host;
-    if (!j->compute.open(&j->compute, device, STREAMS, 1))
+    if (!j->compute.open(&j->compute, device, 1, 1))
         end_with(1, "the device does not open");
     if (j->rows == 0)
         j->rows = gpu ? 4096 : 48;
@@ -305,7 +304,6 @@ int main(int argc, char **argv)
     const struct way *way = read_options(argc, argv, &j, &steps);
     open_job(&j);
     make_numbers(&j, way);
-    way->open(&j);
     const char *want = compute_alone(&j, way);
     const long in_order = check_step(&j, way, way->in_order, want),
                at_once = check_step(&j, way, way->at_once, want);
@@ -313,10 +311,8 @@ int main(int argc, char **argv)
            j.rank, j.nranks, way->name, j.nranks * j.rows, j.depth, j.depth, j.columns, in_order,
            at_once);
     print_times(&j, way, steps);
-    way->close();
     j.compute.close(&j.compute);
-    for (int s = 0; s < STREAMS; s++)
-        check(ceclStreamDestroy(j.comm, j.streams[s]));
+    check(ceclStreamDestroy(j.comm, j.stream));
     check(ceclCommDestroy(j.comm));
     MPI_Finalize();
     return in_order + at_once ? 3 : 0;

@@ -10,15 +10,13 @@
 #include "../check.h"
 #include "compute.h"
 
-enum { CALLS, ARRIVED, STREAMS }; /* of cecl's calls; waits for chunks */
-
 /* What a rank multiplies: A [nranks * rows][depth] and B [depth][columns]. */
 struct job {
     int rank, nranks;
     int rows, depth, columns;
     int chunks; /* in which a rank's rows travel */
     ceclComm_t comm;
-    ceclStream_t streams[STREAMS];
+    ceclStream_t stream;
     struct compute compute;
     char *a, *b, *c;
     char *
@@ -30,10 +28,8 @@ struct way {
     /* Each rank has a block of A's rows, in its place in `a`, and some columns of B. Otherwise each has some
      * columns of A, and some rows of B. */
     bool gathers;
-    void (*open)(struct job *j); /* makes requests */
     void (*in_order)(struct job *j);
     void (*at_once)(struct job *j);
-    void (*close)(void);
 };
 extern const struct way way_gather, way_reduce;
 
@@ -43,7 +39,7 @@ void multiply(struct job *j, int from, int to, int rows, int blocks);
 
 /* The first lets compute that is enqueued later run after the work that the stream holds now; the
  * second does the reverse. */
-void compute_after(struct job *j, int stream);
-void stream_after(struct job *j, int stream);
+void compute_after(struct job *j);
+void stream_after(struct job *j);
 
 #endif

@@ -38,13 +38,12 @@ struct job {
     bool on_gpus;
     ceclComm_t comm;
     ceclStream_t stream;
-    void **shards;          /* [groups] this rank's shards */
-    void **whole;           /* [groups] parameters of the reference */
-    void *x, *y, *logits;   /* [batch][width], its activation, [batch][SYMBOLS] */
-    unsigned char *tokens;  /* of the device */
-    unsigned char *sample;  /* the same on the host */
-    char *buffers[2];       /* symmetric */
-    ceclRequest_t *gathers; /* [groups] each group's all-gather, which every step makes again */
+    void **shards;         /* [groups] this rank's shards */
+    void **whole;          /* [groups] parameters of the reference */
+    void *x, *y, *logits;  /* [batch][width], its activation, [batch][SYMBOLS] */
+    unsigned char *tokens; /* of the device */
+    unsigned char *sample; /* the same on the host */
+    char *buffers[2];      /* symmetric */
     unsigned char *text;
     size_t text_bytes;
 };
@@ -76,22 +75,9 @@ static bool gather(struct job *j, int group)
     if (j->options.in_place)
         CECL_OR_FALSE(
             j, ceclMemcpyAsync(j->comm, slot_of(j, group), j->shards[group], bytes, j->stream));
-    CECL_OR_FALSE(j, ceclStart(j->gathers[group], j->stream));
-    return true;
-}
-
-/* A request is checked, and published to peers, once, so a step only starts it. */
-static bool make_gathers(struct job *j)
-{
-    const int groups = group_count(&j->shape);
-    j->gathers = calloc((size_t)groups, sizeof(ceclRequest_t));
-    if (!j->gathers)
-        return refuse("memory", "the host has not enough");
-    for (int g = 0; g < groups; g++) {
-        const void *send = j->options.in_place ? slot_of(j, g) : j->shards[g];
-        CECL_OR_FALSE(j, ceclAllGatherInit(send, j->buffers[g % 2], shard_elements(&j->shape, g),
-                                           j->compute.type, j->comm, &j->gathers[g]));
-    }
+    CECL_OR_FALSE(j, ceclAllGather(j->options.in_place ? slot_of(j, group) : j->shards[group],
+                                   j->buffers[group % 2], shard_elements(&j->shape, group),
+                                   j->compute.type, j->comm, j->stream));
     return true;
 }
 
@@ -268,7 +254,7 @@ static bool make_parameters(struct job *j)
     for (int b = 0; b < 2; b++)
         CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b],
                                       largest * (size_t)j->shape.nranks * j->shape.element));
-    return make_gathers(j);
+    return true;
 }
 
 static bool make_job(struct job *j)
@@ -306,11 +292,9 @@ static bool make_job(struct job *j)
 static void end_job(struct job *j)
 {
     for (int g = 0; g < group_count(&j->shape); g++) {
-        (void)!ceclRequestFree(j->gathers[g]);
         j->compute.free(&j->compute, j->shards[g]);
         j->compute.free(&j->compute, j->whole[g]);
     }
-    free(j->gathers);
     free(j->shards);
     free(j->whole);
     j->compute.free(&j->compute, j->x);

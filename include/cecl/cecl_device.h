@@ -1,5 +1,4 @@
-/* cecl in kernels: reaching the peers' symmetric memory, waiting for the peers' kernels, waiting for chunks of a
- * gather, and letting a request start.
+/* cecl in kernels: reaching the peers' symmetric memory, and waiting for the peers' kernels.
  *
  * Header only. The host asks ceclCommGetDeviceComm once and passes the ceclDeviceComm_t to its
  * kernels by value (examples/one_shot_all_reduce.cu is a whole program):
@@ -64,11 +63,6 @@ CECL_DEVICE_API void cecl_device_store(uint32_t *word, uint32_t value)
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-CECL_DEVICE_API void cecl_device_add(uint32_t *word, uint32_t by)
-{
-    asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(by) : "memory");
-}
-
 /* The table of slices is never written while a kernel runs, so a load may come from any cache, and
  * the compiler may reuse the loaded value. */
 CECL_DEVICE_API char *cecl_device_slice(ceclDeviceComm_t dc, int rank)
@@ -116,11 +110,6 @@ CECL_DEVICE_API uint32_t cecl_device_load(const uint32_t *word)
 CECL_DEVICE_API void cecl_device_store(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-CECL_DEVICE_API void cecl_device_add(uint32_t *word, uint32_t by)
-{
-    __atomic_fetch_add(word, by, __ATOMIC_RELEASE);
 }
 
 CECL_DEVICE_API char *cecl_device_slice(ceclDeviceComm_t dc, int rank)
@@ -183,33 +172,23 @@ CECL_DEVICE_API bool cecl_device_reached(const uint32_t *word, uint32_t value)
     return (int32_t)(cecl_device_load(word) - value) >= 0;
 }
 
-/* Waits until a word has reached `value`, or until `other`, if it is not NULL, has reached `others`. Most waits
- * are short, so the clock, `other` and the word that ends all waits are read only once in 64 polls. */
-CECL_DEVICE_API bool cecl_device_await_either(const uint32_t *word, uint32_t value,
-                                              const uint32_t *other, uint32_t others,
-                                              const uint32_t *ended, uint64_t timeout_ns)
+/* Waits until a word of this rank has reached `value`. Most waits are short, so the clock and the word that ends
+ * all waits are read only once in 64 polls. */
+CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
 {
+    const uint32_t *ended = dc.pads + (dc.blocks + dc.signals) * dc.nranks;
     uint64_t begin = 0;
     for (uint32_t polls = 1; !cecl_device_reached(word, value); polls++) {
         cecl_device_pause();
         if (polls % 64 != 0)
             continue;
-        if (other && cecl_device_reached(other, others))
-            return true;
         const uint64_t now = cecl_device_now_ns();
         begin = begin ? begin : now;
         if (cecl_device_load(ended) != 0 ||
-            (timeout_ns > 0 && (int64_t)(now - begin) >= (int64_t)timeout_ns))
+            (dc.timeoutNs > 0 && (int64_t)(now - begin) >= (int64_t)dc.timeoutNs))
             return false;
     }
     return true;
-}
-
-/* Waits until a word of this rank has reached `value`. */
-CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
-{
-    return cecl_device_await_either(word, value, NULL, 0,
-                                    dc.pads + (dc.blocks + dc.signals) * dc.nranks, dc.timeoutNs);
 }
 
 /* Signals `value` to a peer. Release: a thread of the peer that has seen the value also sees what
@@ -275,55 +254,6 @@ CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
     if (cecl_device_thread() == 0)
         *(volatile uint32_t *)own = epoch;
     return came;
-}
-
-/* Waits until a chunk of a peer's block has arrived in recvbuff. Acquire, at the scope of the system, because
- * peers' copy engines wrote the chunk: the calling thread then sees its bytes, and so do threads that meet this
- * thread afterwards in __syncthreads. One thread of a block is enough:
- *
- *     if (!__syncthreads_and(threadIdx.x != 0 || ceclDeviceWaitChunk(chunks, peer, chunk)))
- *         return;
- *
- * dc     of ceclGetDeviceChunks.
- * peer   0 .. nranks-1. For this rank's own block out of place the wait is for the whole gather.
- * chunk  0 .. dc.chunks-1. Where single chunks are not announced (ceclAllGatherChunksInit), the wait is for the
- *        whole gather.
- * Returns true. Returns false if the chunk did not arrive within dc.timeoutNs, if the communicator has failed
- * (recvbuff is undefined then, also where earlier waits have returned true), and at once for a peer or
- * a chunk out of range.
- * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors: returns
- * false. */
-CECL_DEVICE_API bool ceclDeviceWaitChunk(ceclDeviceChunks_t dc, int peer, int chunk)
-{
-    const bool is_own = peer == dc.rank;
-    bool came = true;
-    if (peer < 0 || peer >= dc.nranks || chunk < 0 || chunk >= dc.chunks)
-        return false;
-    if (!dc.done || (is_own && dc.inPlace))
-        return true;
-    if (dc.words && !is_own && peer >= dc.from && peer < dc.to)
-        came = cecl_device_await_either(dc.words + peer, dc.first + (uint32_t)chunk * dc.step,
-                                        dc.done, dc.end, dc.ended, dc.timeoutNs);
-    else
-        came = cecl_device_await_either(dc.done, dc.end, NULL, 0, dc.ended, dc.timeoutNs);
-    return came && cecl_device_load(dc.ended) == 0;
-}
-
-/* Counts a word up, for which a start waits (ceclStartOnSignal). Release, at the scope of the system, because
- * copy engines read next: they see what the calling thread wrote before, and what other threads wrote before
- * they met it in __syncthreads. Usually each block of a kernel calls it once for each part of its results:
- *
- *     __syncthreads();
- *     if (threadIdx.x == 0)
- *         ceclDeviceCount(word, 1);
- *
- * word  as in ceclStartOnSignal.
- * by    less than 2^31 in all while a start waits; the word may wrap around.
- * Local; does not wait. Threads: any, at the same time too. Ownership: the word is the program's. Errors:
- * none. */
-CECL_DEVICE_API void ceclDeviceCount(uint32_t *word, uint32_t by)
-{
-    cecl_device_add(word, by);
 }
 
 #endif

@@ -19,7 +19,6 @@ struct cecl_hosted {
     char *words;      /* the row of rank r is at words + r * apart, and begins with flags */
     uint64_t apart;   /* bytes */
     uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h), */
-    uint64_t early;   /* to its words for requests (flags/early.h), */
     uint64_t turn;    /* to its word for captured calls (flags/turns.h), */
     uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
     /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
@@ -35,18 +34,6 @@ static inline uint32_t cecl_hosted_pair_words(int nranks)
 static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
-}
-
-/* Slots for requests in each row: as many as 16 KiB hold, but at least 4 and at most 512. A slot has a word for
- * each rank. */
-static inline uint32_t cecl_hosted_slots(int nranks)
-{
-    const uint32_t slots = 4096 / (uint32_t)nranks;
-    return slots < 4 ? 4 : slots > 512 ? 512 : slots;
-}
-static inline uint32_t *cecl_hosted_early(const struct cecl_hosted *hosted, int rank)
-{
-    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->early);
 }
 
 /* Words that count each rank's captured calls of one kernel, in each row behind its word for captured calls. */

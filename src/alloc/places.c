@@ -90,29 +90,17 @@ static bool has_order(const struct cecl_places *places)
     return places->nranks <= CECL_PLACES_ORDERED_RANKS;
 }
 
-size_t cecl_places_bytes_of(int nranks, uint32_t nentries)
-{
-    return (size_t)nranks * sizeof(struct rank_words) + nentries * entry_stride(nranks);
-}
-
 size_t cecl_places_bytes(int nranks)
 {
-    return cecl_places_bytes_of(nranks, entries_for(nranks));
+    return (size_t)nranks * sizeof(struct rank_words) + entries_for(nranks) * entry_stride(nranks);
 }
 
-uint32_t cecl_places_fewer(int nranks, uint32_t nentries)
-{
-    const uint32_t most = entries_for(nranks);
-    return nentries < most ? nentries : most;
-}
-
-void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks,
-                      uint32_t nentries)
+void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks)
 {
     *places = (struct cecl_places){.shared = shared,
                                    .rank = rank,
                                    .nranks = nranks,
-                                   .nentries = nentries > 0 ? nentries : entries_for(nranks),
+                                   .nentries = entries_for(nranks),
                                    .entry_bytes = entry_stride(nranks),
                                    .record_bytes = record_stride(nranks)};
     if (has_order(places))
@@ -412,7 +400,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
     const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET,
-               may_decide = has_order(places) && !places->patient && !must_meet;
+               may_decide = has_order(places) && !must_meet;
     /* waiting for up to `least` is not counted as spent */
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    left = missing == NEVER ? 0 : left_of(places, start),

@@ -69,7 +69,6 @@ struct cecl_places {
     uint64_t finished;      /* number of the last call that this rank finished */
     uint64_t room_for;      /* calls up to this number have free entries */
     uint64_t most_spent_ns; /* set by the caller: see struct cecl_places_patience */
-    bool patient;           /* set by the caller, equal on all ranks: no rank decides LATE */
     uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
     uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
@@ -97,16 +96,9 @@ typedef bool cecl_places_go_on(void *context);
 /* Bytes of the memory that ranks share. The memory must be zeroed, and begin at a cache line. The ring
  * takes at most 8 MiB, or 4 entries if these need more. */
 size_t cecl_places_bytes(int nranks);
-/* The number of entries for a ring of at most `nentries` entries, and the bytes of a memory with such a
- * ring. */
-uint32_t cecl_places_fewer(int nranks, uint32_t nentries);
-size_t cecl_places_bytes_of(int nranks, uint32_t nentries);
 
-/* Sets up this rank's view of the shared memory. There is nothing to close.
- *
- * nentries  0: chosen by the number of ranks. Or a smaller power of two. Equal on all ranks. */
-void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks,
-                      uint32_t nentries);
+/* Sets up this rank's view of the shared memory. There is nothing to close. */
+void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks);
 
 /* How many calls can be published together. */
 uint32_t cecl_places_entries(const struct cecl_places *places);

@@ -100,9 +100,6 @@ struct cecl_registry {
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
     _Atomic bool hurried; /* see cecl_registry_hurry */
-    /* -- used by starts of requests: see registry_start.c -- */
-    _Atomic bool starting, has_started;
-    _Atomic uint32_t started_until; /* the flags' `done` after the last start */
     /* -- used by both threads -- */
     pthread_mutex_t lock;
     /* signalled when the import of a peer's region has succeeded or failed */
@@ -214,25 +211,6 @@ void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* Notes that no call is being made any more. */
 void cecl_registry_made(struct cecl_registry *registry);
-
-/* -- registry_start.c: what the start of a request checks, without a lock -- */
-
-/* *same: whether the window's memory is still the memory that was there when `use` was settled. Error messages
- * name `use`. */
-ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
-                                   const struct cecl_window *window, const struct cecl_use *use,
-                                   bool *same);
-/* Notes that a request's program uses these windows of peers, or no longer uses them. A peer may still drop its
- * window; then the request cannot be started any more. */
-void cecl_imports_pin(struct cecl_registry *registry, const struct cecl_imports *imports);
-void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Begins a start that uses pinned windows, which then stay open until cecl_imports_end. If one of them is
- * closed, returns false, and nothing has begun. */
-bool cecl_imports_begin(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Ends the start, after its work was enqueued or given up. That work is done once `done` has reached
- * `target`. */
-void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports *imports,
-                      uint32_t target);
 
 /* Carries out one message, if one has arrived (*any). It carries out only one, because importing the message's
  * regions takes some milliseconds, and the worker has other work. The error of a failed import is kept for the

@@ -68,7 +68,6 @@ struct cecl_import {
     struct imported *regions;
     _Atomic bool closed;         /* its memory may not be used any more */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
-    uint32_t pins;               /* how many requests' programs use it: see registry_start.c */
     uint64_t collected;          /* number of the last cecl_imports_collect that found it */
     ceclResult_t failed;         /* why a region is missing; no further region is imported */
     char words[CECL_MESSAGE_BYTES];
@@ -113,10 +112,6 @@ struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
-
-/* registry_start.c: whether no start of a request is being made, and the work of all earlier starts is
- * done. */
-bool registry_starts_are_done(const struct cecl_registry *registry);
 
 /* -- registry_process.c: what the registries of this process know of each other -- */
 

@@ -64,8 +64,7 @@ static bool is_unused(const struct cecl_registry *registry, const struct cecl_im
 {
     const struct cecl_registry_asks *asks = &registry->asks;
     return import->call != registry->call && import->holds == 0 &&
-           (!import->used || asks->reached(asks->context, import->last_use)) &&
-           (import->pins == 0 || registry_starts_are_done(registry));
+           (!import->used || asks->reached(asks->context, import->last_use));
 }
 
 /* A start (registry_start.c) reads `closed` without the lock. The start and this function each write their

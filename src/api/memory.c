@@ -7,7 +7,6 @@
 #include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/group.h"
-#include "launch/request.h"
 
 static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
@@ -70,7 +69,6 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
     CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)
         cecl_pool_free(&comm->pool, offset);
-    cecl_requests_lose_memory(comm);
     return ceclSuccess;
 }
 

@@ -200,8 +200,6 @@ static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
-        [CECL_SHARED_REQUESTS] = cecl_places_bytes_of(
-            comm->nranks, cecl_places_fewer(comm->nranks, CECL_REQUEST_ENTRIES)),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
         [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),

@@ -51,9 +51,6 @@ struct cecl_call {
     struct cecl_options options;
     uint32_t layout_words;
     uint32_t captured; /* 1: a graph captures the call and replays it; else 0. Equal on all ranks */
-    /* the number of chunks in which a gather's blocks arrive, if peers announce chunks; 0: blocks arrive
-     * whole. Equal on all ranks */
-    uint32_t chunks;
     struct cecl_view view;
 };
 #define CECL_CALL_KEY_BYTES offsetof(struct cecl_call, view.layout)
@@ -73,22 +70,6 @@ struct cecl_block {
 static inline struct cecl_block cecl_call_block(const struct cecl_call *call, int from, int to)
 {
     return call->op->block(call, from, to);
-}
-
-/* A chunk: a part of a block that is sent at one time. */
-struct cecl_chunk {
-    uint64_t at, bytes;
-};
-/* Chunk c of a block of `bytes`. Chunks have whole elements, and equally many except at the end of the
- * block. */
-static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint64_t bytes,
-                                              uint32_t c)
-{
-    if (call->chunks <= 1)
-        return (struct cecl_chunk){0, bytes};
-    const uint64_t count = bytes / call->element,
-                   each = (count + call->chunks - 1) / call->chunks * call->element, at = c * each;
-    return (struct cecl_chunk){at, at >= bytes ? 0 : at + each < bytes ? each : bytes - at};
 }
 
 /* How far the byte `at` of a block lies behind the block's first byte. `pitch`: the pitch of the block's

@@ -19,14 +19,11 @@ ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scop
                                .type = (uint8_t)args->type,
                                .red_op = (uint8_t)args->red_op,
                                .options = scope->options,
-                               .chunks = (uint32_t)args->chunks,
                                .captured = scope->captured};
     call->element = (uint8_t)cecl_type_bytes(args->type);
     if (call->element == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
                          (int)args->type, CECL_NUM_TYPES - 1);
-    if (args->chunks < 0 || args->chunks > CECL_CHUNKS_MOST)
-        return cecl_fail(ceclInvalidArgument, "chunks: 1 to %d expected", CECL_CHUNKS_MOST);
     if (op->rooted)
         CECL_TRY(check_root(args->root, scope->nranks));
     /* NULL: the call has no other arguments */

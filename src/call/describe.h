@@ -26,10 +26,7 @@ struct cecl_args {
     const size_t *sendcounts, *sdispls, *recvcounts, *rdispls; /* [nranks] */
     const size_t *peerdispls;
     const struct cecl_splits_args *splits;
-    int chunks; /* 0: blocks arrive whole */
 };
-
-#define CECL_CHUNKS_MOST 64
 
 /* What a description needs from the communicator. */
 struct cecl_scope {

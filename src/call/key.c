@@ -32,9 +32,9 @@ uint32_t cecl_call_signature(const struct cecl_call *call)
         (uint64_t)(call->op - cecl_ops) << 8 | call->type,
         own ? 0 : call->count,
         (uint64_t)call->red_op << 32 | (uint32_t)call->root,
-        (uint64_t)call->chunks << 49 | (uint64_t)call->captured << 48 |
-            (uint64_t)call->options.sm_policy << 40 | (uint64_t)call->options.direction << 32 |
-            (uint64_t)call->options.max_sms << 8 | cecl_call_is_in_place_on_all(call),
+        (uint64_t)call->captured << 48 | (uint64_t)call->options.sm_policy << 40 |
+            (uint64_t)call->options.direction << 32 | (uint64_t)call->options.max_sms << 8 |
+            cecl_call_is_in_place_on_all(call),
         shape->width,
         shape->rows,
         shape->recv_pitch,

@@ -101,9 +101,6 @@ enum cecl_op_index {
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,
-    CECL_OP_INIT, /* all calls that make a request */
-    CECL_OP_START,
-    CECL_OP_READY,
     CECL_OP_COUNT
 };
 extern const struct cecl_op cecl_ops[CECL_OP_COUNT];

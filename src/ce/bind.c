@@ -338,8 +338,6 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 {
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
-    bound->chunks = plan->chunks;
-    bound->chunk_phase = plan->chunk_phase;
     if (cecl_plan_is_captured(plan) &&
         !small) /* such a plan advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);

@@ -38,8 +38,7 @@ struct cecl_bound {
      * long as this bound plan exists */
     const struct cecl_call *calls;
     const struct cecl_told *told;
-    struct cecl_advance advance;  /* by how much this call advances the counters */
-    uint32_t chunks, chunk_phase; /* as in the plan */
+    struct cecl_advance advance; /* by how much this call advances the counters */
     /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
     uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, nsplits, ncells;
     struct cecl_command *commands;

@@ -4,8 +4,6 @@
  *
  *     push:  | barrier 1 | my block -> block r of every peer (own too, out of place) | barrier 2 |
  *
- *     push in chunks: between the chunks this rank signals to all peers; no rank has to wait for these
- *
  *     pull:  | my block -> my block r (out of place)
  *            | barrier 1 | block p of each peer p -> my block p | barrier 2 |
  *
@@ -41,29 +39,14 @@ static void copy_own_block(const struct cecl_part *part, struct cecl_plan *plan)
         cecl_lower_block(part, plan, part->call.rank, part->call.rank);
 }
 
-static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, int peer,
-                       const struct cecl_chunk *chunk)
-{
-    const int me = part->call.rank;
-    cecl_lower_copy(part, plan, cecl_received(part, me, peer), cecl_sent(part, me, peer), chunk->at,
-                    chunk->bytes);
-}
-
-/* Barrier 1, and the blocks. After each chunk but the last comes a signal to all peers. After the last
- * chunk comes a barrier. */
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint32_t chunks = part->call.chunks > 1 ? part->call.chunks : 1;
+    const int me = part->call.rank;
     cecl_plan_barrier(plan);
-    plan->chunks = part->means.late ? 0 : chunks;
-    plan->chunk_phase = plan->phases[CECL_LANE_MAIN] + 1;
-    for (uint32_t c = 0; c < chunks; c++) {
-        const struct cecl_chunk chunk =
-            cecl_chunk_of(&part->call, bytes_from(part, part->call.rank), c);
-        for (int i = 1; i < cecl_part_peers(part); i++)
-            push_chunk(part, plan, cecl_part_peer(part, i), &chunk);
-        if (c + 1 < chunks)
-            (void)cecl_plan_signal_all(plan);
+    for (int i = 1; i < cecl_part_peers(part); i++) {
+        const int peer = cecl_part_peer(part, i);
+        cecl_lower_copy(part, plan, cecl_received(part, me, peer), cecl_sent(part, me, peer), 0,
+                        bytes_from(part, me));
     }
 }
 
@@ -81,13 +64,10 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
     else
         copy_own_block(part, plan);
     cecl_plan_barrier(plan);
-    if (plan->chunks > 1)
-        cecl_plan_say(plan, "push, %u chunks", plan->chunks);
-    else
-        cecl_plan_say(plan, "push, %s",
-                      cecl_plan_local_copies(plan) > 0 && part->means.engine_copies_locally
-                          ? "own block: " CECL_SAY_BY_ENGINE
-                          : "one batch");
+    cecl_plan_say(plan, "push, %s",
+                  cecl_plan_local_copies(plan) > 0 && part->means.engine_copies_locally
+                      ? "own block: " CECL_SAY_BY_ENGINE
+                      : "one batch");
 }
 
 /* Copies the piece that this rank has of another rank's block back to that rank, the `i`-th before this

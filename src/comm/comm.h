@@ -94,7 +94,6 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_REQUESTS, /* alloc/places.h: the same for the buffers of requests */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on which of them join a shrink */
     CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
@@ -212,9 +211,6 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
-/* Says for which word of the program a stream waits. Returns false if no stream waits for one. */
-#define CECL_GATE_WORDS 128
-bool cecl_comm_at_gate(ceclComm_t comm, char out[CECL_GATE_WORDS]);
 /* Refuses call `name`, because another thread is inside call `other` on the same communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
 /* Enters a call. One thread at a time may be inside; a second one is refused before it touches any state of

@@ -7,7 +7,6 @@
 
 #include "ce/graph.h"
 #include "comm/comm.h"
-#include "flags/gates.h"
 #include "flags/turns.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -220,23 +219,10 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
     return cecl_comm_async(comm);
 }
 
-bool cecl_comm_at_gate(ceclComm_t comm, char out[CECL_GATE_WORDS])
-{
-    const struct cecl_gate *gate = cecl_gate_now(&comm->engine.flags);
-    if (gate)
-        snprintf(out, CECL_GATE_WORDS,
-                 "ceclStartOnSignal waits until the word at %p reaches %" PRIu32,
-                 (void *)atomic_load(&gate->word), atomic_load(&gate->value));
-    return gate != NULL;
-}
-
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
-    char gate[CECL_GATE_WORDS];
-    if (cecl_comm_at_gate(comm, gate))
-        cecl_fail(result, "%s; here %s", cecl_message(), gate);
-    else if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending on rank "))
+    if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending on rank "))
         cecl_fail(result, "%s; pending on rank %d: %s", cecl_message(), comm->rank,
                   cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
     char words[CECL_MESSAGE_BYTES];
@@ -261,7 +247,7 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                                    difference.other);
     return cecl_fail(ceclInvalidUsage,
                      "%s: rank %d made a different call than rank %d: counts of single ranks, "
-                     "displacements, rows, tiles, splits, chunks, another call of its group, or "
+                     "displacements, rows, tiles, splits, another call of its group, or "
                      "an earlier call differ%s",
                      name, other, comm->rank, cecl_comm_hint(comm));
 }

@@ -1,7 +1,6 @@
 /* See signalled.h. */
 #include "comm/signalled.h"
 
-#include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/signals.h"
 #include "util/clock.h"
@@ -108,23 +107,6 @@ static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
     }
 }
 
-/* Waits for words of the program's. The time limit counts from the moment when the stream reached the wait. */
-static void look_at_gates(ceclComm_t comm, int64_t now_ms)
-{
-    const struct cecl_rank_list none = {0};
-    const int64_t since = cecl_gates_look(&comm->engine.flags, now_ms);
-    char what[CECL_GATE_WORDS];
-    if (since == 0 || !cecl_comm_time_is_up(comm, &none, now_ms - since) ||
-        !cecl_comm_at_gate(comm, what))
-        return;
-    cecl_fail(
-        ceclTimeout,
-        "%s, for %lld ms so far (CECL_TIMEOUT_MS=%d); did the kernel run that counts this word "
-        "up, and was it launched before this call?",
-        what, (long long)(now_ms - since), comm->config.timeout_ms);
-    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-}
-
 void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
 {
     struct cecl_signal_wait first;
@@ -132,7 +114,6 @@ void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
     if (has_lost_a_leaver(comm))
         return;
     look_at_graphs(comm, now_ms);
-    look_at_gates(comm, now_ms);
     cecl_signals_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;

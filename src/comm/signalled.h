@@ -1,4 +1,4 @@
-/* Waits for signals of one-sided calls and for words of the program, as the watchdog sees them. */
+/* Waits for signals of one-sided calls, as the watchdog sees them. */
 #ifndef CECL_COMM_SIGNALLED_H
 #define CECL_COMM_SIGNALLED_H
 

@@ -10,8 +10,6 @@
 #include "comm/comm.h"
 #include "comm/replays.h"
 #include "comm/signalled.h"
-#include "flags/early.h"
-#include "flags/gates.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "flags/signals.h"
@@ -239,15 +237,11 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
-/* Ends the waits for words in memory of the host, except for rows of epochs, and opens gates. A stream that
- * passes a gate goes on with a start, so flags must be silenced before. */
+/* Ends the waits for words in memory of the host, except for rows of epochs. */
 static void release_words(ceclComm_t comm)
 {
     cecl_pair_release(&comm->engine.flags);
-    cecl_early_release(&comm->engine.flags);
     cecl_signals_release(&comm->engine.flags);
-    if (comm->watch.silenced)
-        cecl_gates_release(&comm->engine.flags);
 }
 
 static void tell_peers(ceclComm_t comm)

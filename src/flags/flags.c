@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "flags/early.h"
 #include "flags/lines.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
@@ -145,14 +144,13 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    const size_t trouble = 5, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
+    const size_t trouble = 4, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
                  signals = lines + CECL_LINES;
     CECL_TRY(flags->dev->ops->words_alloc(
         flags->dev, signals + cecl_signals_own_words(flags->nranks), &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
     flags->net = flags->done + 3;
-    flags->gates.at = flags->done + 4;
     flags->trouble = (struct cecl_splits_trouble *)(flags->done + trouble);
     flags->counters[CECL_COUNTER_NET] =
         (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};
@@ -178,8 +176,6 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
         result = make_host_words(flags, hosted);
     if (result == ceclSuccess && hosted && hosted->words)
         result = cecl_pairs_describe(flags, hosted);
-    if (result == ceclSuccess && hosted && hosted->words)
-        result = cecl_early_describe(flags, hosted);
     if (result == ceclSuccess)
         cecl_turns_describe(flags, flags->hosted);
     return cecl_pool_agree(flags->pool, result);
@@ -242,7 +238,6 @@ void cecl_flags_close(struct cecl_flags *flags)
     if (flags->done)
         flags->dev->ops->words_free(flags->dev, flags->done);
     cecl_pairs_forget(flags);
-    cecl_early_forget(flags);
     cecl_signals_forget(flags);
     *flags = (struct cecl_flags){0};
 }

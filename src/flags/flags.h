@@ -53,16 +53,6 @@ enum cecl_flag_way {
  * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
-/* The words of requests that are made ready early: see early.h. */
-struct cecl_early {
-    struct cecl_early_slot {
-        uint32_t value;           /* the value of the slot's words while no request has the slot */
-        uint8_t state;            /* used by early.c */
-        _Atomic uint32_t awaited; /* the last value for which a stream waits */
-    } * slots;                    /* [count] */
-    uint32_t count, next;         /* next: where the search for a free slot begins */
-};
-
 /* How far one-sided calls are, by stream: see lines.h. */
 #define CECL_LINES 32
 struct cecl_lines {
@@ -110,20 +100,6 @@ struct cecl_handed {
     _Atomic bool used; /* a message was captured */
 };
 
-/* Starts that wait for a word of the program's: see gates.h. */
-#define CECL_GATES 256 /* a power of two */
-struct cecl_gates {
-    struct cecl_gate {
-        _Atomic uintptr_t word; /* uint32_t *, the program's */
-        _Atomic uint32_t value; /* the stream goes on once the word has reached it */
-    } list[CECL_GATES];         /* gate n has the index n % CECL_GATES */
-    _Atomic uint32_t made;      /* the number of the last gate, from 1 on */
-    uint32_t *at; /* host-visible: 2n - 1 while a stream waits at gate n; 2n once it has passed */
-    /* -- used by the watchdog -- */
-    int64_t since; /* since when a stream has waited at a gate, in ms; 0: no stream waits */
-    uint32_t seen; /* *at when the watchdog last looked */
-};
-
 struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
@@ -139,11 +115,9 @@ struct cecl_flags {
     /* for recent groups that have a single message: which message. The index is the group's target modulo
      * CECL_PAIR_NOTES */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
-    struct cecl_early early;
     struct cecl_lines lines;
     struct cecl_signals signals;
     struct cecl_handed handed;
-    struct cecl_gates gates;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */

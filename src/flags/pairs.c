@@ -3,10 +3,8 @@
 
 #include <stdlib.h>
 
-#include "flags/early.h"
-
 /* Counters for a pair of ranks: the sender has two, and the receiver has two. */
-#define PAIR_COUNTERS (CECL_COUNTER_EARLY - CECL_COUNTER_READY)
+#define PAIR_COUNTERS (CECL_COUNTER_SIGNAL - CECL_COUNTER_READY)
 _Static_assert(CECL_COUNTER_MOVED - CECL_COUNTER_READY == CECL_ROLES, "a counter for each role");
 _Static_assert(PAIR_COUNTERS == 4, "cecl_hosted_pair_words has room for so many");
 
@@ -143,8 +141,6 @@ void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *pr
     if (cecl_flags_reached(flags, target))
         return;
     progress->started = true;
-    if (progress->late.count == 0)
-        cecl_early_late(flags, &progress->late);
     progress->in_message = progress->late.count == 0;
     progress->message_target = target;
     if (progress->in_message)

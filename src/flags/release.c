@@ -2,7 +2,6 @@
  * waits once the communicator has failed. */
 #include "flags/flags.h"
 
-#include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
@@ -18,8 +17,7 @@ bool cecl_flags_calls_idle(const struct cecl_flags *flags)
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags) &&
-           cecl_gates_pending(flags) == 0;
+    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags);
 }
 
 bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target)

@@ -18,12 +18,6 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
                                struct cecl_buffer *bounce);
 /* Ends the leases of a launch. */
 void cecl_bounce_end(struct cecl_launch *launch);
-/* Ends a request's leases. The request gets its own bounce buffer instead, because every start of the
- * request needs the same memory. */
-ceclResult_t cecl_bounce_keep(struct cecl_launch *launch);
-/* Frees the request's own bounce buffer, if the request has one. No work of the request may be pending.
- * `is_known`: peers know the buffer, so this function notifies them. */
-void cecl_bounce_drop(struct cecl_launch *launch, bool is_known);
 /* Frees all bounce buffers. No work may be pending. */
 void cecl_bounces_close(ceclComm_t comm);
 

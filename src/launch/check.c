@@ -44,7 +44,6 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
 {
     memset(told, 0, sizeof(*told));
     told->facts = cecl_facts_of(call, 1);
-    told->call.chunks = call->chunks;
     if (local != ceclSuccess)
         return;
     told->call.view.shape = call->view.shape;
@@ -76,7 +75,6 @@ struct field {
 static const struct field fields[] = {
     {"placement", FIELD(call.in_place), NAMES(cecl_placements)},
     {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
-    {"chunks", FIELD(call.chunks), NUMBER},
     {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
     {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), NUMBER},
     {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), NUMBER},

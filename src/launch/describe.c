@@ -39,28 +39,3 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
     CECL_TRY(cecl_launch_add(launch, call, &index));
     return cecl_carry_replace(launch, index);
 }
-
-/* The request's bounce buffer ends with the request, so the call takes the program's buffer. */
-static ceclResult_t add_again(struct cecl_launch *launch, const struct cecl_launch *kept,
-                              uint32_t index)
-{
-    const void *recv = kept->origins[index].recv;
-    struct cecl_call call = kept->calls[index];
-    uint32_t at;
-    call.captured = launch->is_captured;
-    if (launch->is_captured)
-        call.chunks = 0;
-    if (recv)
-        call.recv = cecl_window_find(&launch->comm->windows, recv);
-    CECL_TRY(cecl_launch_add(launch, &call, &at));
-    launch->origins[at].changes = UINT64_MAX; /* its windows are found again */
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_launch_describe_again(struct cecl_launch *launch, const struct cecl_launch *kept)
-{
-    launch->is_grouped = kept->is_grouped;
-    for (uint32_t i = 0; i < kept->ncalls; i++)
-        CECL_TRY(add_again(launch, kept, i));
-    return cecl_settle_again(launch, launch->comm);
-}

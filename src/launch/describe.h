@@ -1,4 +1,4 @@
-/* Makes a launch from the arguments of a public call, or from a request. */
+/* Makes a launch from the arguments of a public call. */
 #ifndef CECL_LAUNCH_DESCRIBE_H
 #define CECL_LAUNCH_DESCRIBE_H
 
@@ -14,9 +14,5 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm);
  *       because the registry may have forgotten their windows. */
 ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
                                   struct cecl_call *call);
-
-/* Adds the calls of a request's launch, as if the program made them again: with the program's buffers, and
- * captured if this launch is captured. A captured call announces no chunks, because nothing can wait for them. */
-ceclResult_t cecl_launch_describe_again(struct cecl_launch *launch, const struct cecl_launch *kept);
 
 #endif

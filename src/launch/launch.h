@@ -68,7 +68,6 @@ struct cecl_leases {
     uint64_t first,
         behind; /* bytes [first, behind) of the bounce buffer, if no later lease follows */
     struct cecl_carried before, after;
-    struct cecl_bounce *own; /* a request's bounce buffer, for as long as the request lives */
 };
 
 /* Facts about a call that are not part of its description. */
@@ -95,7 +94,6 @@ struct cecl_launch {
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
     uint8_t state, kind;
     bool is_grouped;  /* the launch's calls are in a group */
-    bool is_request;  /* the launch is made once and started often: see request.h */
     bool is_captured; /* a graph captures the launch and replays it; see captured.h */
     bool is_held;     /* a graph holds the launch */
     bool is_gone;     /* the graph that held the launch is gone */
@@ -115,9 +113,7 @@ struct cecl_launch {
     uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
 
     /* -- what ranks have told each other -- */
-    uint64_t slot; /* for a request: its slot << 32 | the slot's first value; see flags/early.h */
-    struct cecl_places *ring;        /* where ranks publish the places of their buffers */
-    struct cecl_places_group places; /* the entries of `ring` that the launch uses */
+    struct cecl_places_group places; /* the entries of the ring that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
     /* what ranks have told each other; the next three arrays belong to it: */
     struct cecl_told told;
@@ -206,7 +202,7 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
 void cecl_launch_bound_waits(struct cecl_launch *launch);
 /* -- missing.c -- */
 
-/* For a request, a captured call, or a call over several nodes, because only these wait long for a rank: returns
+/* For a captured call, or a call over several nodes, because only these wait long for a rank: returns
  * a rank that will not come, because it has left or made a different call instead. -1: there is no such
  * rank. */
 int cecl_launch_gone(const struct cecl_launch *launch);

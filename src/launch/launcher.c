@@ -5,7 +5,6 @@
 
 #include "launch/exchange.h"
 #include "launch/messages.h"
-#include "launch/request.h"
 
 #define GONE_MS 2000
 
@@ -25,11 +24,7 @@ ceclResult_t cecl_launcher_open(ceclComm_t comm)
 {
     struct cecl_places *places = &comm->launcher->places;
     cecl_places_open(places, cecl_shared_at(&comm->shared, CECL_SHARED_PLACES), comm->rank,
-                     comm->nranks, 0);
-    struct cecl_places *requests = &comm->launcher->request_places;
-    cecl_places_open(requests, cecl_shared_at(&comm->shared, CECL_SHARED_REQUESTS), comm->rank,
-                     comm->nranks, cecl_places_fewer(comm->nranks, CECL_REQUEST_ENTRIES));
-    requests->patient = true;
+                     comm->nranks);
     places->most_spent_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_SUM_NS);
     return cecl_messenger_open(comm);
 }
@@ -58,7 +53,6 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
     struct cecl_launcher *launcher = comm->launcher;
     if (!launcher)
         return;
-    cecl_requests_end(comm, drained && comm->dev);
     if (!drained) /* pending work may use all of it */
         return;
     free_launches(launcher);

@@ -13,9 +13,6 @@
 /* A GPU that is more told launches behind counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
-/* Requests with this many calls in total may be made before one of them is started. */
-#define CECL_REQUEST_ENTRIES 1024u
-
 /* The state that messages need in addition to their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
@@ -51,9 +48,6 @@ struct cecl_launcher {
         uint32_t target;
     } ends[CECL_TOLD_ENDS];
     uint64_t nends;
-    struct cecl_places request_places; /* where ranks tell each other the places of requests */
-    ceclRequest_t requests;            /* a list, the oldest first */
-    uint32_t nrequests;                /* how many requests with collectives were made so far */
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
     struct cecl_one_sided_room one_sided;

@@ -79,17 +79,15 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 static ceclResult_t check_collectives(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    const uint32_t most = cecl_places_entries(launch->ring);
+    const uint32_t most = cecl_places_entries(&comm->launcher->places);
     CECL_TRY(cecl_launch_check_buffers(launch));
     if (comm->nranks > 1 && launch->ncalls > most)
         return cecl_fail(ceclInvalidUsage,
                          "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
                          comm->nranks, most);
     CECL_TRY(cecl_nodes_check_thread(launch));
-    /* peers rely on a call once its places are published, so its stream is checked before; a request gets
-     * its stream when it starts */
-    if (!launch->is_request)
-        CECL_TRY(check_stream(launch));
+    /* peers rely on a call once its places are published, so its stream is checked before */
+    CECL_TRY(check_stream(launch));
     return cecl_tell_reserve(launch);
 }
 
@@ -236,7 +234,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
     const struct cecl_call *described = result == ceclSuccess ? &launch->calls[0] : call;
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(described, &comm->windows);
-    if (result == ceclSuccess && !launch->is_request)
+    if (result == ceclSuccess)
         result = check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);

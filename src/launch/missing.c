@@ -1,29 +1,33 @@
 /* Finds ranks that will not come, although the host waits for them. */
 #include "launch/launcher.h"
 
-/* Whether a rank has left, or has made a different call, without publishing this request or call. The places
+/* Whether a rank has left, or has made a different call, without publishing this call. The places
  * must be checked last: the rank may have published, and only then left or made its next call. */
 static bool does_not_come(const struct cecl_launch *launch, int rank)
 {
     ceclComm_t comm = launch->comm;
     return (cecl_history_is_ahead(&comm->history, rank) || cecl_mesh_left(comm->mesh, rank)) &&
-           cecl_places_missing(launch->ring, &launch->places, rank) == rank;
+           cecl_places_missing(&comm->launcher->places, &launch->places, rank) == rank;
+}
+
+static int missing_from(const struct cecl_launch *launch, int rank)
+{
+    return cecl_places_missing(&launch->comm->launcher->places, &launch->places, rank);
 }
 
 /* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
- * for requests, captured calls, and calls over several nodes, because these need all ranks. */
+ * for captured calls, and calls over several nodes, because these need all ranks. */
 static int awaited(const struct cecl_launch *launch)
 {
     const bool needs_all = launch->is_captured || launch->comm->nodes;
-    const bool waits = launch->is_request || (needs_all && launch->is_open);
-    return waits ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
+    return needs_all && launch->is_open ? missing_from(launch, 0) : -1;
 }
 
 int cecl_launch_gone(const struct cecl_launch *launch)
 {
     int rank = awaited(launch);
     while (rank >= 0 && !does_not_come(launch, rank))
-        rank = cecl_places_missing(launch->ring, &launch->places, rank + 1);
+        rank = missing_from(launch, rank + 1);
     return rank;
 }
 
@@ -31,7 +35,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};
-    for (int r = missing; r >= 0; r = cecl_places_missing(launch->ring, &launch->places, r + 1))
+    for (int r = missing; r >= 0; r = missing_from(launch, r + 1))
         cecl_rank_list_add(&late, r);
     return cecl_fail(
         ceclTimeout,
@@ -40,30 +44,23 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
         launch->is_captured ? "capture" : "make");
 }
 
-/* The error of a wait for ranks that have not made this request or call. */
+/* The error of a wait for ranks that have not made this call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
     const char *const name = launch->calls[0].op->name;
-    const char *const kind = launch->is_request    ? "request of "
-                             : launch->is_captured ? "captured "
-                                                   : "";
+    const char *const kind = launch->is_captured ? "captured " : "";
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
         return cecl_fail(ceclInvalidUsage,
                          "rank %d made a different call instead of this %s%s: all ranks must make "
-                         "requests and calls in the same order%s",
+                         "calls in the same order%s",
                          gone, kind, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
         return cecl_fail(ceclRemoteError,
                          "rank %d has left, and a %s%s waits for it: its process or its "
                          "communicator ended",
                          gone, kind, name);
-    if (!launch->is_request)
-        return say_late(launch, missing);
-    return cecl_fail(ceclTimeout,
-                     "%s: rank %d did not make this request within %d ms after its first start on "
-                     "this rank (CECL_TIMEOUT_MS)",
-                     name, missing, launch->comm->config.timeout_ms);
+    return say_late(launch, missing);
 }
 
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)

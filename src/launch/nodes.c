@@ -69,7 +69,6 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* A request waits on the host only if its first start may have to connect ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
@@ -81,14 +80,6 @@ ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
                          "%s: a call over several hosts waits for all other ranks, but this thread "
                          "has several ranks: use a thread for each rank",
                          name);
-    if (launch->is_request)
-        return comm->engine.net->connects
-                   ? cecl_fail(
-                         ceclInvalidUsage,
-                         "a request of %s: over several nodes a start may wait for all other "
-                         "ranks, but this thread has several ranks: use a thread for each rank",
-                         name)
-                   : ceclSuccess;
     return launch->is_grouped
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,

@@ -9,7 +9,7 @@
  * any of them publishes a place. Returns ceclSuccess for a communicator of one node. */
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch);
 
-/* Refuses a lone call or a request that would wait for ever, because this thread has several of the ranks. */
+/* Refuses a lone call that would wait for ever, because this thread has several of the ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch);
 
 #endif

@@ -161,10 +161,4 @@ const struct cecl_op cecl_ops[CECL_OP_COUNT] = {
     [CECL_OP_MEM_ALLOC] = {.name = "ceclMemAlloc", .count_name = "bytes"},
     [CECL_OP_MEM_FREE] = {.name = "ceclMemFree"},
     [CECL_OP_GROUP_END] = {.name = "ceclGroupEnd"},
-    [CECL_OP_INIT] = {.name = "making a request", .count_name = "the number of its calls"},
-    [CECL_OP_READY] = {.name = "ceclReady", .count_name = "the requests (a hash of their numbers)"},
-    [CECL_OP_START] =
-        {.name = "ceclStart",
-         .count_name =
-             "the request (its number, from 1 on, in the order in which requests were made)"},
 };

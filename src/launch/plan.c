@@ -179,17 +179,6 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_launch_bind_own(struct cecl_launch *launch)
-{
-    if (launch->nfull > 0) {
-        CECL_TRY(bind_new(launch));
-        launch->runs = launch;
-        launch->users++;
-    }
-    cecl_launch_bound(launch);
-    return ceclSuccess;
-}
-
 const char *cecl_launch_path(const struct cecl_launch *launch)
 {
     return launch->kind == CECL_LAUNCH_MESSAGES ? launch->path

@@ -91,7 +91,7 @@ static bool is_readable(struct cecl_buffer input)
  * replay any rank may be the last. */
 static bool all_come(const struct cecl_launch *launch)
 {
-    return launch->is_request || launch->is_captured || launch->comm->nodes;
+    return launch->is_captured || launch->comm->nodes;
 }
 
 /* Fills in a record. *lent: the buffer from which peers may fetch if they come late. */
@@ -113,10 +113,6 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
                     (cecl_call_is_outside(call) ? OUTSIDE : 0);
     record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
     record->spare[SEND_ROOM] = cecl_call_send_needed(call);
-    if (launch->is_request && !has_own_layout(call)) {
-        record->nper_peer = 1;
-        record->per_peer[0] = launch->slot;
-    }
     if (!has_own_layout(call))
         return ceclSuccess;
     record->nper_peer = (uint32_t)nranks;
@@ -146,7 +142,7 @@ static ceclResult_t exchange_records(struct cecl_launch *launch)
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "places", comm->launcher->records,
                                                       comm->launcher->gathered, bytes));
-    launch->ring->nmet += result == ceclSuccess;
+    comm->launcher->places.nmet += result == ceclSuccess;
     return result;
 }
 
@@ -164,8 +160,9 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         record_at(comm, i)->version = comm->registry.posted;
     const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
     cecl_history_tell(&comm->history, &facts);
-    if (!is_over_hosts(comm) && !cecl_places_publish(launch->ring, launcher->records, launch->nfull,
-                                                     cecl_launch_goes_on, comm, &launch->places))
+    if (!is_over_hosts(comm) &&
+        !cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
+                             cecl_launch_goes_on, comm, &launch->places))
         return cecl_launch_wait_ended(launch);
     launch->is_open = true;
     cecl_launch_owe(launch);
@@ -181,14 +178,15 @@ static const struct cecl_place_record *told_by(const struct cecl_launch *launch,
     ceclComm_t comm = launch->comm;
     const size_t at = (size_t)rank * launch->nfull + call;
     if (!is_over_hosts(comm))
-        return cecl_places_of(launch->ring, launch->places.first + call, rank);
+        return cecl_places_of(&comm->launcher->places, launch->places.first + call, rank);
     return (const void *)((const char *)comm->launcher->gathered +
                           at * cecl_place_record_bytes(comm->nranks));
 }
 
 static bool is_known(const struct cecl_launch *launch, int rank)
 {
-    return is_over_hosts(launch->comm) || cecl_places_knows(launch->ring, &launch->places, rank);
+    return is_over_hosts(launch->comm) ||
+           cecl_places_knows(&launch->comm->launcher->places, &launch->places, rank);
 }
 
 static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
@@ -279,8 +277,6 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
-        if (launch->is_request && !has_own_layout(&calls[i]))
-            launch->send_at[at] = record->per_peer[0]; /* the rank's slot: see flags/early.h */
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
@@ -288,8 +284,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
-    /* a request may be read after calls that were published later, so the version never goes back */
-    if (!cecl_mesh_is_away(comm->mesh, rank) && version > comm->registry.peers[rank].promised)
+    if (!cecl_mesh_is_away(comm->mesh, rank))
         cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
 }
@@ -419,7 +414,7 @@ void cecl_tell_enqueued(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_launcher *launcher = comm->launcher;
-    if (launch->places.count == 0 || launch->ring != &launcher->places)
+    if (launch->places.count == 0)
         return;
     launcher->ends[launcher->nends++ % CECL_TOLD_ENDS] =
         (struct cecl_told_end){launch->places.first + launch->places.count - 1,
@@ -454,15 +449,15 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
         .worth_ns = all_come(launch) ? 0 : worth_ns(launch),
         .behind_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_BEHIND_NS),
         .behind = behind};
-    const enum cecl_places_outcome outcome =
-        cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
+    const enum cecl_places_outcome outcome = cecl_places_meet(
+        &comm->launcher->places, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;
     return outcome;
 }
 
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
 {
-    struct cecl_places *places = launch->ring;
+    struct cecl_places *places = &launch->comm->launcher->places;
     struct cecl_told *told = &launch->told;
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)

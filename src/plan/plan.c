@@ -19,7 +19,6 @@ void cecl_plan_reset(struct cecl_plan *plan)
     memset(plan->phases, 0, sizeof(plan->phases));
     plan->lane = CECL_LANE_MAIN;
     plan->open_batch = plan->wave = plan->of = 0;
-    plan->chunks = plan->chunk_phase = 0;
     plan->failed = false;
 }
 

@@ -188,10 +188,7 @@ struct cecl_plan {
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
     bool aside;          /* the plan is issued beside calls, and does not mark the end of a call */
-    /* Chunk c of a peer's block has arrived once the peer's main lane has signalled phase chunk_phase + c.
-     * chunks 0: no phase shows when chunks arrive. */
-    uint32_t chunks, chunk_phase;
-    uint8_t lane; /* for building: the lane of the next steps */
+    uint8_t lane;        /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
     /* for building: index + 1 of the EXCHANGE step that is being filled; 0: none */
@@ -277,18 +274,6 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes a plan. A zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
-
-/* -- early.c: two plans for a request whose receivers say, before the start, that they are ready -- */
-
-/* Whether a plan needs no first barrier if all ranks have said earlier that their recvbuffs may be written.
- * Equal on all ranks. */
-bool cecl_plan_may_be_early(const struct cecl_plan *plan);
-/* Takes the signals of the first barrier out of such a plan. The waits of that barrier become waits for
- * `counter`. k: as in cecl_plan_await. */
-void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k);
-/* Makes the plan that signals `counter` to all peers. k: [nranks] one value for each peer. */
-ceclResult_t cecl_plan_ready(const struct cecl_part *part, uint32_t counter, const uint32_t *k,
-                             struct cecl_plan *ready);
 
 /* -- reading -- */
 /* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th rank

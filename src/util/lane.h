@@ -25,13 +25,10 @@ enum {
      * The first of two counters is the sender's, the second one the receiver's (enum cecl_role). */
     CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
     CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
-    /* Requests that are made ready before they start: this rank's buffers may be written. Each request has
-     * its own words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1
-     * is the slot. */
-    CECL_COUNTER_EARLY = CECL_COUNTER_MOVED + 2,
     /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has
-     * its own words (a slot). As with EARLY, the caller gives the slot and the value. */
-    CECL_COUNTER_SIGNAL,
+     * its own words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1 is
+     * the slot. */
+    CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
     /* a rank tells its own host how far its calls are: which messages have begun, and which calls are done */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,

@@ -378,53 +378,6 @@ static ceclResult_t gather_private(struct life *life)
     return gather_between(life, private_in, private_out);
 }
 
-/* Keeps the request of an earlier attempt until it was started. */
-static ceclResult_t request_between(struct life *life, int *in, int *out, bool is_early)
-{
-    static ceclRequest_t request;
-    static bool is_ready;
-    ceclResult_t result = ceclSuccess, async = ceclSuccess;
-    fill(life, in);
-    if (!request)
-        result = ceclAllGatherInit(in, out, BLOCK, ceclInt32, life->comm, &request);
-    if (result == ceclSuccess && is_early && !is_ready) {
-        result = ceclReady(request, 0);
-        is_ready = result == ceclSuccess;
-    }
-    if (result == ceclSuccess)
-        result = ceclStart(request, 0);
-    is_ready = is_ready && result != ceclSuccess;
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    if (result == ceclSuccess)
-        check_gathered(life, out);
-    const bool is_over = result == ceclSuccess ||
-                         ceclCommGetAsyncError(life->comm, &async) != ceclSuccess ||
-                         async != ceclSuccess;
-    if (request && is_over) {
-        const ceclResult_t freed = ceclRequestFree(request);
-        result = result == ceclSuccess ? freed : result;
-        request = NULL;
-        is_ready = false;
-    }
-    return result;
-}
-
-static ceclResult_t request_files(struct life *life)
-{
-    return request_between(life, life->files[0], life->files[1], false);
-}
-
-static ceclResult_t request_private(struct life *life)
-{
-    return request_between(life, private_in, private_out, false);
-}
-
-static ceclResult_t request_early(struct life *life)
-{
-    return request_between(life, life->in, life->out, true);
-}
-
 static void come_late(struct life *life)
 {
     if (life->me == RANKS - 1)
@@ -683,25 +636,14 @@ static ceclResult_t messages_captured(struct life *life)
     return in_graph(life, send_private, check_exchanged);
 }
 
-/* Keeps the request of an earlier attempt until its start was captured. */
-static ceclResult_t start_private(struct life *life, ceclStream_t stream)
+static ceclResult_t gather_private_on(struct life *life, ceclStream_t stream)
 {
-    static ceclRequest_t request;
-    ceclResult_t result = ceclSuccess;
-    if (!request)
-        result = ceclAllGatherInit(private_in, private_out, BLOCK, ceclInt32, life->comm, &request);
-    if (result == ceclSuccess)
-        result = ceclStart(request, stream);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclRequestFree(request);
-    request = NULL;
-    return result;
+    return ceclAllGather(private_in, private_out, BLOCK, ceclInt32, life->comm, stream);
 }
 
-static ceclResult_t start_captured(struct life *life)
+static ceclResult_t gather_captured(struct life *life)
 {
-    return in_graph(life, start_private, check_gathered);
+    return in_graph(life, gather_private_on, check_gathered);
 }
 
 static ceclResult_t explain(struct life *life)
@@ -879,11 +821,8 @@ const struct step steps[] = {
     {.name = "messages-files", .outcome = ALONE, .prepare = open_files, .run = messages_files},
     {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
     {.name = "messages-captured", .outcome = EITHER, .run = messages_captured},
-    {.name = "request-files", .outcome = ALONE, .prepare = open_files, .run = request_files},
-    {.name = "request-early", .outcome = ALONE, .run = request_early},
     {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},
-    {.name = "request-private", .outcome = ALONE, .run = request_private},
-    {.name = "start-captured", .outcome = EITHER, .run = start_captured},
+    {.name = "gather-captured", .outcome = EITHER, .run = gather_captured},
     {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
     {.name = "group-compared",
      .outcome = EITHER,

@@ -216,25 +216,11 @@ static ceclResult_t in_graph(struct life *life,
     return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
 }
 
-/* The graph goes on without the request. */
-static ceclResult_t start_on(struct life *life, ceclStream_t stream)
-{
-    ceclRequest_t request;
-    ceclResult_t result =
-        ceclAllGatherInit(life->in, life->out, BLOCK, ceclInt32, life->comm, &request);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclStart(request, stream);
-    if (ceclRequestFree(request) != ceclSuccess)
-        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
-    return result;
-}
-
 static ceclResult_t gather_in_graph(struct life *life)
 {
     if (life->gets_wrong)
         return gather(life);
-    return in_graph(life, life->attempt < 2 ? gather_on : start_on);
+    return in_graph(life, gather_on);
 }
 
 static ceclResult_t exchange(struct life *life, int peer, ceclStream_t stream)
@@ -260,71 +246,6 @@ static ceclResult_t exchange_all(struct life *life, ceclStream_t stream)
 static ceclResult_t messages(struct life *life)
 {
     return life->attempt % 2 == 0 ? exchange_all(life, 0) : in_graph(life, exchange_all);
-}
-
-/* Frees the request of the attempt before. */
-static void free_last(struct life *life, ceclRequest_t *made)
-{
-    if (*made && ceclRequestFree(*made) != ceclSuccess)
-        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
-    *made = NULL;
-}
-
-/* A WITHIN fault comes between making the request and starting it. From the third attempt on, the request
- * is made ready first. The next attempt frees it. */
-static ceclResult_t request(struct life *life)
-{
-    static ceclRequest_t made;
-    free_last(life, &made);
-    if (life->gets_wrong)
-        return gather(life);
-    const ceclResult_t result =
-        ceclAllGatherInit(life->in, life->out, BLOCK, ceclInt32, life->comm, &made);
-    if (result != ceclSuccess)
-        return result;
-    misdeed_at(life, WITHIN);
-    const ceclResult_t ready = life->attempt >= 2 ? ceclReady(made, 0) : ceclSuccess;
-    return ready == ceclSuccess ? ceclStart(made, 0) : ready;
-}
-
-/* Writes a word on another stream, as a kernel beside the start would. */
-static ceclResult_t write_beside(struct life *life, uint32_t *word, uint32_t value)
-{
-    ceclStream_t beside;
-    ceclResult_t result = ceclStreamCreate(life->comm, &beside);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclMemcpyAsync(life->comm, word, &value, sizeof(value), beside);
-    const ceclResult_t waited = ceclStreamSynchronize(life->comm, beside);
-    const ceclResult_t ended = ceclStreamDestroy(life->comm, beside);
-    return result != ceclSuccess ? result : waited != ceclSuccess ? waited : ended;
-}
-
-/* The start waits for the last word of the input. */
-static ceclResult_t start_in_chunks(struct life *life, ceclRequest_t request)
-{
-    uint32_t *const word = (uint32_t *)life->in + INTS - 1;
-    const int none = 0;
-    ceclResult_t result = life_put(life->comm, (int *)word, &none, 1);
-    if (result == ceclSuccess)
-        result = ceclStartOnSignal(request, word, 1, 0);
-    if (result == ceclSuccess)
-        result = write_beside(life, word, 1);
-    for (int chunk = 0; chunk < 4 && result == ceclSuccess; chunk++)
-        result = ceclWaitChunk(request, -1, chunk, 0);
-    return result;
-}
-
-/* The next attempt frees the request. */
-static ceclResult_t gather_in_chunks(struct life *life)
-{
-    static ceclRequest_t made;
-    free_last(life, &made);
-    if (life->gets_wrong)
-        return gather(life);
-    const ceclResult_t result =
-        ceclAllGatherChunksInit(life->in, life->out, BLOCK, 4, ceclInt32, life->comm, &made);
-    return result == ceclSuccess ? start_in_chunks(life, made) : result;
 }
 
 /* Each rank signals that its memory may be written, and puts into the memory of all others. */
@@ -584,8 +505,6 @@ static const struct row rows[OPS] = {
     [BARRIER] = {.enqueue = barrier},
     [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
     [MESSAGES] = {.enqueue = messages, .check = check_exchanged},
-    [REQUEST] = {.enqueue = request, .check = check_gathered, .has_own_point = true},
-    [CHUNKS] = {.enqueue = gather_in_chunks, .check = check_gathered},
     [GRAPH] = {.enqueue = gather_in_graph, .check = check_gathered},
     [REPLAY] = {.whole = attempt_replay},
     [PUTS] = {.enqueue = put_to_each, .check = check_exchanged, .has_own_point = true},

@@ -38,9 +38,7 @@ enum op {
     BARRIER,
     GROUP,
     MESSAGES, /* each rank sends to each; every other time in a graph */
-    REQUEST,  /* makes a request and starts it */
-    CHUNKS,   /* a request of a gather in chunks; its start waits for a word */
-    GRAPH,    /* captures a gather, or a start of its request, and launches the graph twice */
+    GRAPH,    /* captures a gather, and launches the graph twice */
     REPLAY,   /* captures a gather over pretended nodes, and launches its graph */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,

@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cecl/cecl_device.h>
-
 #include "api_puts.h"
 #include "model.h"
 #include "ok.h"
@@ -239,79 +237,28 @@ static struct batch {
     enum mode mode;
     int ncalls;
     bool on_stream;
-    bool by_request; /* with a thread for each rank, calls outside of groups are requests */
+    bool
+        captures; /* with a thread for each rank, calls on a stream and outside of groups are captured */
     ceclOptions_t options;
     struct model_call calls[CALLS_MOST];
     /* bit i: in mode THREADS, the rank makes message i in the group of the messages before it */
     unsigned joins[MODEL_RANKS];
 } batch;
 
-static ceclRequest_t requests[MODEL_RANKS][CALLS_MOST];
-static int nrequests[MODEL_RANKS];
-
 static ceclStream_t stream_of(int rank)
 {
     return batch.on_stream ? streams[rank] : NULL;
 }
 
-static bool gathers(enum model_kind kind)
-{
-    return kind == MODEL_ALL_GATHER || kind == MODEL_ALL_GATHERV ||
-           kind == MODEL_ALL_GATHER_STRIDED;
-}
-
-/* On some ranks the start waits for a word, which this thread counts up instead of a kernel. */
-static void start(ceclRequest_t request, int i, int rank)
-{
-    static uint32_t words[MODEL_RANKS], values[MODEL_RANKS];
-    if ((i + rank) % 3 > 0) {
-        OK(ceclStart(request, stream_of(rank)));
-        return;
-    }
-    OK(ceclStartOnSignal(request, &words[rank], ++values[rank], stream_of(rank)));
-    ceclDeviceCount(&words[rank], 1);
-}
-
-/* Waits for a peer's block as a kernel does. */
-static void await_block(ceclRequest_t request, int i, int rank)
-{
-    ceclDeviceChunks_t chunks;
-    OK(ceclGetDeviceChunks(request, &chunks));
-    REQUIRE(ceclDeviceWaitChunk(chunks, (rank + i) % model.nranks, 0), "a chunk did not come");
-}
-
-/* Captures the call, or a start of its request unless that is NULL, and launches the graph once. Ranks wait for each
- * other, so each needs a thread. */
-static void make_in_graph(int i, int rank, ceclRequest_t request)
+/* Captures the call, and launches the graph once. Ranks wait for each other, so each needs a thread. */
+static void make_in_graph(int i, int rank)
 {
     ceclGraph_t graph = NULL;
     OK(ceclStreamBeginCapture(comms[rank], streams[rank]));
-    if (request)
-        OK(ceclStart(request, streams[rank]));
-    else
-        OK(call(&batch.calls[i], rank, streams[rank], true));
+    OK(call(&batch.calls[i], rank, streams[rank], true));
     OK(ceclStreamEndCapture(comms[rank], streams[rank], &graph));
     OK(ceclGraphLaunch(graph, streams[rank]));
     OK(ceclGraphDestroy(graph));
-}
-
-/* Starting the request waits for the peers' start, so each rank needs a thread. */
-static void make_by_request(int i, int rank)
-{
-    ceclRequest_t request;
-    OK(ceclGroupStart());
-    OK(call(&batch.calls[i], rank, NULL, false));
-    OK(ceclGroupInit(comms[rank], &request));
-    requests[rank][nrequests[rank]++] = request;
-    if (batch.on_stream && i % 3 == 2) {
-        make_in_graph(i, rank, request);
-        return;
-    }
-    if (i % 2 && gathers(batch.calls[i].kind))
-        OK(ceclReady(request, stream_of(rank)));
-    start(request, i, rank);
-    if (i % 2 == 0 && gathers(batch.calls[i].kind))
-        await_block(request, i, rank);
 }
 
 static bool is_message(int i)
@@ -321,12 +268,9 @@ static bool is_message(int i)
 
 static void make(int i, int rank, bool grouped)
 {
-    if (!grouped && batch.by_request && batch.calls[i].kind != MODEL_MESSAGE) {
-        make_by_request(i, rank);
-        return;
-    }
-    if (batch.mode == THREADS && batch.on_stream && i % 3 == 2 && !is_message(i)) {
-        make_in_graph(i, rank, NULL);
+    if (!grouped && batch.mode == THREADS && batch.on_stream && (batch.captures || i % 3 == 2) &&
+        !is_message(i)) {
+        make_in_graph(i, rank);
         return;
     }
     OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
@@ -414,7 +358,7 @@ static void draw_batch(void)
         batch.ncalls++;
     for (int r = 0; r < model.nranks && batch.mode == THREADS; r++)
         batch.joins[r] = has_messages() ? take_byte(&in) : 0;
-    batch.by_request = batch.mode >= THREADS && take_below(&in, 2);
+    batch.captures = batch.mode >= THREADS && take_below(&in, 2);
 }
 
 static void synchronize(void)
@@ -426,8 +370,6 @@ static void synchronize(void)
         OK(ceclCommGetAsyncError(comms[r], &error));
         REQUIRE(error == ceclSuccess, "asynchronous error %d: %s", (int)error,
                 ceclGetLastError(comms[r]));
-        while (nrequests[r] > 0)
-            OK(ceclRequestFree(requests[r][--nrequests[r]]));
     }
 }
 

@@ -104,73 +104,12 @@ static __global__ void barrier(ceclDeviceComm_t dc, int slot, int *came)
         *came = here;
 }
 
-static __device__ uint32_t element(uint32_t seed, int rank, size_t i)
-{
-    return (seed + (uint32_t)rank * 65537u) * 2654435761u + (uint32_t)i * 4099u;
-}
-
-/* Each block reads some chunks, each as soon as it has arrived. */
-static __global__ void read_chunks(ceclDeviceChunks_t chunks, const uint32_t *recv, size_t count,
-                                   uint32_t seed, uint32_t *wrong, uint32_t *ended)
-{
-    const size_t each = (count + (size_t)chunks.chunks - 1) / (size_t)chunks.chunks;
-    for (int i = (int)blockIdx.x; i < chunks.nranks * chunks.chunks; i += (int)gridDim.x) {
-        const int peer = (chunks.rank + 1 + i) % chunks.nranks, chunk = i / chunks.nranks;
-        const size_t at = (size_t)chunk * each, end = at + each < count ? at + each : count;
-        if (!__syncthreads_and(threadIdx.x != 0 || ceclDeviceWaitChunk(chunks, peer, chunk))) {
-            if (threadIdx.x == 0)
-                atomicAdd(ended, 1u);
-            return;
-        }
-        for (size_t j = at + threadIdx.x; j < end; j += blockDim.x)
-            if (recv[(size_t)peer * count + j] != element(seed, peer, j))
-                atomicAdd(wrong, 1u);
-    }
-}
-
-/* Each block writes its share of one part after the other, and counts `word` up after each. Then the
- * kernel stays until the host sets *stop, 10 s at most. */
-static __global__ void produce(struct parts parts, uint32_t seed, uint32_t *word,
-                               const volatile uint32_t *stop, uint32_t *ended)
-{
-    const size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t step = (size_t)gridDim.x * blockDim.x;
-    for (int part = 0; part < parts.count; part++) {
-        uint32_t *own = parts.recv + (size_t)(part * parts.nranks + parts.rank) * parts.each;
-        for (size_t j = first; j < parts.each; j += step)
-            own[j] = element(seed + (uint32_t)part, parts.rank, j);
-        __syncthreads();
-        if (word && threadIdx.x == 0)
-            ceclDeviceCount(word, 1);
-    }
-    const uint64_t begin = cecl_device_now_ns();
-    while (stop && threadIdx.x == 0 && *stop == 0)
-        if (cecl_device_now_ns() - begin > 10000000000u) {
-            atomicAdd(ended, 1u);
-            return;
-        }
-}
-
-/* Counts the wrong elements of all parts. */
-static __global__ void check_parts(struct parts parts, uint32_t seed, uint32_t *wrong)
-{
-    const size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t step = (size_t)gridDim.x * blockDim.x;
-    for (int i = 0; i < parts.count * parts.nranks; i++)
-        for (size_t j = first; j < parts.each; j += step)
-            if (parts.recv[(size_t)i * parts.each + j] !=
-                element(seed + (uint32_t)(i / parts.nranks), i % parts.nranks, j))
-                atomicAdd(wrong, 1u);
-}
-
 extern "C" cudaError_t kernels_load(void)
 {
-    const void *const kernels[] = {(const void *)exchange,    (const void *)rush,
-                                   (const void *)ring,        (const void *)barrier,
-                                   (const void *)read_chunks, (const void *)produce,
-                                   (const void *)check_parts};
+    const void *const kernels[] = {(const void *)exchange, (const void *)rush, (const void *)ring,
+                                   (const void *)barrier};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 7 && error == cudaSuccess; k++) {
+    for (int k = 0; k < 4 && error == cudaSuccess; k++) {
         cudaFuncAttributes attributes;
         error = cudaFuncGetAttributes(&attributes, kernels[k]);
     }
@@ -204,27 +143,5 @@ extern "C" cudaError_t launch_ring(ceclDeviceComm_t dc, int signal, uint32_t fir
 extern "C" cudaError_t launch_barrier(ceclDeviceComm_t dc, int slot, int *came, cudaStream_t stream)
 {
     barrier<<<1, 96, 0, stream>>>(dc, slot, came);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t launch_read_chunks(ceclDeviceChunks_t chunks, int blocks,
-                                          const uint32_t *recv, size_t count, uint32_t seed,
-                                          uint32_t *wrong, uint32_t *ended, cudaStream_t stream)
-{
-    read_chunks<<<blocks, 256, 0, stream>>>(chunks, recv, count, seed, wrong, ended);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t launch_produce(struct parts parts, int blocks, uint32_t seed, uint32_t *word,
-                                      const uint32_t *stop, uint32_t *ended, cudaStream_t stream)
-{
-    produce<<<blocks, 256, 0, stream>>>(parts, seed, word, stop, ended);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t launch_check_parts(struct parts parts, uint32_t seed, uint32_t *wrong,
-                                          cudaStream_t stream)
-{
-    check_parts<<<32, 256, 0, stream>>>(parts, seed, wrong);
     return cudaGetLastError();
 }

@@ -37,29 +37,6 @@ cudaError_t launch_rush(ceclDeviceComm_t dc, int blocks, int threads, uint32_t *
 /* One barrier by one block. Sets *came to 1 on success, else to 0. */
 cudaError_t launch_barrier(ceclDeviceComm_t dc, int slot, int *came, cudaStream_t stream);
 
-/* Waits for each chunk of a gather of `count` words a rank, and checks the chunk's words. `seed`: what
- * launch_produce wrote as one part. The other arguments are as for launch_exchange. */
-cudaError_t launch_read_chunks(ceclDeviceChunks_t chunks, int blocks, const uint32_t *recv,
-                               size_t count, uint32_t seed, uint32_t *wrong, uint32_t *ended,
-                               cudaStream_t stream);
-
-/* What ranks gather in place, part after part: [count][nranks][each] words. */
-struct parts {
-    uint32_t *recv;
-    int rank, nranks, count;
-    size_t each;
-};
-
-/* Writes the rank's own block of each part. Each of the blocks counts `word` up by 1 after each part, and the
- * kernel runs until *stop, which is pinned, is not 0. If `word` and `stop` are NULL, it does neither. Adds 1 to
- * *ended if *stop stays 0 for 10 s. */
-cudaError_t launch_produce(struct parts parts, int blocks, uint32_t seed, uint32_t *word,
-                           const uint32_t *stop, uint32_t *ended, cudaStream_t stream);
-
-/* Adds the number of wrong words in the parts of all ranks to *wrong. */
-cudaError_t launch_check_parts(struct parts parts, uint32_t seed, uint32_t *wrong,
-                               cudaStream_t stream);
-
 #ifdef __cplusplus
 }
 #endif

@@ -17,16 +17,6 @@ static cudaStream_t streams[MOST];
 static uint32_t *words[MOST];   /* [CECL_DEVICE_BLOCKS][ngpus][THREADS] symmetric */
 static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
 
-/* Of gathers beside a kernel that runs. */
-#define WORDS (1 << 20) /* of a rank's block: 4 MiB */
-#define PARTS 8
-#define KERNEL_BLOCKS 24
-
-static struct parts parts[MOST];
-static ceclRequest_t requests[PARTS][MOST];
-static cudaStream_t calls[MOST]; /* of starts */
-static uint32_t *counted[MOST];  /* the words for which starts wait */
-
 #define ok(expr)                                                                                   \
     do {                                                                                           \
         if ((expr) != ceclSuccess)                                                                 \
@@ -56,7 +46,6 @@ static int all_close(void **state)
 {
     for (int g = 0; g < ngpus; g++) {
         cudaSetDevice(g);
-        (void)!ceclRequestFree(requests[0][g]); /* of the last test */
         cudaStreamDestroy(streams[g]);
         cudaFreeHost(results[g]);
         ceclCommDestroy(comms[g]);
@@ -208,130 +197,11 @@ static void a_slot_out_of_range_is_false_at_once(void **state)
     }
 }
 
-/* ---- gathers beside a kernel that runs */
-
-/* Makes `count` requests of gathers in place: of all parts, or of one part in `chunks`. */
-static void gathers_open(int count, int chunks)
-{
-    const size_t each = WORDS / (size_t)count;
-    for (int g = 0; g < ngpus; g++) {
-        must_cuda(cudaSetDevice(g));
-        must_cuda(cudaStreamCreateWithFlags(&calls[g], cudaStreamNonBlocking));
-        must_cuda(cudaMalloc((void **)&counted[g], sizeof(uint32_t)));
-        must_cuda(cudaMemset(counted[g], 0, sizeof(uint32_t)));
-        parts[g] = (struct parts){.rank = g, .nranks = ngpus, .count = count, .each = each};
-        ok(ceclMemAlloc(comms[g], (void **)&parts[g].recv, (size_t)ngpus * WORDS * 4));
-        must_cuda(cudaDeviceSynchronize());
-    }
-    for (int part = 0; part < count; part++)
-        for (int g = 0; g < ngpus; g++) {
-            uint32_t *recv = parts[g].recv + (size_t)(part * ngpus) * each;
-            must_cuda(cudaSetDevice(g));
-            ok(ceclAllGatherChunksInit(recv + (size_t)g * each, recv, each, chunks, ceclUint32,
-                                       comms[g], &requests[part][g]));
-        }
-}
-
-static void gathers_close(void)
-{
-    for (int g = 0; g < ngpus; g++) {
-        must_cuda(cudaSetDevice(g));
-        must_cuda(cudaStreamSynchronize(calls[g]));
-        for (int part = 0; part < parts[g].count; part++)
-            ok(ceclRequestFree(requests[part][g]));
-        ok(ceclMemFree(comms[g], parts[g].recv));
-        must_cuda(cudaStreamDestroy(calls[g]));
-        must_cuda(cudaFree(counted[g]));
-    }
-}
-
-/* Each kernel but the last rank's begins to wait before all ranks have started. */
-static void a_kernel_reads_each_chunk_as_it_comes(void **state)
-{
-    begin();
-    gathers_open(1, PARTS);
-    for (uint32_t round = 0; round < 200; round++) {
-        for (int g = 0; g < ngpus; g++) {
-            ceclDeviceChunks_t chunks;
-            must_cuda(cudaSetDevice(g));
-            must_cuda(launch_produce(parts[g], KERNEL_BLOCKS, round, NULL, NULL, NULL, calls[g]));
-            ok(ceclStart(requests[0][g], calls[g]));
-            ok(ceclGetDeviceChunks(requests[0][g], &chunks));
-            must_cuda(launch_read_chunks(chunks, KERNEL_BLOCKS, parts[g].recv, WORDS, round,
-                                         &results[g][0], &results[g][1], streams[g]));
-        }
-        all_are_right();
-        for (int g = 0; g < ngpus; g++)
-            must_cuda(cudaStreamSynchronize(calls[g]));
-    }
-    gathers_close();
-}
-
-static void start_parts(int g, uint32_t round)
-{
-    results[g][2] = 0;
-    must_cuda(cudaSetDevice(g));
-    must_cuda(launch_produce(parts[g], KERNEL_BLOCKS, round * PARTS, counted[g], &results[g][2],
-                             &results[g][1], streams[g]));
-    for (uint32_t part = 0; part < PARTS; part++)
-        ok(ceclStartOnSignal(requests[part][g], counted[g],
-                             (round * PARTS + part + 1) * KERNEL_BLOCKS, calls[g]));
-    must_cuda(launch_check_parts(parts[g], round * PARTS, &results[g][0], calls[g]));
-}
-
-/* All parts are gathered and checked while the kernel that wrote them still runs. */
-static void parts_are_sent_while_their_kernel_runs(void **state)
-{
-    begin();
-    gathers_open(PARTS, 1);
-    for (uint32_t round = 0; round < 200; round++) {
-        for (int g = 0; g < ngpus; g++)
-            start_parts(g, round);
-        for (int g = 0; g < ngpus; g++) {
-            must_cuda(cudaSetDevice(g));
-            must_cuda(cudaStreamSynchronize(calls[g]));
-            assert_int_equal(cudaStreamQuery(streams[g]), cudaErrorNotReady);
-        }
-        for (int g = 0; g < ngpus; g++)
-            *(volatile uint32_t *)&results[g][2] = 1;
-        all_are_right();
-    }
-    gathers_close();
-}
-
-static void a_word_in_memory_of_the_host_is_refused(void **state)
-{
-    uint32_t word = 0;
-    gathers_open(1, 1);
-    must_cuda(cudaSetDevice(0));
-    assert_int_equal(ceclStartOnSignal(requests[0][0], results[0], 1, calls[0]),
-                     ceclInvalidArgument);
-    assert_non_null(strstr(ceclGetLastError(NULL), "pinned host memory"));
-    assert_int_equal(ceclStartOnSignal(requests[0][0], &word, 1, calls[0]), ceclInvalidArgument);
-    assert_int_equal(ceclStartOnSignal(requests[0][0], counted[1], 1, calls[0]),
-                     ceclInvalidArgument);
-    assert_non_null(strstr(ceclGetLastError(NULL), "memory of GPU 1"));
-    gathers_close();
-}
-
 /* The last test, because it makes the communicators fail. Waits have no time limit, and end with
- * their communicator: of kernels, and of starts for a word that no kernel counts up. */
+ * their communicator. */
 static void waits_end_when_a_rank_gives_up(void **state)
 {
     begin();
-    gathers_open(1, 1);
-    for (int g = 1; g < ngpus; g++) {
-        must_cuda(cudaSetDevice(g));
-        ok(ceclStart(requests[0][g], calls[g]));
-    }
-    must_cuda(cudaSetDevice(0));
-    ok(ceclStart(requests[0][0], calls[0]));
-    for (int g = 0; g < ngpus; g++)
-        must_cuda(cudaStreamSynchronize(calls[g]));
-    for (int g = 1; g < ngpus; g++) {
-        must_cuda(cudaSetDevice(g));
-        ok(ceclStartOnSignal(requests[0][g], counted[g], 1, calls[g]));
-    }
     const int64_t start = cecl_now_ms();
     for (int g = 1; g < ngpus; g++) {
         ceclDeviceComm_t patient = dcs[g];
@@ -346,7 +216,6 @@ static void waits_end_when_a_rank_gives_up(void **state)
         must_cuda(cudaSetDevice(g));
         must_cuda(cudaStreamSynchronize(streams[g]));
         assert_int_equal(results[g][2], 0);
-        must_cuda(cudaStreamSynchronize(calls[g]));
     }
     assert_true(cecl_now_ms() - start < SOON_MS);
 }
@@ -360,9 +229,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(signals_go_round_the_ring_in_two_launches),
         cmocka_unit_test(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again),
         cmocka_unit_test(a_slot_out_of_range_is_false_at_once),
-        cmocka_unit_test(a_kernel_reads_each_chunk_as_it_comes),
-        cmocka_unit_test(parts_are_sent_while_their_kernel_runs),
-        cmocka_unit_test(a_word_in_memory_of_the_host_is_refused),
         cmocka_unit_test(waits_end_when_a_rank_gives_up),
     };
     int count = 0;

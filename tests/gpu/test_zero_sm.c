@@ -449,51 +449,6 @@ static void a_captured_call_with_large_batches_is_zero_sm_in_each_launch(void **
     block = before;
 }
 
-#define CHUNKS 4
-
-/* Makes gathers by requests. The streams that done_within() queries wait for every chunk. */
-static void gather_in_chunks(const ceclRequest_t requests[MAX_GPUS],
-                             const ceclStream_t gathering[MAX_GPUS])
-{
-    for (int g = 0; g < gpus; g++)
-        OK(ceclStart(requests[g], gathering[g]));
-    for (int g = 0; g < gpus; g++)
-        for (int c = 0; c < CHUNKS; c++)
-            OK(ceclWaitChunk(requests[g], -1, c, streams[g]));
-}
-
-static void waiting_for_a_chunk_needs_no_sm(void **state)
-{
-    ceclRequest_t requests[MAX_GPUS];
-    ceclStream_t gathering[MAX_GPUS];
-    setenv("CECL_SM_POLICY", "never", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
-    for (int g = 0; g < gpus; g++) {
-        OK(ceclStreamCreate(comms[g], &gathering[g]));
-        OK(ceclAllGatherChunksInit(input_of(&gather_in_place, g), recv_buffer[g], block, CHUNKS,
-                                   ceclUint8, comms[g], &requests[g]));
-    }
-    fill(&gather_in_place, 51);
-    gather_in_chunks(requests, gathering); /* the first start exchanges addresses */
-    check(&gather_in_place, 51);
-    fill(&gather_in_place, 52);
-    hold_all();
-    gather_in_chunks(requests, gathering);
-    const bool early = done_within(3000), held = all_held();
-    let_go();
-    assert_true(done_within(3000));
-    check(&gather_in_place, 52);
-    assert_true(held);
-    assert_true(early);
-    for (int g = 0; g < gpus; g++) {
-        OK(ceclStreamSynchronize(comms[g], gathering[g]));
-        OK(ceclRequestFree(requests[g]));
-        OK(ceclStreamDestroy(comms[g], gathering[g]));
-    }
-    close_all();
-}
-
 /* Only rank 0 calls: the wait on the GPU itself is released, and all streams end. */
 static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
 {
@@ -534,7 +489,6 @@ int main(void)
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_captured_gather_is_zero_sm_in_each_launch),
         cmocka_unit_test(a_captured_call_with_large_batches_is_zero_sm_in_each_launch),
-        cmocka_unit_test(waiting_for_a_chunk_needs_no_sm),
         cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
         cmocka_unit_test(communicators_leak_no_gpu_memory),
     };

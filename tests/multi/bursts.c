@@ -51,7 +51,6 @@ void bursts_move(ceclComm_t all)
 
 void bursts_close(void)
 {
-    random_free_requests();
     mail_close();
     for (int i = 0; i < BURST_CALLS; i++)
         free(burst[i].random.want);

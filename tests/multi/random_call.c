@@ -1,8 +1,6 @@
 /* Random calls; see random_call.h. */
 #include "random_call.h"
 
-#include <cecl/cecl_device.h>
-
 #include "../reduce_reference.h"
 
 #define POISON 0x5A
@@ -228,7 +226,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV && c->kind != REDUCE_SCATTER_TILES;
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
-    c->by_request = random_next(x) % 4 == 0;
+    c->repeats = random_next(x) % 4 == 0;
     c->root = (int)(random_next(x) % (uint64_t)n);
     /* mostly small counts */
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size;
@@ -250,7 +248,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     if (c->kind == BY_SPLITS) {
         c->type = ceclUint8;
         c->size = 1;
-        c->in_place = c->by_request = false;
+        c->in_place = c->repeats = false;
         c->count = 0;
         draw_splits(c, x, most);
         return;
@@ -394,140 +392,45 @@ static ceclResult_t by_splits(ceclComm_t comm, const struct random_call *c)
                                c->row_count, c->type, comm, c->stream);
 }
 
-/* Calls the function of each kind, or its Init; `last` is the stream or the request. */
-#define CALLS(Init, last)                                                                          \
-    switch (c->kind) {                                                                             \
-    case ALL_GATHER: return ceclAllGather##Init(c->in, c->out, count, type, comm, last);           \
-    case ALL_TO_ALL: return ceclAlltoAll##Init(c->in, c->out, count, type, comm, last);            \
-    case BROADCAST: return ceclBroadcast##Init(c->in, c->out, count, type, c->root, comm, last);   \
-    case GATHER: return ceclGather##Init(c->in, c->out, count, type, c->root, comm, last);         \
-    case SCATTER: return ceclScatter##Init(c->in, c->out, count, type, c->root, comm, last);       \
-    case ALL_GATHER_STRIDED:                                                                       \
-        return ceclAllGatherStrided##Init(c->in, c->out, &c->strided, type, comm, last);           \
-    case ALL_TO_ALL_STRIDED:                                                                       \
-        return ceclAlltoAllStrided##Init(c->in, c->out, &c->strided, type, comm, last);            \
-    case ALL_REDUCE: return ceclAllReduce##Init(c->in, c->out, count, type, c->op, comm, last);    \
-    case REDUCE_SCATTER:                                                                           \
-        return ceclReduceScatter##Init(c->in, c->out, count, type, c->op, comm, last);             \
-    case REDUCE_SCATTER_TILES:                                                                     \
-        return ceclReduceScatterTiles##Init(c->in, c->out, &tiles, type, c->op, comm, last);       \
-    case REDUCE: return ceclReduce##Init(c->in, c->out, count, type, c->op, c->root, comm, last);  \
-    case ALL_GATHERV:                                                                              \
-        return ceclAllGatherv##Init(c->in, s.receives[c->rank], c->out, s.receives, s.to, type,    \
-                                    comm, last);                                                   \
-    default:                                                                                       \
-        return c->exchange && !grouped                                                             \
-                   ? ceclAlltoAllv##Init(c->in, s.sends, s.from, c->out, s.receives, s.to, type,   \
-                                         comm, last)                                               \
-                   : ceclAlltoAllvAt##Init(c->in, s.sends, s.from, c->out, s.receives, s.to,       \
-                                           s.at_peers, type, comm, last);                          \
-    }
-
+/* Makes the call of each kind. */
 static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
     const ceclDataType_t type = c->type;
+    const ceclStream_t stream = c->stream;
     const size_t count = c->count;
     const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
     if (c->kind == BY_SPLITS && !grouped)
         return by_splits(comm, c);
     set_sizes(c, &s);
-    CALLS(, c->stream)
-}
-
-/* The number of chunks of a gather's blocks; 0: the request has no chunks. */
-static int chunks_of(const struct random_call *c)
-{
-    return c->kind == ALL_GATHER && c->seed / 8 % 2 ? 1 + (int)(c->seed / 16 % 5) : 0;
-}
-
-ceclResult_t random_init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request)
-{
-    const ceclDataType_t type = c->type;
-    const size_t count = c->count;
-    if (chunks_of(c) > 0)
-        return ceclAllGatherChunksInit(c->in, c->out, count, chunks_of(c), type, comm, request);
-    const bool grouped = false;
-    const ceclTiles_t tiles = tiles_of(c);
-    struct sizes s;
-    set_sizes(c, &s);
-    CALLS(Init, request)
-}
-
-/* Requests that were started and not yet freed. */
-static ceclRequest_t *requests;
-static size_t nrequests, requests_room;
-
-void random_free_requests(void)
-{
-    size_t left = 0;
-    for (size_t i = 0; i < nrequests; i++)
-        if (ceclRequestFree(requests[i]) != ceclSuccess)
-            requests[left++] = requests[i];
-    nrequests = left;
-    if (left > 0)
-        return;
-    free(requests);
-    requests = NULL;
-    requests_room = 0;
-}
-
-static void keep(ceclRequest_t request)
-{
-    if (nrequests == requests_room) {
-        requests_room = requests_room ? 2 * requests_room : 16;
-        requests = realloc(requests, requests_room * sizeof(*requests));
-        assert_non_null(requests);
+    switch (c->kind) {
+    case ALL_GATHER: return ceclAllGather(c->in, c->out, count, type, comm, stream);
+    case ALL_TO_ALL: return ceclAlltoAll(c->in, c->out, count, type, comm, stream);
+    case BROADCAST: return ceclBroadcast(c->in, c->out, count, type, c->root, comm, stream);
+    case GATHER: return ceclGather(c->in, c->out, count, type, c->root, comm, stream);
+    case SCATTER: return ceclScatter(c->in, c->out, count, type, c->root, comm, stream);
+    case ALL_GATHER_STRIDED:
+        return ceclAllGatherStrided(c->in, c->out, &c->strided, type, comm, stream);
+    case ALL_TO_ALL_STRIDED:
+        return ceclAlltoAllStrided(c->in, c->out, &c->strided, type, comm, stream);
+    case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, c->op, comm, stream);
+    case REDUCE_SCATTER: return ceclReduceScatter(c->in, c->out, count, type, c->op, comm, stream);
+    case REDUCE_SCATTER_TILES:
+        return ceclReduceScatterTiles(c->in, c->out, &tiles, type, c->op, comm, stream);
+    case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, stream);
+    case ALL_GATHERV:
+        return ceclAllGatherv(c->in, s.receives[c->rank], c->out, s.receives, s.to, type, comm,
+                              stream);
+    default:
+        return c->exchange && !grouped ? ceclAlltoAllv(c->in, s.sends, s.from, c->out, s.receives,
+                                                       s.to, type, comm, stream)
+                                       : ceclAlltoAllvAt(c->in, s.sends, s.from, c->out, s.receives,
+                                                         s.to, s.at_peers, type, comm, stream);
     }
-    requests[nrequests++] = request;
 }
 
-/* Whether the test makes the request ready before it starts it; only gathers can. */
-static bool is_made_ready(const struct random_call *c)
-{
-    return (c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == ALL_GATHER_STRIDED) &&
-           c->seed / 4 % 2;
-}
-
-/* On some ranks of the host device the start waits for a word, which this thread counts up instead of a kernel.
- * Each start has a word of its own: a communicator that fails sets the words that its starts wait for. A word is
- * used again long after its start has ended. */
-static ceclResult_t start(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
-{
-    static uint32_t words[4096], starts;
-    if ((c->seed / 128 + (uint64_t)c->rank) % 3 > 0 || multi_on_gpus(comm))
-        return ceclStart(request, c->stream);
-    uint32_t *word = &words[starts++ % 4096];
-    const uint32_t value = cecl_device_load(word) + 1;
-    const ceclResult_t result = ceclStartOnSignal(request, word, value, c->stream);
-    ceclDeviceCount(word, 1);
-    return result;
-}
-
-/* Waits for a chunk as a kernel does, but not long: peers may need other calls of this thread first. If the chunk
- * comes, its bytes must be right, unless the communicator has failed. */
-static void look_at_chunk(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
-{
-    const int peer = (c->rank + 1) % c->nranks, chunk = (int)(c->seed / 512) % chunks_of(c);
-    const size_t each = (c->count + (size_t)chunks_of(c) - 1) / (size_t)chunks_of(c) * c->size;
-    const size_t block = c->count * c->size, end = ((size_t)chunk + 1) * each;
-    ceclResult_t async = ceclSuccess;
-    ceclDeviceChunks_t chunks;
-    if (multi_on_gpus(comm) || ceclGetDeviceChunks(request, &chunks) != ceclSuccess)
-        return;
-    chunks.timeoutNs = 1000000;
-    if (!ceclDeviceWaitChunk(chunks, peer, chunk) ||
-        ceclCommGetAsyncError(comm, &async) != ceclSuccess || async != ceclSuccess)
-        return;
-    for (size_t i = (size_t)chunk * each; i < end && i < block; i++)
-        if (c->out[(size_t)peer * block + i] != multi_byte(c->seed, peer, i))
-            fail_msg("byte %zu of rank %d is wrong, and its chunk %d has come", i, peer, chunk);
-}
-
-/* Captures the call, or a start of its request unless that is NULL, and launches the graph once. A default stream
- * cannot capture, so another one does. */
-static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c,
-                                  ceclRequest_t request)
+/* Captures the call, and launches the graph once. A default stream cannot capture, so another one does. */
+static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
 {
     struct random_call captured = *c;
     ceclGraph_t graph = NULL;
@@ -535,9 +438,7 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c,
     if (result != ceclSuccess)
         return result;
     result = ceclStreamBeginCapture(comm, captured.stream);
-    const ceclResult_t made = result != ceclSuccess ? result
-                              : request             ? ceclStart(request, captured.stream)
-                                                    : call(comm, &captured, false);
+    const ceclResult_t made = result != ceclSuccess ? result : call(comm, &captured, false);
     if (result == ceclSuccess)
         result = ceclStreamEndCapture(comm, captured.stream, &graph);
     if (made == ceclSuccess && result == ceclSuccess)
@@ -553,51 +454,17 @@ static bool may_capture(ceclComm_t comm)
     return !multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE");
 }
 
-/* Whether a graph captures start i of the request. */
-static bool is_captured(ceclComm_t comm, const struct random_call *c, int i)
-{
-    return may_capture(comm) && !is_made_ready(c) && (c->seed / 8192 + (uint64_t)i) % 3 == 0;
-}
-
-/* Makes one start of a request, and lets the stream wait for a chunk. */
-static ceclResult_t start_once(ceclComm_t comm, const struct random_call *c, ceclRequest_t request,
-                               int i)
-{
-    ceclResult_t result = ceclSuccess;
-    if (is_captured(comm, c, i))
-        return make_in_graph(comm, c, request);
-    if (is_made_ready(c))
-        result = ceclReady(request, c->stream);
-    if (result == ceclSuccess)
-        result = start(comm, c, request);
-    if (result != ceclSuccess || chunks_of(c) == 0)
-        return result;
-    look_at_chunk(comm, c, request);
-    return ceclWaitChunk(request, (int)(c->seed % (uint64_t)(c->nranks + 1)) - 1, i % chunks_of(c),
-                         c->stream);
-}
-
-/* Out of place, starts the request up to 3 times, because the input stays unchanged. */
-static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
-{
-    const int starts = c->in_place ? 1 : 1 + (int)(c->seed % 3);
-    ceclRequest_t request;
-    random_free_requests();
-    ceclResult_t result = random_init(comm, c, &request);
-    if (result != ceclSuccess)
-        return result;
-    keep(request);
-    for (int i = 0; i < starts && result == ceclSuccess; i++)
-        result = start_once(comm, c, request, i);
-    return result;
-}
-
+/* Makes the call once, or, out of place, up to 3 times, because the input stays unchanged. */
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
-    /* on GPUs only on demand: a captured call takes milliseconds there */
-    if (!grouped && !c->by_request && may_capture(comm) && c->seed / 1024 % 8 == 0)
-        return make_in_graph(comm, c, NULL);
-    return c->by_request && !grouped ? make_by_request(comm, c) : call(comm, c, grouped);
+    const int times = c->repeats && !c->in_place && !grouped ? 1 + (int)(c->seed % 3) : 1;
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < times && result == ceclSuccess; i++)
+        /* on GPUs only on demand: a captured call takes milliseconds there */
+        result = !grouped && may_capture(comm) && (c->seed / 1024 + (uint64_t)i) % 8 == 0
+                     ? make_in_graph(comm, c)
+                     : call(comm, c, grouped);
+    return result;
 }
 
 /* ---- expected results */

@@ -53,8 +53,8 @@ struct random_call {
     /* A bit for each rank that is out of place although `in_place` is set, where ranks may
      * differ. */
     uint64_t apart;
-    bool exchange;   /* for a variable all-to-all: ranks exchange the places */
-    bool by_request; /* made as a request and started, often twice, unless the call is in a group */
+    bool exchange; /* for a variable all-to-all: ranks exchange the places */
+    bool repeats;  /* made several times, unless it is in place or in a group */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
@@ -85,10 +85,6 @@ size_t random_received(const struct random_call *c);
 void random_set_places(struct random_call *c, size_t shift);
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped);
-/* Makes a request of the call. The caller starts and frees it. */
-ceclResult_t random_init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request);
-/* Frees the requests whose calls are complete. */
-void random_free_requests(void);
 
 /* A call with the expected contents of its buffers. */
 struct random_slot {

@@ -31,10 +31,6 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
                       ceclInvalidUsage, "the call: ceclAllGather on rank 0, ceclAlltoAll on rank");
         multi_refused(comm, ceclAlltoAll(odd ? recv : send, recv, 10, ceclInt8, comm, 0),
                       ceclInvalidUsage, "placement: out of place on rank 0, in place on rank");
-        multi_refused(comm,
-                      ceclAllGatherChunksInit(send, recv, 10, odd ? 3 : 2, ceclInt8, comm,
-                                              &(ceclRequest_t){NULL}),
-                      ceclInvalidUsage, "chunks: 2 on rank 0, 3 on rank");
         if (odd)
             multi_refused(comm, ceclAllGather(NULL, recv, 10, ceclInt8, comm, 0),
                           ceclInvalidArgument, "sendbuff: NULL");

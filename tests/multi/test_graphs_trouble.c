@@ -15,8 +15,7 @@
 static ceclComm_t comm;
 static ceclStream_t stream;
 static uint32_t *recv;
-static bool is_small;   /* each call is one kernel */
-static bool is_started; /* each call is the start of a request, which is freed at once */
+static bool is_small; /* each call is one kernel */
 
 static void open_all(void)
 {
@@ -30,22 +29,9 @@ static void open_all(void)
     MPI_Barrier(MPI_COMM_WORLD); /* a rank's failure must not hit another rank's join */
 }
 
-static ceclRequest_t request_of_gather(void)
-{
-    ceclRequest_t request;
-    multi_ok(comm,
-             ceclAllGatherInit(recv + multi_rank * COUNT, recv, COUNT, ceclUint32, comm, &request));
-    return request;
-}
-
 static ceclResult_t gather(void)
 {
-    if (!is_started)
-        return ceclAllGather(recv + multi_rank * COUNT, recv, COUNT, ceclUint32, comm, stream);
-    ceclRequest_t request = request_of_gather();
-    const ceclResult_t result = ceclStart(request, stream);
-    multi_ok(NULL, ceclRequestFree(request));
-    return result;
+    return ceclAllGather(recv + multi_rank * COUNT, recv, COUNT, ceclUint32, comm, stream);
 }
 
 static ceclGraph_t captured(int calls)
@@ -128,27 +114,6 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
             assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
     }
     abort_all(graph);
-}
-
-/* The last rank captures a start of the request that the others start. */
-static void a_start_that_others_do_not_capture_is_named(void **state)
-{
-    ceclGraph_t graph = NULL;
-    open_all();
-    ceclRequest_t request = request_of_gather();
-    if (is_last()) {
-        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        const ceclResult_t made = ceclStart(request, stream);
-        if ((made != ceclInvalidUsage && made != ceclRemoteError) ||
-            !strstr(ceclGetLastError(comm), "made a different call instead of this captured "
-                                            "ceclAllGather"))
-            fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
-        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    } else if (ceclStart(request, stream) == ceclSuccess) {
-        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-    }
-    abort_all(graph);
-    multi_ok(NULL, ceclRequestFree(request));
 }
 
 static void a_call_that_others_do_not_make_ends_in_time(void **state)
@@ -646,15 +611,9 @@ static int make_small(void **state)
     return 0;
 }
 
-static int make_started(void **state)
-{
-    is_started = true;
-    return 0;
-}
-
 static int make_usual(void **state)
 {
-    is_small = is_started = false;
+    is_small = false;
     return 0;
 }
 
@@ -663,17 +622,11 @@ static int make_usual(void **state)
         "small: " #test, test, make_small, make_usual, NULL                                        \
     }
 
-#define STARTED(test)                                                                              \
-    {                                                                                              \
-        "started: " #test, test, make_started, make_usual, NULL                                    \
-    }
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_that_cannot_capture_are_refused),
         cmocka_unit_test(a_call_that_others_do_not_capture_is_named),
-        cmocka_unit_test(a_start_that_others_do_not_capture_is_named),
         cmocka_unit_test(a_call_that_others_do_not_make_ends_in_time),
         cmocka_unit_test(a_rank_that_does_not_launch_is_named),
         cmocka_unit_test(a_full_launch_queue_does_not_hold_up_a_failure),
@@ -699,12 +652,6 @@ int main(int argc, char **argv)
         SMALL(many_replays_without_a_pause_are_no_timeout),
         SMALL(a_peer_that_aborts_ends_replays_that_wait),
         SMALL(a_graph_that_outlives_its_communicator_ends_by_itself),
-        STARTED(a_call_that_others_do_not_make_ends_in_time),
-        STARTED(a_rank_that_does_not_launch_is_named),
-        STARTED(a_peer_that_aborts_ends_replays_that_wait),
-        STARTED(memory_that_a_graph_uses_is_not_freed),
-        STARTED(a_communicator_that_ends_before_its_graph_says_so),
-        STARTED(a_graph_that_outlives_its_communicator_ends_by_itself),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -195,27 +195,6 @@ static void a_graph_reads_new_splits_at_each_launch(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, stream));
 }
 
-static void a_request_reads_new_splits_at_each_start(void **state)
-{
-    uint64_t x = 9;
-    struct exchange e;
-    ceclRequest_t request;
-    draw(&x, &e);
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, call(&e, NULL));
-    multi_ok(comm, ceclGroupInit(comm, &request));
-    for (uint64_t seed = 0; seed < 6; seed++) {
-        for (int from = 0; from < multi_nranks; from++)
-            for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = multi_draw(&x) % ROWS;
-        fill(&e, seed);
-        multi_ok(comm, ceclStart(request, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&e, seed);
-    }
-    multi_ok(comm, ceclRequestFree(request));
-}
-
 static void an_explanation_names_the_kernels(void **state)
 {
     uint64_t x = 10;
@@ -382,7 +361,6 @@ int main(int argc, char **argv)
         TEST(splits_are_read_when_the_call_runs, set_up),
         TEST(other_calls_stand_between, set_up),
         TEST(a_graph_reads_new_splits_at_each_launch, set_up),
-        TEST(a_request_reads_new_splits_at_each_start, set_up),
         TEST(an_explanation_names_the_kernels, set_up),
         TEST(refused_arguments_do_no_harm, set_up),
         TEST(a_group_has_no_other_call, set_up),

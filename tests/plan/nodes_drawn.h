@@ -125,8 +125,6 @@ static inline struct nodes_call draw_nodes_call(uint64_t *x, enum cecl_op_index 
         draw_strided(x, n, 1 + next(x) % 5, part);
         part->way.move.direction = part->way.move.no_sm || next(x) % 2 ? CECL_PUSH : CECL_PULL;
     }
-    if (op == CECL_OP_ALL_GATHER)
-        part->call.chunks = (uint32_t)(next(x) % 4);
     if (op == CECL_OP_ALL_GATHERV)
         draw_gathered(x, &c, n, most);
     if (op == CECL_OP_REDUCE_SCATTER_TILES) {

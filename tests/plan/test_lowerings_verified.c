@@ -26,19 +26,6 @@ LOWERING_TEST(all_gather_push_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_
 LOWERING_TEST(all_gather_push_out_of_place_is_right, CECL_OP_ALL_GATHER, false, CECL_PUSH)
 LOWERING_TEST(all_gather_pull_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_PULL)
 LOWERING_TEST(all_gather_pull_out_of_place_is_right, CECL_OP_ALL_GATHER, false, CECL_PULL)
-static void all_gather_in_chunks_is_right(void **state)
-{
-    for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
-        for (int in_place = 0; in_place < 2; in_place++) {
-            struct cecl_part parts[4];
-            for (uint32_t c = 0; c < 4; c++) {
-                parts[c] =
-                    part_of(CECL_OP_ALL_GATHER, in_place, c == 3 ? CECL_PULL : CECL_PUSH, 24);
-                parts[c].call.chunks = 1 + 3 * c; /* up to more than elements */
-            }
-            verify_calls(parts, 4, rank_counts[i]);
-        }
-}
 
 LOWERING_TEST(all_to_all_push_out_of_place_is_right, CECL_OP_ALL_TO_ALL, false, CECL_PUSH)
 LOWERING_TEST(all_to_all_pull_out_of_place_is_right, CECL_OP_ALL_TO_ALL, false, CECL_PULL)
@@ -220,7 +207,6 @@ int main(void)
         cmocka_unit_test(all_gather_push_in_place_is_right),
         cmocka_unit_test(all_gather_push_out_of_place_is_right),
         cmocka_unit_test(all_gather_pull_in_place_is_right),
-        cmocka_unit_test(all_gather_in_chunks_is_right),
         cmocka_unit_test(all_gather_pull_out_of_place_is_right),
         cmocka_unit_test(all_to_all_push_out_of_place_is_right),
         cmocka_unit_test(all_to_all_pull_out_of_place_is_right),

@@ -4,7 +4,6 @@
 #include "host_fixture.h"
 
 #include "flags/flags.h"
-#include "flags/gates.h"
 #include "flags/pads.h"
 
 #define RANKS 3
@@ -49,7 +48,6 @@ static int open_flags(void **state)
         return 1;
     flags.late = flags.done + 1;
     flags.replay = flags.done + 2;
-    flags.gates.at = flags.done + 3;
     cecl_flags_describe(&flags, pool.base + 256, SLICE);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
@@ -410,41 +408,6 @@ static void no_call_begins_after_a_silence(void **state)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* The word counts modulo 2^32, and gates count half as fast. */
-static void gates_go_on_past_the_wrap(void **state)
-{
-    struct cecl_memop ops[CECL_GATE_OPS];
-    uint32_t words[2] = {0};
-    flags.gates.made = 0x7ffffffe;
-    *flags.gates.at = 0xfffffffc;
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t n = 0x7fffffff + i;
-        assert_true(cecl_gate_begin(&flags, &words[i % 2], i + 1, ops));
-        assert_int_equal(ops[0].value, 2 * n - 2);
-        assert_int_equal(ops[3].value, 2 * n);
-    }
-    assert_int_equal(cecl_gates_pending(&flags), 4);
-    assert_null(cecl_gate_now(&flags));
-    *flags.gates.at += 5; /* at the third gate */
-    assert_int_equal(cecl_gates_pending(&flags), 2);
-    assert_int_equal(cecl_gate_now(&flags)->value, 3);
-    assert_false(cecl_flags_idle(&flags));
-    cecl_gates_release(&flags);
-    assert_int_equal(words[0], 3);
-    assert_int_equal(words[1], 4);
-    *flags.gates.at += 3;
-    assert_true(cecl_flags_idle(&flags));
-}
-
-static void no_gate_is_made_after_a_silence(void **state)
-{
-    struct cecl_memop ops[CECL_GATE_OPS];
-    uint32_t word = 0;
-    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
-    assert_false(cecl_gate_begin(&flags, &word, 1, ops));
-    assert_int_equal(cecl_gates_pending(&flags), 0);
-}
-
 /* The number of pending side-lane phases follows from each call's own ratio of phases. */
 static void all_side_flags_of_pending_calls_are_silenced(void **state)
 {
@@ -579,8 +542,6 @@ int main(void)
         FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
         FLAGS_TEST(pending_calls_around_the_tables_end_are_silenced),
         FLAGS_TEST(no_call_begins_after_a_silence),
-        FLAGS_TEST(gates_go_on_past_the_wrap),
-        FLAGS_TEST(no_gate_is_made_after_a_silence),
         FLAGS_TEST(all_side_flags_of_pending_calls_are_silenced),
         FLAGS_TEST(silence_leaves_values_that_no_pending_call_copies),
         FLAGS_TEST(written_flags_are_not_silenced),

@@ -129,29 +129,6 @@ static void a_lone_call_is_refused_at_once(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
-/* Starts cannot be put into one group. */
-static void a_start_is_refused_at_once(void **state)
-{
-    ceclRequest_t requests[2];
-    ceclGraph_t graph;
-#ifdef __SANITIZE_THREAD__
-    skip_because("a sanitizer has a thread, which might make the other ranks' calls");
-#endif
-    OK(ceclAllGatherInit(recv[0], recv[0], COUNT, ceclUint32, comms[0], &requests[0]));
-    OK(ceclGroupStart());
-    OK(gather(0));
-    OK(ceclGroupInit(comms[0], &requests[1]));
-    OK(ceclStreamBeginCapture(comms[0], streams[0]));
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(ceclStart(requests[i], streams[0]), ceclInvalidUsage);
-        assert_non_null(strstr(ceclGetLastError(NULL), "in one group instead of starts"));
-    }
-    OK(ceclStreamEndCapture(comms[0], streams[0], &graph));
-    OK(ceclGraphDestroy(graph));
-    for (int i = 0; i < 2; i++)
-        OK(ceclRequestFree(requests[i]));
-}
-
 /* The calls of a group are carried out at its end, when the capture in which they were made may have ended. */
 static void a_group_that_outlasts_its_capture_is_refused(void **state)
 {
@@ -195,7 +172,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_call_is_refused_at_once),
-        cmocka_unit_test(a_start_is_refused_at_once),
         cmocka_unit_test(a_group_of_all_ranks_is_captured),
         cmocka_unit_test(messages_of_all_ranks_are_captured),
         cmocka_unit_test(a_captured_message_is_explained),

@@ -43,10 +43,19 @@ static void free_shared(void *shared, int nranks)
     free(shared);
 }
 
+/* nentries  of the ring; 0: as many as the library takes */
+static void open_one(struct cecl_places *places, void *shared, int rank, int nranks,
+                     uint32_t nentries)
+{
+    cecl_places_open(places, shared, rank, nranks);
+    if (nentries > 0)
+        places->room_for = places->nentries = nentries;
+}
+
 static void open_all(struct cecl_places *places, void *shared, int nranks, uint32_t nentries)
 {
     for (int r = 0; r < nranks; r++)
-        cecl_places_open(&places[r], shared, r, nranks, nentries);
+        open_one(&places[r], shared, r, nranks, nentries);
 }
 
 static uint64_t word_of(uint64_t call, int rank, int i)
@@ -176,7 +185,7 @@ static void a_single_rank_meets_itself(void **state)
     struct cecl_places alone;
     struct cecl_places_group group;
     void *shared = new_shared(1, 0);
-    cecl_places_open(&alone, shared, 0, 1, 0);
+    open_one(&alone, shared, 0, 1, 0);
     for (uint32_t call = 0; call < 3 * cecl_places_entries(&alone); call++) {
         assert_true(publish(&alone, 1, stop, NULL, &group));
         assert_int_equal(meet(&alone, &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
@@ -698,7 +707,7 @@ static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
         struct cecl_places last;
         struct cecl_places_group group;
         void *shared = new_shared(nranks, 0);
-        cecl_places_open(&last, shared, nranks - 1, nranks, 0);
+        open_one(&last, shared, nranks - 1, nranks, 0);
         const uint32_t entries = cecl_places_entries(&last);
         assert_true(entries >= 4 && entries <= 8192);
         assert_int_equal(entries & (entries - 1), 0);
@@ -719,7 +728,7 @@ static void a_record_that_claims_too_many_words_is_cut(void **state)
     char room[4096] = {0};
     struct cecl_place_record *record = (void *)room;
     void *shared = new_shared(2, 0);
-    cecl_places_open(&last, shared, 1, 2, 0);
+    open_one(&last, shared, 1, 2, 0);
     record->nper_peer = 400;
     memset(record->per_peer, 0x77, 400 * sizeof(uint64_t));
     assert_true(cecl_places_publish(&last, record, 1, stop, NULL, &group));
@@ -745,7 +754,7 @@ static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(vo
         struct cecl_places_group group;
         int asked = 0;
         unsigned char *shared = new_shared(nranks, 0xff);
-        cecl_places_open(&places, shared, rand() % nranks, nranks, 4);
+        open_one(&places, shared, rand() % nranks, nranks, 4);
         for (int call = 0; call < 8; call++) {
             for (size_t i = 0; i < 20000; i++)
                 shared[i] = (unsigned char)(round % 2 ? rand() : 0xff);
@@ -826,7 +835,7 @@ static void *be_rank(void *argument)
     struct crowd *crowd = me->crowd;
     struct cecl_places places;
     unsigned sizes = crowd->seed, seed = crowd->seed * 977 + (unsigned)me->rank;
-    cecl_places_open(&places, crowd->shared, me->rank, crowd->nranks, crowd->nentries);
+    open_one(&places, crowd->shared, me->rank, crowd->nranks, crowd->nentries);
     for (int g = 0; g < crowd->ngroups && me->done < me->quits_after; g++) {
         const uint32_t count =
             rand_r(&sizes) % 3 ? 1 : 1 + (uint32_t)rand_r(&sizes) % places.nentries;

@@ -267,41 +267,6 @@ static void streams(void **state)
     REFUSED("graph: NULL", ceclGraphLaunch, NULL, NULL);
 }
 
-/* Requests: each is refused for its missing communicator or handle. */
-static void requests(void **state)
-{
-    ceclRequest_t r;
-    const ceclDataType_t t = ceclInt32;
-    REFUSED("comm: NULL", ceclAllGatherInit, NULL, NULL, 0, t, NULL, &r);
-    REFUSED("chunks", ceclAllGatherChunksInit, buffer, buffer, 1, 65, t, comm, &r);
-    REFUSED("comm: NULL", ceclAllGatherStridedInit, NULL, NULL, NULL, t, NULL, &r);
-    REFUSED("comm: NULL", ceclAllGathervInit, NULL, 0, NULL, NULL, NULL, t, NULL, &r);
-    REFUSED("comm: NULL", ceclBroadcastInit, NULL, NULL, 0, t, 0, NULL, &r);
-    REFUSED("comm: NULL", ceclAlltoAllInit, NULL, NULL, 0, t, NULL, &r);
-    REFUSED("comm: NULL", ceclAlltoAllStridedInit, NULL, NULL, NULL, t, NULL, &r);
-    REFUSED("comm: NULL", ceclAlltoAllvAtInit, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t, NULL,
-            &r);
-    REFUSED("comm: NULL", ceclAlltoAllvInit, NULL, NULL, NULL, NULL, NULL, NULL, t, NULL, &r);
-    REFUSED("comm: NULL", ceclGatherInit, NULL, NULL, 0, t, 0, NULL, &r);
-    REFUSED("comm: NULL", ceclScatterInit, NULL, NULL, 0, t, 0, NULL, &r);
-    REFUSED("comm: NULL", ceclReduceScatterInit, NULL, NULL, 0, t, ceclSum, NULL, &r);
-    REFUSED("comm: NULL", ceclReduceScatterTilesInit, NULL, NULL, NULL, t, ceclSum, NULL, &r);
-    REFUSED("comm: NULL", ceclAllReduceInit, NULL, NULL, 0, t, ceclSum, NULL, &r);
-    REFUSED("comm: NULL", ceclReduceInit, NULL, NULL, 0, t, ceclSum, 0, NULL, &r);
-    REFUSED("request: NULL", ceclBarrierInit, comm, NULL);
-    REFUSED("comm: NULL", ceclSendInit, NULL, 0, t, 0, NULL, &r);
-    REFUSED("comm: NULL", ceclRecvInit, NULL, 0, t, 0, NULL, &r);
-    OK(ceclGroupStart());
-    REFUSED("request: NULL", ceclGroupInit, comm, NULL);
-    REFUSED("request: NULL", ceclStart, NULL, NULL);
-    REFUSED("request: NULL", ceclStartOnSignal, NULL, NULL, 0, NULL);
-    REFUSED("request", ceclReady, NULL, NULL);
-    REFUSED("count 0", ceclReadyAll, NULL, 0, NULL);
-    REFUSED("request: NULL", ceclWaitChunk, NULL, 0, 0, NULL);
-    REFUSED("request: NULL", ceclGetDeviceChunks, NULL, NULL);
-    REFUSED("request", ceclRequestFree, (ceclRequest_t)(void *)buffer);
-}
-
 /* Functions that have no wrong argument, or return no result. */
 static const char *const without[] = {"ceclGroupStart", "ceclGraphDestroy", "ceclGetLastError",
                                       "ceclGetErrorString"};
@@ -347,7 +312,6 @@ int main(void)
         cmocka_unit_test(a_group_names_the_call_and_its_number),
         cmocka_unit_test(one_sided),
         cmocka_unit_test(streams),
-        cmocka_unit_test(requests),
         cmocka_unit_test(no_public_function_is_missing),
     };
     return cmocka_run_group_tests(tests, set_up, close_all);

@@ -45,7 +45,6 @@ void *realloc(void *old, size_t bytes)
 struct worker {
     pthread_t thread;
     ceclComm_t comm;
-    ceclRequest_t request; /* an all-gather, and a message to the peer and from it */
     ceclWindow_t window;
     unsigned long allocations;
     uint64_t plans;
@@ -68,7 +67,7 @@ static bool put(struct worker *me, const int *buffer, int *got, ceclStream_t str
            ceclGet(got, 1, ceclInt32, peer, me->window, 0, me->comm, stream);
 }
 
-/* Two calls, two calls in a group, two messages, a request, and one-sided calls. */
+/* Two calls, two calls in a group, two messages, and one-sided calls. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
@@ -76,17 +75,7 @@ static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclSt
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
            ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd() ||
-           exchange(me, buffer, out, stream) || ceclStart(me->request, stream) ||
-           put(me, buffer, out, stream);
-}
-
-static bool make_request(struct worker *me, int *buffer, int *out)
-{
-    const int peer = 1 - me->comm->rank;
-    return ceclGroupStart() || ceclAllGather(buffer, out, COUNT, ceclInt32, me->comm, NULL) ||
-           ceclSend(buffer, COUNT, ceclInt32, peer, me->comm, NULL) ||
-           ceclRecv(buffer + COUNT, COUNT, ceclInt32, peer, me->comm, NULL) ||
-           ceclGroupInit(me->comm, &me->request);
+           exchange(me, buffer, out, stream) || put(me, buffer, out, stream);
 }
 
 /* Holds the stream until `gate` is opened, so that its queue holds every call made meanwhile. */
@@ -112,8 +101,7 @@ static void *repeat_calls(void *argument)
                  ceclMemAlloc(me->comm, (void **)&more, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&inbox, COUNT * sizeof(int)) ||
                  ceclWindowShare(me->comm, inbox, COUNT * sizeof(int), &me->window) ||
-                 ceclStreamCreate(me->comm, &stream) || make_request(me, buffer, more) ||
-                 hold(me, &gate, stream);
+                 ceclStreamCreate(me->comm, &stream) || hold(me, &gate, stream);
     /* The whole first round is enqueued before any of it runs, so that queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
@@ -127,11 +115,11 @@ static void *repeat_calls(void *argument)
         me->allocations = allocations - before; /* allocations of the last round are kept */
         me->plans = me->comm->launcher->plans_made - plans;
     }
-    me->failed = ceclRequestFree(me->request) || ceclStreamDestroy(me->comm, stream) || me->failed;
+    me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
     return NULL;
 }
 
-#define PLANS 4 /* of each rank */
+#define PLANS 3 /* of each rank */
 
 /* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, for up to 1 s,
  * so that each call has one plan. */

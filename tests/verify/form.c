@@ -282,8 +282,6 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
     const uint32_t counter = step->counter;
     if (counter == CECL_COUNTER_NET)
         return step->kind == CECL_STEP_WAIT && step->phase >= 1 && step->phase <= plan->nexchanges;
-    if (counter == CECL_COUNTER_EARLY && v->ncounters >= CECL_COUNTERS)
-        return step->phase >= 1;
     if (v->program && counter == CECL_COUNTER_TURN) /* a wait is for a single bit */
         return step->phase % (1u << VERIFY_BITS) != 0 &&
                (step->kind == CECL_STEP_SIGNAL ||

@@ -239,7 +239,7 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     if (*stuck)
         return ceclSuccess;
     verify_join(v, verify_event(v, actor, at), (int)signal->by.actor, signal->by.event);
-    if (step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_EARLY && signal->awaited)
+    if (step->counter >= CECL_PHASED && signal->awaited)
         return VERIFY_FAULT("launch %d, rank %d, step %" PRIu32 ": a second wait for one signal",
                             v->ranks[rank].launch, rank, at);
     signal->awaited = true;
