@@ -45,6 +45,19 @@ static const char *skip_messengers(const char *words, struct blame *blame, int f
     return words;
 }
 
+/* Whether the text before `at` says that the rank there is the one that speaks, which is not at fault. */
+static bool is_speaker(const char *words, const char *at)
+{
+    static const char *const before[] = {"pending on ", "last call of ", "as often as ",
+                                         "a graph that "};
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        const size_t length = strlen(before[i]);
+        if ((size_t)(at - words) >= length && memcmp(at - length, before[i], length) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct blame blame_of(const char *words, int faulty, bool made_id)
 {
     struct blame blame = {.names_faulty = false, .wrongly = -1};
@@ -52,7 +65,10 @@ struct blame blame_of(const char *words, int faulty, bool made_id)
     if (made_id && (strstr(at, "made the unique id") || strstr(at, "the process that made it")))
         blame.names_faulty = true;
     while ((at = strstr(at, "rank"))) {
+        const bool speaks = is_speaker(words, at);
         at += strlen("rank");
+        if (speaks)
+            continue;
         at += *at == 's';
         if (*at == ' ')
             at = read_list(at + 1, &blame, faulty);

@@ -129,7 +129,7 @@ expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 case="the reason is cecl's error: it could not make a communicator"
 run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 expect_status 0
-why="cecl could not make a communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
+why="cecl could not make a communicator: ceclCommInitOob: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
