@@ -143,7 +143,7 @@ for kilobytes in 100 8000; do # too few for words that ranks share, and for memo
     run limited "$kilobytes"
     expect_status 0
     expect_error "RLIMIT_FSIZE (ulimit -f) allows files of $((kilobytes * 1024))"
-    [ "$(grep -c " NCCL .* cecl could not make a communicator: rank" <<<"$errors")" -eq 10 ] || wrong "all calls passed"
+    [ "$(grep -c " NCCL .* cecl could not make a communicator: ceclCommInitOob: rank" <<<"$errors")" -eq 10 ] || wrong "all calls passed"
 done
 tables=1
 
