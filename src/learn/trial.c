@@ -22,15 +22,7 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
 {
     *trial =
         (struct cecl_trial){.shared = shared, .host = *host, .nranks = nranks, .id = drawn | 1};
-    trial->mine = host->exchange ? &trial->own : &trial->shared->ranks[rank];
-}
-
-/* Exchanges what ranks have published, if they share no memory. Decisions use what the previous exchange
- * has brought. */
-static void exchange(struct cecl_trial *trial)
-{
-    if (trial->host.exchange)
-        trial->host.exchange(trial->host.context, trial->mine, trial->shared->ranks);
+    trial->mine = &trial->shared->ranks[rank];
 }
 
 /* ---- decisions */
@@ -193,8 +185,7 @@ static bool is_early(const struct cecl_trial *trial, uint32_t merged)
 
 static uint32_t beginning(struct cecl_trial *trial)
 {
-    const uint64_t hint =
-        trial->host.exchange ? atomic_load(&trial->shared->ranks[0].hint) : hint_of(trial);
+    const uint64_t hint = hint_of(trial);
     const uint32_t answer = answer_of_offers(trial), merged = hint & 0xffff;
     const int recalled = (int)(hint >> 16) - 1;
     if (answer != CECL_DECISION_START)
@@ -253,7 +244,6 @@ static void go_on(struct cecl_trial *trial)
 
 static struct cecl_trial_mark begin(struct cecl_trial *trial)
 {
-    exchange(trial);
     const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
     switch (word & CECL_DECISION_KIND) {
     case CECL_DECISION_START:
@@ -306,7 +296,6 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     trial->period++;
     if (was_whole && trial->has_turn && trial->period > 1)
         mark.slot = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
-    exchange(trial);
     if (is_turn_over(trial))
         end_turn(trial);
     mark.is_mark = mark.slot >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
@@ -334,10 +323,6 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
     case CECL_TRIAL_OFFERED:
         if (--trial->wait == 0)
             return begin(trial);
-        if (trial->wait == 1 && trial->host.exchange) {
-            atomic_store(&trial->mine->hint, hint_of(trial));
-            exchange(trial);
-        }
         break;
     case CECL_TRIAL_RUNNING: return run(trial, was_whole);
     default: wear(trial);

@@ -15,9 +15,6 @@
  * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ,
  * and no rank waits. Decisions are numbered, and no word is used twice.
  *
- * Ranks that share no memory exchange what they publish, at boundaries that all ranks know, and read it at
- * the next such boundary. So all ranks have the same words when they reach a decision, and make the same one.
- *
  * A turn has three periods of one arm. The first period is not counted, because work of the turn before still
  * runs. Each rank publishes how long the second and the third took, once its GPU has reached their end. A
  * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
@@ -54,9 +51,6 @@ struct cecl_trial_rank {
     _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time was not measured */
     _Atomic uint64_t times[CECL_TRIAL_SLOTS];
-    /* how many repetitions make a period | (the arm of an earlier run's verdict, + 1) << 16. Used only by
-     * ranks that share no memory: all of them use rank 0's word */
-    _Atomic uint64_t hint;
 };
 struct cecl_trial_shared {
     _Atomic uint32_t decisions[CECL_TRIAL_DECISIONS];
@@ -82,11 +76,6 @@ struct cecl_trial_host {
     void (*release)(void *context, uint64_t id);
     /* The arm that an earlier run kept for this subject; -1: not known. */
     int (*recall)(void *context, uint64_t subject);
-    /* NULL: ranks share memory. Otherwise this function first ends the exchange that was begun last, if there
-     * is one: `all` then has the words of each rank. The function then begins another exchange, with the
-     * current words in `mine`. Called on all ranks at the same boundaries */
-    void (*exchange)(void *context, const struct cecl_trial_rank *mine,
-                     struct cecl_trial_rank *all);
     /* use only verdicts of earlier runs, and try nothing. Equal on all ranks */
     bool only_recalls;
 };
@@ -101,7 +90,6 @@ struct cecl_learned {
 struct cecl_trial {
     struct cecl_trial_shared *shared;
     struct cecl_trial_rank *mine; /* this rank's words */
-    struct cecl_trial_rank own;   /* storage for `mine` if ranks share no memory */
     struct cecl_trial_host host;
     uint64_t id;
     int nranks;
@@ -148,7 +136,7 @@ static inline size_t cecl_trial_bytes(int nranks)
     return sizeof(struct cecl_trial_shared) + (size_t)nranks * sizeof(struct cecl_trial_rank);
 }
 
-/* shared  cecl_trial_bytes bytes, zeroed, which all ranks share; if ranks share no memory, this rank's own
+/* shared  cecl_trial_bytes bytes, zeroed, which all ranks share
  * drawn   a random number, equal on all ranks, which identifies the communicator */
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);

@@ -43,7 +43,7 @@ static int start(void **state)
     shared = calloc(1, cecl_trial_bytes(RANKS));
     for (int r = 0; r < RANKS; r++) {
         processes[r] = (struct process){0};
-        const struct cecl_trial_host host = {&processes[r], reserve, release, recall, NULL, false};
+        const struct cecl_trial_host host = {&processes[r], reserve, release, recall, false};
         cecl_trial_open(&trials[r], shared, r, RANKS, 17, &host);
     }
     return shared ? 0 : -1;

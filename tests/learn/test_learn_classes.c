@@ -194,8 +194,7 @@ static void run(const struct server *server)
     assert_non_null(shared);
     const uint64_t drawn = draw(&world.server.seed);
     for (int r = 0; r < server->nranks; r++) {
-        const struct cecl_trial_host host = {&world.hosts[r], reserve, release,
-                                             recall,          NULL,    false};
+        const struct cecl_trial_host host = {&world.hosts[r], reserve, release, recall, false};
         cecl_trial_open(&world.hosts[r].trial, shared, r, server->nranks, drawn, &host);
     }
     for (uint64_t i = (uint64_t)server->nranks * server->calls; i > 0; i--)
@@ -390,8 +389,7 @@ static void a_busy_rank_leaves_its_classes_without_a_verdict(void **state)
     assert_non_null(shared);
     for (int r = 0; r < 2; r++) {
         world.hosts[r].is_busy = r == 1;
-        const struct cecl_trial_host host = {&world.hosts[r], reserve, release,
-                                             recall,          NULL,    false};
+        const struct cecl_trial_host host = {&world.hosts[r], reserve, release, recall, false};
         cecl_trial_open(&world.hosts[r].trial, shared, r, 2, 17, &host);
     }
     for (uint32_t i = 0; i < server.calls; i++)

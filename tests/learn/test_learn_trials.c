@@ -116,26 +116,6 @@ static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
     expect_goals(&tally, programs);
 }
 
-/* Ranks of several nodes are never apart, because no rank continues before it has the others'
- * exchange. */
-static void ranks_that_share_no_memory_decide_alike(void **state)
-{
-    const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
-    struct tally tally = {0};
-    for (uint64_t i = 0; i < programs; i++) {
-        struct program program =
-            i % 8 == 0 ? any_loop(seed * 100003 + i) : any_program(seed * 100003 + i);
-        program.exchanges = true;
-        program.is_apart = false;
-        program.ahead = 0;
-        run_one(&tally, &program,
-                i % 8 == 0 ? UINT32_MAX : 60 + 3 + program.lag + (program.odd > 0 ? 16 : 0));
-    }
-    expect_goals(&tally, programs);
-}
-
-/* One communicator gains, one loses, and two do not matter. */
 static void communicators_that_share_a_step_each_get_their_verdict(void **state)
 {
     for (uint64_t seed = 1; seed <= 50; seed++) {
@@ -343,7 +323,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
         cmocka_unit_test(so_are_those_of_loops_whose_ranks_are_far_apart),
-        cmocka_unit_test(ranks_that_share_no_memory_decide_alike),
         cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
         cmocka_unit_test(communicators_of_a_loop_each_get_their_verdict),
         cmocka_unit_test(a_bad_arm_has_one_turn),

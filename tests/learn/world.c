@@ -23,12 +23,6 @@ struct rank {
         uint32_t npending;
         double mark; /* the time of the last mark */
         uint64_t found;
-        /* exchanges: how many this rank has begun, and its values in the latest ones */
-        struct {
-            uint32_t begun;
-            struct cecl_trial_rank given[2];
-            struct cecl_trial_shared *own;
-        } exchange;
     } comms[MOST_COMMS];
 };
 
@@ -63,24 +57,6 @@ static int recall(void *context, uint64_t subject)
     (void)context;
     (void)subject;
     return -1;
-}
-
-/* A rank reads the values of all ranks in the exchange before. Some ranks may already have begun
- * the next exchange. */
-static void exchange(void *context, const struct cecl_trial_rank *mine, struct cecl_trial_rank *all)
-{
-    struct rank *self = context;
-    struct world *world = self->world;
-    int comm = 0;
-    while (mine != &self->comms[comm].trial.own)
-        comm++;
-    uint32_t *begun = &self->comms[comm].exchange.begun;
-    for (int r = 0; r<world->program.nranks && * begun> 0; r++) {
-        const uint32_t theirs = world->ranks[r].comms[comm].exchange.begun;
-        world->outcome.disagree = world->outcome.disagree || theirs < *begun || theirs > *begun + 1;
-        memcpy(&all[r], &world->ranks[r].comms[comm].exchange.given[*begun % 2], sizeof(all[r]));
-    }
-    memcpy(&self->comms[comm].exchange.given[++*begun % 2], mine, sizeof(*mine));
 }
 
 static uint64_t token_of(const struct program *program, int comm, uint32_t step, uint32_t call,
@@ -234,8 +210,6 @@ static void end_world(struct world *world)
                 world->ranks[r].comms[c].trial.has_verdict != trial->has_verdict ||
                 (trial->has_verdict && world->ranks[r].comms[c].trial.arm != trial->arm);
         free(world->shared[c]);
-        for (int r = 0; r < program->nranks; r++)
-            free(world->ranks[r].comms[c].exchange.own);
     }
     free(world->ranks);
     free(world->begins);
@@ -246,15 +220,9 @@ static void end_world(struct world *world)
 static void open_trial(struct rank *rank, int comm, uint64_t drawn)
 {
     struct world *world = rank->world;
-    struct cecl_trial_host host = {rank, reserve, release, recall, NULL, false};
-    void *shared = world->shared[comm];
-    if (world->program.exchanges) {
-        shared = rank->comms[comm].exchange.own =
-            calloc(1, cecl_trial_bytes(world->program.nranks));
-        host.exchange = exchange;
-    }
-    cecl_trial_open(&rank->comms[comm].trial, shared, rank->number, world->program.nranks, drawn,
-                    &host);
+    const struct cecl_trial_host host = {rank, reserve, release, recall, false};
+    cecl_trial_open(&rank->comms[comm].trial, world->shared[comm], rank->number,
+                    world->program.nranks, drawn, &host);
 }
 
 struct outcome run_program(const struct program *program)

@@ -42,7 +42,6 @@ struct program {
     uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
     uint32_t ahead; /* most steps by which one host is ahead of another */
     bool is_apart;  /* rank 0's host is ahead by `ahead` whenever possible */
-    bool exchanges; /* ranks share no memory; `ahead` is then 0 */
     uint32_t steps;
     uint32_t changes; /* after this many steps the calls change, and later change back; 0: never */
 };

@@ -113,22 +113,6 @@ STANDIN_API void standin_go_hollow(bool is);
 /* From now on, each collective of this process takes at least this many microseconds. */
 STANDIN_API void standin_take_us(unsigned us);
 
-/* From now on, ncclCommGetAsyncError returns this many microseconds after it has looked. */
-STANDIN_API void standin_looks_take_us(unsigned us);
-
-/* From now on, the calls on splits stall (`hold`), and splits have this asynchronous error. */
-STANDIN_API void standin_trouble_splits(bool hold, ncclResult_t error);
-
-/* What a rank has done on a communicator and its splits since the last such question: 'p' and 's'
- * (standin.h). */
-#define STANDIN_STORY 1024
-STANDIN_API void standin_story(ncclComm_t comm, char story[STANDIN_STORY]);
-
-/* How often, in this process, calls on a communicator and on a split of it were in flight
- * together; and how often a communicator ended before its splits. */
-STANDIN_API int standin_overlaps(void);
-STANDIN_API int standin_outlived(void);
-
 /* The latest call of this thread. */
 STANDIN_API struct standin_record standin_last(void);
 

@@ -29,16 +29,6 @@ struct shared {
     struct channel channels[]; /* [sender * nranks + receiver] */
 };
 
-/* The calls in flight on a rank's communicator, and on its splits. */
-struct family {
-    _Atomic int users, children;
-    _Atomic int flying, split_flying;
-    /* 'p' for calls on the communicator, 's' for calls on splits; one letter for several calls in
-     * a row */
-    char story[STANDIN_STORY];
-    size_t length;
-};
-
 struct ncclComm {
     char name[64]; /* size of the shared memory */
     int rank;
@@ -46,8 +36,6 @@ struct ncclComm {
     int splits; /* children so far, for the names of new communicators */
     struct shared *shared;
     bool is_non_blocking;
-    struct family *family; /* this communicator's own */
-    struct family *parent; /* of the communicator from which this one was split; NULL: not split */
     /* its job in the background; NULL: the communicator is ready. Under a lock */
     struct job *job;
 };
@@ -87,8 +75,7 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 #define WORD(pointer) ((uint64_t)(uintptr_t)(pointer))
 
 /* standin_comm.c */
-ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name, int nranks,
-                          int rank);
+ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank);
 
 /* standin_group.c. Carries out `op` now, or at the end of the group. On a non-blocking
  * communicator, later calls of standin_look carry it out, the third of them at the earliest. */
@@ -108,15 +95,6 @@ bool standin_captures(struct op *list);
 ncclResult_t standin_look(ncclComm_t comm);
 bool standin_is_ready(ncclComm_t comm);
 void standin_give_up(ncclComm_t comm);
-
-/* standin_record.c */
-void standin_family_open(ncclComm_t comm, ncclComm_t parent);
-void standin_family_close(ncclComm_t comm);
-/* Records that a call begins, or ends. */
-void standin_fly(ncclComm_t comm, bool begins);
-/* What the test has set for splits. */
-bool standin_holds(ncclComm_t comm);
-ncclResult_t standin_broken(ncclComm_t comm);
 
 /* standin_reduce.c. Reduces the blocks in op->staging to op->out. */
 void standin_reduce(struct op *op);

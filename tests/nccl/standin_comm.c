@@ -33,8 +33,7 @@ static struct shared *map_shared(const char *name, int nranks)
     return shared;
 }
 
-ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name, int nranks,
-                          int rank)
+ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank)
 {
     if (nranks < 1 || nranks > STANDIN_MAX_RANKS || rank < 0 || rank >= nranks)
         return ceclInvalidArgument;
@@ -47,7 +46,6 @@ ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name,
         free(made);
         return ceclSystemError;
     }
-    standin_family_open(made, parent);
     *comm = made;
     return ceclSuccess;
 }
@@ -73,7 +71,6 @@ __attribute__((destructor)) static void remove_names(void)
 
 static void close_comm(ncclComm_t comm)
 {
-    standin_family_close(comm);
     munmap(comm->shared, shared_bytes(comm->nranks));
     free(comm);
 }
@@ -81,7 +78,7 @@ static void close_comm(ncclComm_t comm)
 static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks, int rank,
                                   bool is_non_blocking)
 {
-    const ncclResult_t result = standin_open(comm, NULL, name, nranks, rank);
+    const ncclResult_t result = standin_open(comm, name, nranks, rank);
     if (result != (ncclResult_t)ceclSuccess)
         return result;
     (*comm)->is_non_blocking = is_non_blocking;
@@ -153,7 +150,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
     name_id(&id);
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == (ncclResult_t)ceclSuccess; i++)
-        result = standin_open(&comms[i], NULL, id.internal, count, i);
+        result = standin_open(&comms[i], id.internal, count, i);
     return result;
 }
 
@@ -188,8 +185,7 @@ static void finish_split(struct op *op)
     }
     snprintf(name, sizeof(name), "%.40s.%d.%d", op->comm->name, op->comm->splits++, color);
     ncclComm_t made = NULL;
-    if (color >= 0 &&
-        standin_open(&made, op->comm, name, nranks, rank) == (ncclResult_t)ceclSuccess)
+    if (color >= 0 && standin_open(&made, name, nranks, rank) == (ncclResult_t)ceclSuccess)
         made->is_non_blocking = op->splits_non_blocking;
     __atomic_store_n(op->split, made, __ATOMIC_RELEASE);
 }
@@ -307,13 +303,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ceclSuccess;
 }
 
-static _Atomic unsigned look_us;
-
-void standin_looks_take_us(unsigned us)
-{
-    atomic_store(&look_us, us);
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     NOTE(WORD(comm), WORD(error));
@@ -321,11 +310,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (*error == (ncclResult_t)ceclSuccess &&
         (atomic_load(&comm->shared->is_aborted) || atomic_load(&comm->shared->is_revoked)))
         *error = ceclRemoteError;
-    const ncclResult_t broken = standin_broken(comm);
-    if (broken != (ncclResult_t)ceclSuccess)
-        *error = broken;
-    if (atomic_load(&look_us) > 0)
-        usleep(atomic_load(&look_us));
     return ceclSuccess;
 }
 

@@ -102,7 +102,7 @@ static bool must_wait(const struct op *list, const struct op *op, int index)
 static size_t move_all(const struct op *list, struct op *op)
 {
     size_t moved = 0;
-    for (int i = 0; i < op->ntransfers && !standin_holds(op->comm); i++)
+    for (int i = 0; i < op->ntransfers; i++)
         if (op->transfers[i].left > 0 && !must_wait(list, op, i))
             moved += move(&op->transfers[i]);
     return moved;
@@ -180,7 +180,6 @@ static void finish(struct op **list, ncclResult_t result)
     while (*list) {
         struct op *op = *list;
         *list = op->next;
-        standin_fly(op->comm, false);
         if (op->finish && result == (ncclResult_t)ceclSuccess)
             op->finish(op);
         free(op->staging);
@@ -260,7 +259,6 @@ void standin_give_up(ncclComm_t comm)
             continue;
         }
         *at = op->next;
-        standin_fly(op->comm, false);
         free(op->staging);
         free(op);
     }
@@ -274,8 +272,6 @@ static ncclResult_t carry_out(void)
         first = NULL;
         return ceclSuccess;
     }
-    for (struct op *op = first; op; op = op->next)
-        standin_fly(op->comm, true);
     if (first && first->comm->is_non_blocking)
         return begin_job();
     const ncclResult_t result = move_until_done();
