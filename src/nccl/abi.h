@@ -21,9 +21,6 @@ typedef struct {
 } ncclUniqueId;
 typedef struct ncclWindow *ncclWindow_t;
 typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
-typedef struct {
-    int opCnt, peer, sigIdx, ctx;
-} ncclWaitSignalDesc_t;
 #endif
 
 enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
@@ -69,16 +66,6 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream);
-
-#if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 29)
-ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
-                           ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
-                           unsigned int flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
-                        cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm,
-                            cudaStream_t stream);
-#endif
 
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

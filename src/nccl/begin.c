@@ -6,7 +6,6 @@
 #include "nccl/comms.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
-#include "nccl/windows.h"
 #include "util/thread.h"
 
 struct making {
@@ -40,7 +39,6 @@ static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
         cecl_nccl_life_go(&entry->life, CECL_NCCL_GIVING_UP_TO_ENDING))
         return;
     cecl_nccl_agree_leave(entry);
-    cecl_nccl_windows_forget(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);

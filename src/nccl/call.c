@@ -12,7 +12,6 @@
 #include "nccl/group.h"
 #include "nccl/kept.h"
 #include "nccl/learn.h"
-#include "nccl/one_sided.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
@@ -209,19 +208,12 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     return true;
 }
 
-/* One-sided calls, which their own functions pass. */
-static bool is_one_sided(enum cecl_nccl_op op)
-{
-    return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
-           op == CECL_NCCL_OP_ncclWaitSignal;
-}
-
 /* Whether a passed call of a group is kept until the group ends: if cecl has a communicator that could serve
  * other calls of the group. */
 static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ncclResult_t *result)
 {
-    if (is_one_sided(call->op) || !comm || !comm->ours || !has_rank(call, comm->nranks)) {
+    if (!comm || !comm->ours || !has_rank(call, comm->nranks)) {
         cecl_nccl_group_passed(call->comm);
         return false;
     }
@@ -362,41 +354,4 @@ static bool serves_at_end(const struct cecl_nccl_call *call)
 void cecl_nccl_decide_group(void)
 {
     cecl_nccl_group_decide(serves_at_end);
-}
-
-/* ---- one-sided calls */
-
-static enum cecl_nccl_reason reason_of_one_sided(struct cecl_nccl_comm *comm)
-{
-    const enum cecl_nccl_reason reason = reason_of_comm(comm);
-    if (reason != CECL_NCCL_NO_REASON || comm->one_sided == CECL_NCCL_ONE_SIDED_SERVED)
-        return reason;
-    comm->has_passed_one_sided = true;
-    return cecl_nccl_process()->policy == CECL_NCCL_AUTO ? CECL_NCCL_NO_GAIN : CECL_NCCL_NO_WINDOW;
-}
-
-bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result)
-{
-    CECL_UNCANCELLED;
-    if (cecl_nccl_is_own(call->caller))
-        return false;
-    cecl_nccl_last_error_clear();
-    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    const struct cecl_nccl_call counted = {.op = call->op,
-                                           .comm = call->comm,
-                                           .count = call->count,
-                                           .datatype = call->datatype,
-                                           .stream = call->stream};
-    const enum cecl_nccl_reason reason = reason_of_one_sided(comm);
-    if (reason != CECL_NCCL_NO_REASON)
-        return settle(&counted, comm, reason, false, result);
-    if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return false;
-    if (cecl_nccl_process()->counts)
-        cecl_nccl_stats_count(&counted, reason, cecl_nccl_one_sided_uses_sms(call, comm));
-    *result = cecl_nccl_one_sided_serve(call, comm);
-    if (*result != ceclSuccess)
-        (void)!cecl_nccl_group_refuse(*result);
-    cecl_nccl_comm_leave(comm);
-    return true;
 }

@@ -60,10 +60,6 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
  * its sequence. */
 void cecl_nccl_decide_group(void);
 
-/* Like cecl_nccl_take, for a one-sided call. */
-struct cecl_nccl_one_sided;
-bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);
-
 /* Like cecl_nccl_take, but called at the end of a group, for a captured call. reason: why the call is
  * passed; NO_REASON: it is served. */
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,

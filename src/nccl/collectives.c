@@ -1,6 +1,5 @@
 /* The functions of NCCL for which cecl decides at each call whether to serve it. */
 #include "nccl/call.h"
-#include "nccl/one_sided.h"
 #include "nccl/passed.h"
 
 #define REDUCES .reduces = true, .redop = op
@@ -87,44 +86,5 @@ ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatyp
 {
     DECIDE(ncclSend, sendbuff, NULL, count, .root = peer);
 }
-
-/* ---- one-sided calls */
-
-#define DECIDE_ONE_SIDED(name, arguments, ...)                                                     \
-    const struct cecl_nccl_one_sided call = {.op = CECL_NCCL_OP_##name,                            \
-                                             .caller = __builtin_return_address(0),                \
-                                             .comm = comm,                                         \
-                                             .stream = stream,                                     \
-                                             __VA_ARGS__};                                         \
-    ncclResult_t result;                                                                           \
-    return cecl_nccl_take_one_sided(&call, &result) ? result : cecl_nccl_pass_##name arguments
-
-ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
-                           ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
-                           unsigned int flags, ncclComm_t comm, cudaStream_t stream)
-{
-    DECIDE_ONE_SIDED(ncclPutSignal,
-                     (localbuff, count, datatype, peer, peerWin, peerWinOffset, sigIdx, ctx, flags,
-                      comm, stream),
-                     .local = localbuff, .count = count, .datatype = datatype, .peer = peer,
-                     .window = peerWin, .offset = peerWinOffset, .signal = sigIdx, .context = ctx,
-                     .flags = flags);
-}
-
-ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
-                        cudaStream_t stream)
-{
-    DECIDE_ONE_SIDED(ncclSignal, (peer, sigIdx, ctx, flags, comm, stream), .peer = peer,
-                     .signal = sigIdx, .context = ctx, .flags = flags);
-}
-
-ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm,
-                            cudaStream_t stream)
-{
-    DECIDE_ONE_SIDED(ncclWaitSignal, (nDesc, signalDescs, comm, stream), .waits = signalDescs,
-                     .nwaits = nDesc);
-}
-
-/* ---- */
 
 CECL_NCCL_NAMES(CECL_NCCL_ALIAS, CECL_NCCL_SKIP, CECL_NCCL_SKIP)

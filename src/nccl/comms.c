@@ -10,7 +10,6 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
-#include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -201,10 +200,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
     cecl_nccl_agree_leave(entry);
-    if (is_out) {
+    if (is_out)
         cecl_nccl_learn_close(entry);
-        cecl_nccl_windows_forget(entry);
-    }
     if (!is_out)
         cecl_log(
             CECL_LOG_WARN, entry->rank,

@@ -9,13 +9,6 @@
 #include "nccl/reason.h"
 #include "nccl/settled.h"
 
-/* Which library carries out the one-sided calls of a communicator; see windows.h. */
-enum cecl_nccl_one_sided_by {
-    CECL_NCCL_ONE_SIDED_OPEN, /* not decided yet: calls are passed */
-    CECL_NCCL_ONE_SIDED_SERVED,
-    CECL_NCCL_ONE_SIDED_PASSED
-};
-
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
  * may get the entry of one that has ended. */
 struct cecl_nccl_comm {
@@ -43,10 +36,7 @@ struct cecl_nccl_comm {
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* -- used by the thread that makes calls. How many served collectives and agreements so far -- */
     uint64_t served, agreed;
-    enum cecl_nccl_one_sided_by one_sided;
-    bool has_passed_one_sided;
     struct cecl_nccl_settled settled;
-    struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares no windows */
     /* -- shared by threads -- */
     /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;

@@ -10,11 +10,9 @@
 #include "nccl/depth.h"
 #include "nccl/family.h"
 #include "nccl/group.h"
-#include "nccl/one_sided.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/stats.h"
-#include "nccl/windows.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
@@ -196,8 +194,7 @@ static ncclResult_t end_group(ncclResult_t result)
     if (!cecl_nccl_group_ended())
         return result;
     end_registering(true);
-    const ncclResult_t shared = cecl_nccl_windows_end_group(result);
-    result = follow(shared == ceclSuccess ? result : shared, group.wishes, group.count);
+    result = follow(result, group.wishes, group.count);
     forget_wishes();
     if (result == ceclSuccess || result == ceclInProgress) {
         const ncclResult_t refusal = cecl_nccl_group_refused();
@@ -205,17 +202,12 @@ static ncclResult_t end_group(ncclResult_t result)
     }
     if (result != ceclSuccess && result != ceclInProgress) {
         cecl_nccl_group_forget();
-        cecl_nccl_one_sided_forget();
         return result;
     }
     if (result != ceclSuccess)
         cecl_nccl_group_await_passed();
     const ncclResult_t served = cecl_nccl_group_serve();
-    ncclResult_t put = ceclSuccess;
-    if (served == ceclSuccess || served == ceclInProgress)
-        put = cecl_nccl_one_sided_end_group();
-    cecl_nccl_one_sided_forget();
-    return put != ceclSuccess ? put : served == ceclSuccess ? result : served;
+    return served == ceclSuccess ? result : served;
 }
 
 ncclResult_t ncclGroupEnd(void)
@@ -246,10 +238,8 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
         passed = cecl_nccl_group_pass_all();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const ncclResult_t refusal = cecl_nccl_group_refused();
-    if (is_outermost) {
+    if (is_outermost)
         cecl_nccl_group_forget();
-        cecl_nccl_one_sided_forget();
-    }
     return end_group(passed != ceclSuccess ? passed : refusal != ceclSuccess ? refusal : result);
 }
 
@@ -427,25 +417,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
     if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
         note_window(entry);
-    const ncclResult_t result =
-        cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
-    static const ncclWindow_t none;
-    if (!entry || (result != ceclSuccess && result != ceclInProgress))
-        return result;
-    const ncclResult_t shared =
-        cecl_nccl_window_registered(entry, comm, buff, size, result == ceclSuccess ? win : &none);
-    return shared == ceclSuccess ? result : shared;
-}
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
-{
-    CECL_UNCANCELLED;
-    struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
-    if (entry && cecl_nccl_comm_enter(entry, comm, CECL_NCCL_MADE)) {
-        cecl_nccl_window_deregistered(entry, win);
-        cecl_nccl_comm_leave(entry);
-    }
-    return cecl_nccl_pass_ncclCommWindowDeregister(comm, win);
+    return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
 /* While cecl's communicator is being made, only the thread that makes it asks NCCL: the first call of

@@ -29,18 +29,13 @@
     X(ceclGroupExplain)                                                                            \
     X(ceclGroupStart)                                                                              \
     X(ceclMemcpyAsync)                                                                             \
-    X(ceclPutSignal)                                                                               \
     X(ceclRecv)                                                                                    \
     X(ceclReduce)                                                                                  \
     X(ceclReduceScatter)                                                                           \
     X(ceclScatter)                                                                                 \
     X(ceclSend)                                                                                    \
     X(ceclSetOptions)                                                                              \
-    X(ceclSignal)                                                                                  \
-    X(ceclStreamSynchronize)                                                                       \
-    X(ceclWaitSignal)                                                                              \
-    X(ceclWindowFree)                                                                              \
-    X(ceclWindowShare)
+    X(ceclStreamSynchronize)
 
 struct cecl_nccl_library {
 #define CALL(name) __typeof__(name) *name;

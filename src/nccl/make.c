@@ -13,7 +13,6 @@
 #include "nccl/library.h"
 #include "nccl/meeting.h"
 #include "nccl/process.h"
-#include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/settings.h"
@@ -343,7 +342,6 @@ static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry, i
         result = know_nodes(entry);
     if (result == ceclSuccess && learns != LEARNS_NOTHING)
         result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
-    cecl_nccl_windows_open(entry);
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
@@ -382,7 +380,6 @@ static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_n
     if (!is_given_up(entry))
         note_failure(entry->rank, cecl_message());
     cecl_nccl_agree_leave(entry);
-    cecl_nccl_windows_forget(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
@@ -424,8 +421,6 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     entry->ours = NULL;
     entry->lines = NULL;
-    entry->windows = NULL;
-    entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
     entry->served = entry->agreed = 0;
     entry->is_non_blocking = in_background;
     entry->together = together;

@@ -44,7 +44,7 @@
     FOLLOWED(ncclCommSplit, RESULT)                                                                \
     JUMP(ncclCommSuspend, RESULT)                                                                  \
     JUMP(ncclCommUserRank, RESULT)                                                                 \
-    FOLLOWED(ncclCommWindowDeregister, RESULT)                                                     \
+    JUMP(ncclCommWindowDeregister, RESULT)                                                         \
     FOLLOWED(ncclCommWindowRegister, RESULT)                                                       \
     JUMP(ncclDevCommCreate, RESULT)                                                                \
     JUMP(ncclDevCommDestroy, RESULT)                                                               \
@@ -86,7 +86,7 @@
     JUMP(ncclParamGetU32, RESULT)                                                                  \
     JUMP(ncclParamGetU64, RESULT)                                                                  \
     JUMP(ncclParamGetU8, RESULT)                                                                   \
-    COUNTED(ncclPutSignal)                                                                         \
+    JUMP(ncclPutSignal, MOVE)                                                                      \
     COUNTED(ncclRecv)                                                                              \
     JUMP(ncclRedOpCreatePreMulSum, RESULT)                                                         \
     JUMP(ncclRedOpDestroy, RESULT)                                                                 \
@@ -100,7 +100,7 @@
     JUMP(ncclScatterConfig, MOVE)                                                                  \
     COUNTED(ncclSend)                                                                              \
     JUMP(ncclSetEncryption, RESULT)                                                                \
-    COUNTED(ncclSignal)                                                                            \
+    JUMP(ncclSignal, MOVE)                                                                         \
     JUMP(ncclTeamCft, TEAM)                                                                        \
     JUMP(ncclTeamCftMultimem, TEAM)                                                                \
     JUMP(ncclTeamLsa, TEAM)                                                                        \
@@ -108,7 +108,7 @@
     JUMP(ncclTeamRankToLsa, NUMBER)                                                                \
     JUMP(ncclTeamRankToWorld, NUMBER)                                                              \
     JUMP(ncclTeamWorld, TEAM)                                                                      \
-    COUNTED(ncclWaitSignal)                                                                        \
+    JUMP(ncclWaitSignal, MOVE)                                                                     \
     JUMP(ncclWinGetUserPtr, RESULT)
 
 #endif

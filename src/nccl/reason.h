@@ -28,7 +28,6 @@
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
     X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
-    X(NO_WINDOW, "cecl shares no window here, or a one-sided call was made before it did")         \
     X(CAPTURED, "cecl cannot capture the call on some rank")
 
 enum cecl_nccl_reason {

@@ -13,7 +13,7 @@ enum cecl_nccl_answer {
     CECL_NCCL_NOTHING,
     CECL_NCCL_TEAM,   /* three ints: a team of no ranks */
     CECL_NCCL_NUMBER, /* an int: -1, which is not a rank and not a number of slots */
-    /* like RESULT; a collective that only moves data, with arguments that cecl does not know */
+    /* like RESULT; a collective or a one-sided call that only moves data, with arguments that cecl does not know */
     CECL_NCCL_MOVE,
     CECL_NCCL_REDUCTION, /* like MOVE; a collective that computes */
     CECL_NCCL_ANSWERS

@@ -361,32 +361,6 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
     return ceclSuccess;
 }
 
-/* ---- one-sided calls, which are only recorded */
-
-ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
-                           ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
-                           unsigned int flags, ncclComm_t comm, cudaStream_t stream)
-{
-    NOTE(WORD(localbuff), count, (uint64_t)datatype, (uint64_t)peer, WORD(peerWin), peerWinOffset,
-         (uint64_t)sigIdx, (uint64_t)ctx);
-    return flags == 0 && comm && !stream ? ceclSuccess : ceclInvalidArgument;
-}
-
-ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
-                        cudaStream_t stream)
-{
-    NOTE((uint64_t)peer, (uint64_t)sigIdx, (uint64_t)ctx, (uint64_t)flags, WORD(comm),
-         WORD(stream));
-    return ceclSuccess;
-}
-
-ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm,
-                            cudaStream_t stream)
-{
-    NOTE((uint64_t)nDesc, WORD(signalDescs), WORD(comm), WORD(stream));
-    return ceclSuccess;
-}
-
 ncclResult_t ncclMemAlloc(void **pointer, size_t size)
 {
     NOTE(WORD(pointer), size);

@@ -15,7 +15,6 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
-#include "nccl/windows.h"
 
 #define ROUNDS 1500
 #define THREADS 3
@@ -104,11 +103,6 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 }
 
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
-{
-    (void)entry;
-}
-
-void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry)
 {
     (void)entry;
 }
