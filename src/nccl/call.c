@@ -10,7 +10,6 @@
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/group.h"
-#include "nccl/kept.h"
 #include "nccl/learn.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
@@ -107,12 +106,15 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
     return gains ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
-/* A thread that has several ranks cannot make a captured call outside of a group, because its ranks would
- * wait for each other. A message may be in a group on its other rank only, so `decide` tells that rank. */
-static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+/* Why a captured call is passed. A thread that has several ranks cannot make one outside of a group, because its ranks
+ * would wait for each other. */
+static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call,
+                                               const struct cecl_nccl_comm *comm)
 {
-    return cecl_nccl_is_message(call->op) ? !comm->has_pairs
-                                          : comm->together > 1 && cecl_nccl_group_depth() == 0;
+    if (cecl_nccl_is_message(call->op))
+        return CECL_NCCL_CAPTURED_MESSAGE;
+    return comm->together > 1 && cecl_nccl_group_depth() == 0 ? CECL_NCCL_CAPTURED
+                                                              : CECL_NCCL_NO_REASON;
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
@@ -124,9 +126,8 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
         reason = reason_of_gain(process, call, comm, decision);
     else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
         decision->is_captured = is_captured(call, comm);
-    return reason == CECL_NCCL_NO_REASON && decision->is_captured && cannot_capture(call, comm)
-               ? CECL_NCCL_CAPTURED
-               : reason;
+    return reason == CECL_NCCL_NO_REASON && decision->is_captured ? reason_of_capture(call, comm)
+                                                                  : reason;
 }
 
 /* Why all calls on a communicator are passed. */
@@ -195,8 +196,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return false;
     count(call, comm, CECL_NCCL_NO_REASON, false);
-    if (!call->is_captured && cecl_nccl_group_depth() == 0)
-        cecl_nccl_agree_note(comm, call);
+    if (!call->is_captured && cecl_nccl_group_depth() == 0 && !cecl_nccl_is_message(call->op))
+        cecl_nccl_agree_note_calls(comm, 1);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
@@ -251,35 +252,6 @@ bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason r
     return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
 }
 
-ncclResult_t cecl_nccl_settle_message(const struct cecl_nccl_call *call,
-                                      const struct cecl_nccl_comm *comm,
-                                      enum cecl_nccl_reason reason)
-{
-    const bool refused =
-        reason != CECL_NCCL_NO_REASON && is_refused(cecl_nccl_process(), call, reason);
-    count(call, comm, reason, refused);
-    return refused ? refuse(call, reason) : ceclSuccess;
-}
-
-/* Waits until the ranks of a captured call outside of a group have decided on it. */
-static ncclResult_t decide(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                           bool *serves)
-{
-    struct cecl_nccl_kept message = {.call = *call, .comm = comm};
-    if (!cecl_nccl_is_message(call->op)) {
-        cecl_nccl_captured_tell(comm, call, 1, true);
-        return cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, serves));
-    }
-    if (comm->together > 1) {
-        cecl_nccl_agree_tell_no_more(comm, call);
-        return ceclSuccess;
-    }
-    cecl_nccl_messages_tell(&message, 1);
-    const ncclResult_t result = cecl_nccl_messages_await(&message, 1);
-    *serves = message.answer == CECL_NCCL_TO_SERVE;
-    return result;
-}
-
 /* Ranks decide together on a captured call outside of a group. On failure the call returns the error. */
 static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                             enum cecl_nccl_reason reason, ncclResult_t *result)
@@ -287,7 +259,8 @@ static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_
     bool serves = false;
     if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return settle(call, comm, reason, false, result);
-    *result = decide(call, comm, &serves);
+    cecl_nccl_captured_tell(comm, call, 1, true);
+    *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
     cecl_nccl_comm_leave(comm);
     return *result != ceclSuccess ||
            settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);

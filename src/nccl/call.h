@@ -65,12 +65,6 @@ void cecl_nccl_decide_group(void);
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                       ncclResult_t *result);
 
-/* Counts a captured message of a group, on which its ranks have decided. Returns an error if it is refused. */
-struct cecl_nccl_comm;
-ncclResult_t cecl_nccl_settle_message(const struct cecl_nccl_call *call,
-                                      const struct cecl_nccl_comm *comm,
-                                      enum cecl_nccl_reason reason);
-
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 {

@@ -3,8 +3,8 @@
  * or by the table. (It counts as a call of its period only while that is settled: see settled.h.)
  *
  * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank
- * (agree.h). If it cannot on one rank, for example because of a buffer, all ranks pass the call to NCCL. For a
- * message the same holds for its two ranks. */
+ * (agree.h). If it cannot on one rank, for example because of a buffer, all ranks pass the call to NCCL.
+ * Captured messages are passed. */
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
@@ -25,18 +25,6 @@ void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl
                              int count, bool may);
 /* Waits for all ranks. *serves: all of them can serve the calls. Errors: those of cecl_nccl_agree_await. */
 ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves);
-
-/* -- captured_messages.c. Two ranks decide on each captured message between them. The caller is inside the
- * communicators, as far as `comm` is set -- */
-
-struct cecl_nccl_kept;
-/* Tells the peers whether this rank can capture its end of each message. Messages to this rank itself are decided
- * then. At most CECL_NCCL_CAPTURED_AT_ONCE of the messages are between the same ranks in the same
- * direction. */
-void cecl_nccl_messages_tell(struct cecl_nccl_kept *kept, int count);
-/* Waits until at least one message is decided, and notes the answers of all that are. Errors: those of
- * cecl_nccl_agree_await. */
-ncclResult_t cecl_nccl_messages_await(struct cecl_nccl_kept *kept, int count);
 
 /* -- captured calls of the thread's group. The collectives of one communicator are all served, or all passed -- */
 

@@ -11,7 +11,6 @@ struct part {
     struct cecl_nccl_call *calls; /* [count]; collectives come first */
     int count, collectives;
     struct cecl_nccl_comm *comm; /* this thread has entered it; NULL: it was aborted */
-    bool has_one_stream;
     bool decides; /* ranks decide together; otherwise all ranks pass the collectives */
 };
 
@@ -50,9 +49,8 @@ static void tell(struct part *part)
     const struct cecl_nccl_call *calls = part->calls;
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(calls->comm);
     bool may = true;
-    part->has_one_stream = true;
     for (int i = 0; i < part->count; i++)
-        part->has_one_stream = part->has_one_stream && calls[i].stream == calls->stream;
+        may = may && calls[i].stream == calls->stream;
     for (int i = 0; i < part->collectives; i++) {
         const bool is_wanted = calls[i].reason == CECL_NCCL_NO_REASON;
         may = may && is_wanted;
@@ -60,7 +58,7 @@ static void tell(struct part *part)
     }
     part->comm = comm && cecl_nccl_comm_enter(comm, calls->comm, CECL_NCCL_MADE) ? comm : NULL;
     if (part->comm && part->decides)
-        cecl_nccl_captured_tell(comm, calls, part->collectives, may && part->has_one_stream);
+        cecl_nccl_captured_tell(comm, calls, part->collectives, may);
 }
 
 static ncclResult_t pass(const struct cecl_nccl_call *call)
@@ -69,23 +67,10 @@ static ncclResult_t pass(const struct cecl_nccl_call *call)
     return cecl_nccl_pass(call);
 }
 
-/* Keeps a message until its turn, in which its two ranks decide on it. Only then do they wait for each other,
- * because one of them may have the message in a later group than this group's collectives. */
-static ncclResult_t keep(const struct part *part, const struct cecl_nccl_call *message)
+static ncclResult_t settle_one(const struct cecl_nccl_call *call, bool serves)
 {
-    struct cecl_nccl_call kept = *message;
-    kept.reason = part->has_one_stream ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED;
-    return cecl_nccl_group_keep(&kept, true);
-}
-
-static ncclResult_t settle_one(const struct part *part, const struct cecl_nccl_call *call,
-                               bool serves)
-{
-    const bool is_message = cecl_nccl_is_message(call->op);
     enum cecl_nccl_reason reason = call->reason;
     ncclResult_t result = ceclSuccess;
-    if (is_message && part->comm && reason == CECL_NCCL_NO_REASON)
-        return keep(part, call);
     if (reason == CECL_NCCL_NO_REASON && !serves)
         reason = CECL_NCCL_CAPTURED;
     return cecl_nccl_settle(call, reason, &result) ? result : pass(call);
@@ -99,7 +84,7 @@ static ncclResult_t settle(const struct part *part)
         result = cecl_nccl_comm_own_result(
             part->comm, cecl_nccl_captured_await(part->comm, part->collectives, &serves));
     for (int i = 0; i < part->count && result == ceclSuccess; i++)
-        result = settle_one(part, &part->calls[i], serves);
+        result = settle_one(&part->calls[i], serves);
     return result;
 }
 

@@ -27,7 +27,6 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *measured;
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
-    bool has_pairs;       /* there are also words by which two ranks agree. Equal on all ranks */
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL does its work in the background */
     bool learns;          /* trials, or verdicts from the file, decide on the calls */

@@ -1,7 +1,7 @@
 /* Keeps the calls of a group, and divides them into turns; see group.h. A turn is a cecl group. Most NCCL groups
  * are carried out in one turn. Calls that cecl refuses to have in one group go into consecutive turns. Sends
- * and receives have their own turns after all others, because ranks need not have the same ones in their groups;
- * those that are captured come last. Before them come the passed collectives and the passed messages, each in
+ * and receives have their own turns after all others, because ranks need not have the same ones in their groups.
+ * Before them come the passed collectives and the passed messages, each in
  * an NCCL group. NCCL orders only the streams of its own group's calls, so a turn also waits for the streams of
  * the group's other calls, and they wait for the turn. */
 #include "nccl/group.h"
@@ -35,7 +35,7 @@ static bool is_counted(const struct cecl_nccl_kept *kept, const struct cecl_nccl
     if (cecl_nccl_turn_is_passed(kept->turn))
         return false;
     if (cecl_nccl_is_message(call->op))
-        return is_of_one_pair(&kept->call, call) && kept->call.is_captured == call->is_captured;
+        return is_of_one_pair(&kept->call, call);
     return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 
@@ -61,11 +61,7 @@ static int most_at_once(const struct cecl_nccl_call *call)
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     if (!comm) /* it was aborted */
         return 1;
-    if (!cecl_nccl_is_message(call->op))
-        return comm->limits.groupCalls;
-    const int most = comm->limits.groupMessages;
-    return call->is_captured && most > CECL_NCCL_CAPTURED_AT_ONCE ? CECL_NCCL_CAPTURED_AT_ONCE
-                                                                  : most;
+    return cecl_nccl_is_message(call->op) ? comm->limits.groupMessages : comm->limits.groupCalls;
 }
 
 /* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
@@ -99,9 +95,7 @@ static void warn_of_turns(const struct cecl_nccl_call *call)
 
 static int first_turn(const struct cecl_nccl_call *call)
 {
-    if (!cecl_nccl_is_message(call->op))
-        return 0;
-    return call->is_captured ? CECL_NCCL_FIRST_CAPTURED_TURN : CECL_NCCL_FIRST_MESSAGE_TURN;
+    return cecl_nccl_is_message(call->op) ? CECL_NCCL_FIRST_MESSAGE_TURN : 0;
 }
 
 /* number: how many calls were kept before */

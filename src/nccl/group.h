@@ -1,5 +1,5 @@
 /* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Then they are
- * carried out: served collectives, passed collectives, passed messages, served messages, captured messages.
+ * carried out: served collectives, passed collectives, passed messages, served messages.
  * Messages come last, because a peer may have the same messages in a later group, or in none; NCCL also carries
  * out the messages of a group after its collectives. */
 #ifndef CECL_NCCL_GROUP_H

@@ -1,4 +1,4 @@
-/* The kept calls of the calling thread's NCCL group; for group.c, turns.c and captured_messages.c. */
+/* The kept calls of the calling thread's NCCL group; for group.c and turns.c. */
 #ifndef CECL_NCCL_KEPT_H
 #define CECL_NCCL_KEPT_H
 
@@ -9,19 +9,10 @@
 #define CECL_NCCL_FIRST_MESSAGE_TURN (1 << 24)
 #define CECL_NCCL_PASSED_MESSAGES (CECL_NCCL_FIRST_MESSAGE_TURN - 1)
 #define CECL_NCCL_PASSED_COLLECTIVES (CECL_NCCL_PASSED_MESSAGES - 1)
-#define CECL_NCCL_FIRST_CAPTURED_TURN (1 << 25) /* captured messages */
 static inline bool cecl_nccl_turn_is_passed(int turn)
 {
     return turn == CECL_NCCL_PASSED_MESSAGES || turn == CECL_NCCL_PASSED_COLLECTIVES;
 }
-
-/* What the two ranks of a captured message have decided. A turn's messages are sorted by it. */
-enum cecl_nccl_message_answer {
-    CECL_NCCL_TO_SERVE,
-    CECL_NCCL_UNDECIDED, /* the peer has not said yet whether it can capture the message */
-    CECL_NCCL_TO_PASS,
-    CECL_NCCL_TO_REFUSE /* CECL_NCCL=strict, and it would be passed */
-};
 
 struct cecl_nccl_kept {
     struct cecl_nccl_call call;
@@ -33,10 +24,6 @@ struct cecl_nccl_kept {
     int nth;
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted, so the call is dropped */
-    /* -- captured messages; see captured.h -- */
-    enum cecl_nccl_message_answer answer;
-    bool can;      /* this rank can capture it */
-    uint32_t told; /* which captured message it is between its ranks in this direction, from 1 on */
 };
 
 struct cecl_nccl_group {

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "nccl/agree.h"
-#include "nccl/captured.h"
 #include "nccl/gpu.h"
 #include "nccl/group.h"
 #include "nccl/kept.h"
@@ -35,8 +34,8 @@ static void enter(struct cecl_nccl_kept *kept, int count)
 static void note_calls(const struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
-        if (kept[i].comm && !kept[i].call.is_captured)
-            cecl_nccl_agree_note(kept[i].comm, &kept[i].call);
+        if (kept[i].comm && !kept[i].call.is_captured && !cecl_nccl_is_message(kept[i].call.op))
+            cecl_nccl_agree_note_calls(kept[i].comm, 1);
 }
 
 static void leave(const struct cecl_nccl_kept *kept, int count)
@@ -207,67 +206,6 @@ static int length_of_turn(const struct cecl_nccl_kept *kept, int count)
     return length;
 }
 
-/* ---- captured messages */
-
-/* Counts messages on which their ranks have decided. The group's end returns the first refusal: the group goes
- * on, because other peers wait for its later messages. */
-static void settle(struct cecl_nccl_kept *kept, int count)
-{
-    struct cecl_nccl_group *group = cecl_nccl_group_mine();
-    for (int i = 0; i < count; i++) {
-        const bool serves = kept[i].answer == CECL_NCCL_TO_SERVE;
-        if (!kept[i].comm || kept[i].answer == CECL_NCCL_UNDECIDED)
-            continue;
-        const ncclResult_t result = cecl_nccl_settle_message(
-            &kept[i].call, kept[i].comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED);
-        if (result != ceclSuccess)
-            kept[i].answer = CECL_NCCL_TO_REFUSE;
-        group->refusal = group->refusal == ceclSuccess ? result : group->refusal;
-    }
-}
-
-static int by_answer(const void *left, const void *right)
-{
-    const struct cecl_nccl_kept *a = left, *b = right;
-    return a->answer != b->answer ? (int)a->answer - (int)b->answer : a->number - b->number;
-}
-
-/* Sorts messages by their answers. Returns how many of them have this answer. */
-static int sort(struct cecl_nccl_kept *kept, int count, enum cecl_nccl_message_answer answer)
-{
-    int n = 0;
-    qsort(kept, (size_t)count, sizeof(*kept), by_answer);
-    for (int i = 0; i < count; i++)
-        n += kept[i].answer == answer;
-    return n;
-}
-
-/* A turn of captured messages. A message is captured as soon as both of its ranks can, while this rank waits for
- * other peers. Otherwise its peer, which then waits for this rank, would wait for third ranks, too. */
-static ncclResult_t messages_turn(struct cecl_nccl_kept *kept, int count)
-{
-    ncclResult_t result = ceclSuccess;
-    enter(kept, count);
-    cecl_nccl_messages_tell(kept, count);
-    leave(kept, count);
-    for (int open = count; open > 0 && result == ceclSuccess;) {
-        enter(kept, open);
-        result = cecl_nccl_messages_await(kept, open);
-        settle(kept, open);
-        leave(kept, open);
-        const int serves = sort(kept, open, CECL_NCCL_TO_SERVE);
-        if (serves > 0 && result == ceclSuccess)
-            result = serve_turn(kept, serves);
-        kept += serves;
-        count -= serves;
-        open = sort(kept, open - serves, CECL_NCCL_UNDECIDED);
-    }
-    const int passes = sort(kept, count, CECL_NCCL_TO_PASS);
-    if (passes > 0 && result == ceclSuccess)
-        result = pass_turn(kept, passes);
-    return result;
-}
-
 /* ---- all turns */
 
 /* A single call is made without a cecl group, because a small call is faster that way. */
@@ -275,8 +213,6 @@ static ncclResult_t carry_out(struct cecl_nccl_kept *kept, int count)
 {
     if (cecl_nccl_turn_is_passed(kept->turn))
         return pass_turn(kept, count);
-    if (kept->turn >= CECL_NCCL_FIRST_CAPTURED_TURN)
-        return messages_turn(kept, count);
     return cecl_nccl_group_mine()->count == 1 ? serve_one(kept) : serve_turn(kept, count);
 }
 

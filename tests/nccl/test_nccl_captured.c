@@ -242,7 +242,7 @@ static void strict_refuses_on_all_ranks_what_one_cannot_capture(void **state)
     assert_true(run_ranks(RANKS, is_refused_by_all));
 }
 
-static bool pass_over_nodes(struct rank *r)
+static bool pass_over_hosts(struct rank *r)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -255,11 +255,80 @@ static bool pass_over_nodes(struct rank *r)
     return is;
 }
 
-static void captured_calls_over_nodes_are_passed(void **state)
+static void captured_calls_over_hosts_are_passed(void **state)
 {
     setenv("CECL_NODE_SIZE", "2,1", 1);
-    assert_true(run_ranks(3, pass_over_nodes));
+    assert_true(run_ranks(3, pass_over_hosts));
     unsetenv("CECL_NODE_SIZE");
+}
+
+/* ---- messages */
+
+static bool around(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    return ncclGroupStart() == 0 &&
+           ncclSend(d->gather_in, COUNT, ncclUint32, next, r->comm, on) == 0 &&
+           ncclRecv(d->scatter_out, COUNT, ncclUint32, before, r->comm, on) == 0 &&
+           ncclGroupEnd() == 0;
+}
+
+static bool has_come(const struct data *d, const struct rank *r, uint32_t round)
+{
+    const int before = (r->rank + r->nranks - 1) % r->nranks;
+    bool is = true;
+    for (uint32_t i = 0; i < COUNT; i++)
+        is = is && d->scatter_out[i] == element(round, before, i);
+    return is;
+}
+
+static bool around_beside_a_gather(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclGroupStart() == 0 && around(r, d, on) && gather(r, d, on) && ncclGroupEnd() == 0;
+}
+
+static bool capture_messages(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *lone = NULL, *beside = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, around, &lone) == PASSED &&
+              capture(r, &d, on, around_beside_a_gather, &beside) == PASSED &&
+              standin.passed(beside) == 1; /* the messages' group, and not the gather */
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        fill(&d, r, round);
+        is = standin.launch(lone) == 0 && has_come(&d, r, round);
+        fill(&d, r, ~round);
+        is = is && standin.launch(beside) == 0 && has_come(&d, r, ~round) &&
+             has_gathered(&d, r, ~round);
+        fill(&d, r, round + 1); /* eager messages are served between replays */
+        is = is && around(r, &d, NULL) && has_come(&d, r, round + 1);
+    }
+    standin.graph_free(lone);
+    standin.graph_free(beside);
+    standin.stream_free(on);
+    return is;
+}
+
+static void captured_messages_are_passed_and_replay_beside_served_calls(void **state)
+{
+    assert_true(run_ranks(RANKS, capture_messages));
+}
+
+static bool refuse_messages(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    const bool is = capture(r, &d, on, around, &graph) == FAILED;
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void strict_refuses_captured_messages(void **state)
+{
+    assert_true(run_ranks(RANKS, refuse_messages));
 }
 
 /* ---- one thread that has all ranks */
@@ -444,7 +513,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
         cmocka_unit_test(every_byte_is_right_in_many_replays_of_two_graphs),
         cmocka_unit_test(all_ranks_pass_what_one_cannot_capture),
-        cmocka_unit_test(captured_calls_over_nodes_are_passed),
+        cmocka_unit_test(captured_messages_are_passed_and_replay_beside_served_calls),
+        cmocka_unit_test(captured_calls_over_hosts_are_passed),
         cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
         cmocka_unit_test(calls_that_one_rank_lets_nccl_estimate_are_none),
@@ -454,6 +524,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest strict[] = {
         cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
         cmocka_unit_test(strict_refuses_on_all_ranks_what_one_cannot_capture),
+        cmocka_unit_test(strict_refuses_captured_messages),
     };
     const struct CMUnitTest of_auto[] = {
         cmocka_unit_test(auto_serves_a_captured_call_as_the_table_says_and_a_group_whole),
