@@ -48,7 +48,7 @@ for kind in ${1:-address thread}; do
     address) labels='unit|plan|multi' ;;
     thread)
         labels=unit
-        left_out="$left_out|^test_(reduce|splits|sums)_host|^test_learn_|^test_tuning|^nccl_settled"
+        left_out="$left_out|^test_(reduce|splits|sums)_host|^test_learn_|^test_tuning"
         left_out="$left_out|^test_blame"
         ;;
     esac

@@ -65,13 +65,6 @@ struct cecl_class *cecl_classes_find(struct cecl_classes *classes, uint32_t key)
 /* Call this when a period was found, which is then the trial's subject. Verdicts are kept. */
 void cecl_classes_leave(struct cecl_classes *classes);
 
-/* Whether classes may be tried and none is being tried. Then a call of a class that waits changes only the
- * class's `wait`, unless a period is found. */
-static inline bool cecl_classes_rest(const struct cecl_classes *classes)
-{
-    return !classes->current && classes->quiet == CECL_CLASS_QUIET;
-}
-
 /* The number that names the class as the subject of a trial. */
 uint64_t cecl_class_subject(uint32_t key);
 

@@ -28,7 +28,7 @@ static uint64_t power(uint32_t exponent)
 
 static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
 {
-    return &period->hashes[(call - period->skipped) % CECL_PERIOD_RING];
+    return &period->hashes[call % CECL_PERIOD_RING];
 }
 
 /* The hash of the `length` calls before call number `end`. raised: BASE to the power of
@@ -182,40 +182,25 @@ static bool begins(struct cecl_period *period)
     return true;
 }
 
+static void add(struct cecl_period *period, uint64_t token)
+{
+    const uint64_t hash = *hash_at(period, period->calls);
+    *hash_at(period, ++period->calls) = hash * BASE + token;
+}
+
 bool cecl_period_next(struct cecl_period *period, uint64_t token)
 {
     if (period->length == 0) {
-        cecl_period_add(period, token);
+        add(period, token);
         if (period->calls % CECL_PERIOD_SEARCH == 0)
             search(period);
         return false;
     }
     const bool is_first = begins(period);
     follow(period, token);
-    cecl_period_add(period, token);
+    add(period, token);
     period->searched = period->calls;
     if (period->length > 0 && period->calls - period->begun > 4 * (uint64_t)period->length + 512)
         forget(period);
     return is_first;
-}
-
-bool cecl_period_expects(struct cecl_period *period, uint64_t token)
-{
-    return period->length > 0 && token == token_at(period, period->calls - period->length);
-}
-
-/* The ring is as if the skipped calls, which are whole periods, had not been made. The calls behind them fill the
- * ring. */
-void cecl_period_repeat(struct cecl_period *period, uint64_t count)
-{
-    const uint64_t length = period->length,
-                   more = count > CECL_PERIOD_RING ? count - CECL_PERIOD_RING : 0,
-                   skipped = more - more % length;
-    period->calls += skipped;
-    period->skipped += skipped;
-    period->searched += skipped;
-    period->begun += skipped;
-    period->run += skipped;
-    for (uint64_t i = skipped; i < count; i++)
-        (void)cecl_period_next(period, token_at(period, period->calls - length));
 }

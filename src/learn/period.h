@@ -29,7 +29,6 @@
 struct cecl_period {
     uint64_t calls;   /* calls so far */
     uint32_t length;  /* calls of the period; 0: no period was found */
-    uint64_t skipped; /* how many of them have no hash in the ring (cecl_period_repeat) */
     uint64_t pattern; /* hash of the calls of a period, beginning where periods begin */
     uint64_t raised;  /* CECL_PERIOD_BASE to the power of `length` */
     uint64_t begun;   /* how many calls came before the first call of the latest period */
@@ -42,7 +41,7 @@ struct cecl_period {
     uint64_t broken;    /* the longest recent run that broke off */
     uint64_t broken_at; /* the call at which it broke off */
     uint32_t strikes;   /* how many runs in a row were short */
-    /* [a call's number less `skipped`, modulo the size] hash of all calls before that call */
+    /* [a call's number modulo the size] hash of all calls before that call */
     uint64_t hashes[CECL_PERIOD_RING]; /* polynomials in CECL_PERIOD_BASE, modulo 2^64 */
     struct {
         uint32_t gram; /* hash of the GRAM calls that end at `at` */
@@ -63,29 +62,7 @@ static inline bool cecl_period_is_within(const struct cecl_period *period)
     return period->calls - period->begun <= period->length;
 }
 
-/* How many of the next calls cecl_period_add may add: those before the next search; 0 if a period was found. */
-static inline uint32_t cecl_period_quiet(const struct cecl_period *period)
-{
-    const uint32_t done = (uint32_t)(period->calls % CECL_PERIOD_SEARCH);
-    return period->length == 0 ? CECL_PERIOD_SEARCH - 1 - done : 0;
-}
-
-/* Adds the next call, which begins no period and ends no search. */
-static inline void cecl_period_add(struct cecl_period *period, uint64_t token)
-{
-    const uint64_t at = period->calls++ - period->skipped,
-                   hash = period->hashes[at % CECL_PERIOD_RING];
-    period->hashes[(at + 1) % CECL_PERIOD_RING] = hash * CECL_PERIOD_BASE + token;
-}
-
 /* Adds the next call. Returns whether it begins a period. */
 bool cecl_period_next(struct cecl_period *period, uint64_t token);
-
-/* Whether a period was found, and a call with this token came one period before the next call. */
-bool cecl_period_expects(struct cecl_period *period, uint64_t token);
-
-/* Adds `count` calls, each of which equals the call that came one period before. A period was found. The time that
- * this takes does not depend on `count`, if `count` is large. */
-void cecl_period_repeat(struct cecl_period *period, uint64_t count);
 
 #endif

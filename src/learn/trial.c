@@ -329,18 +329,3 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
     }
     return (struct cecl_trial_mark){.slot = -1};
 }
-
-uint32_t cecl_trial_rests(struct cecl_trial *trial)
-{
-    const struct cecl_learned *known = find_learned(trial);
-    return trial->state == CECL_TRIAL_IDLE && trial->has_verdict && known && known->left > 0
-               ? known->left - 1
-               : 0;
-}
-
-void cecl_trial_skip(struct cecl_trial *trial, uint32_t boundaries)
-{
-    struct cecl_learned *known = find_learned(trial);
-    if (known)
-        known->left -= boundaries;
-}

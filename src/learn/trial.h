@@ -156,11 +156,6 @@ void cecl_trial_cancel(struct cecl_trial *trial);
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
-/* For how many boundaries nothing will change, because a verdict is in force. */
-uint32_t cecl_trial_rests(struct cecl_trial *trial);
-/* Like that many calls of cecl_trial_boundary: at most cecl_trial_rests. */
-void cecl_trial_skip(struct cecl_trial *trial, uint32_t boundaries);
-
 /* Publishes how long the period of `slot` took. `number`: trial->trials at the mark. ns 0: the time was not
  *
  * measured */

@@ -278,28 +278,13 @@ static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_co
     return true;
 }
 
-static bool pass_settled(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
-                         enum cecl_nccl_reason reason)
-{
-    if (cecl_nccl_process()->counts) {
-        struct cecl_nccl_call counted = *call;
-        counted.is_captured = cecl_nccl_is_captured(call, comm);
-        cecl_nccl_stats_count(&counted, reason, false);
-    }
-    return false;
-}
-
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
 {
     if (cecl_nccl_is_own(call->caller))
         return false;
+    CECL_UNCANCELLED;
     cecl_nccl_last_error_clear();
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    if (comm && cecl_nccl_settled_passes(comm, call))
-        return pass_settled(call, comm, CECL_NCCL_NOT_SHORTER);
-    if (comm && cecl_nccl_settled_knows(comm, call))
-        return pass_settled(call, comm, CECL_NCCL_NOT_FASTER);
-    CECL_UNCANCELLED;
     struct decision decision = {0};
     const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
     if (decision.waits) {

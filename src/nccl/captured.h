@@ -1,6 +1,6 @@
 /* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Such
  * a call has no part in trials: it follows the decision that was made by trials of other calls, by the file
- * or by the table. (It counts as a call of its period only while that is settled: see settled.h.)
+ * or by the table.
  *
  * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank
  * (agree.h). If it cannot on one rank, for example because of a buffer, all ranks pass the call to NCCL.

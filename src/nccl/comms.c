@@ -68,7 +68,6 @@ struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
     if (entry) {
         atomic_store(&entry->has_told, false);
         atomic_store(&entry->has_windows, false);
-        cecl_nccl_settled_forget(&entry->settled);
     }
     return entry;
 }

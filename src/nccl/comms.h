@@ -7,7 +7,6 @@
 #include "nccl/life.h"
 #include "nccl/meeting.h"
 #include "nccl/reason.h"
-#include "nccl/settled.h"
 
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
  * may get the entry of one that has ended. */
@@ -35,7 +34,6 @@ struct cecl_nccl_comm {
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* -- used by the thread that makes calls. How many served collectives and agreements so far -- */
     uint64_t served, agreed;
-    struct cecl_nccl_settled settled;
     /* -- shared by threads -- */
     /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;

@@ -301,7 +301,6 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     bool *is_timed)
 {
     const struct cecl_trial *trial = &learn->trial;
-    cecl_nccl_settled_catch_up(comm);
     count_in_group(learn);
     const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
     follow_period(learn, call, token, comm);
@@ -311,33 +310,7 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
         in_force.by_period ? NULL : follow_class(learn, call, comm, learn->in_group == 0, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
-    const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
-    const bool may_settle = learn->group == 0;
-    cecl_nccl_settled_note(comm, call,
-                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER && may_settle);
-    if (!learn->is_found)
-        cecl_nccl_settled_note_class(comm, call, token, its,
-                                     reason == CECL_NCCL_NOT_FASTER && may_settle);
-    return reason;
-}
-
-/* Captured calls that settled.h may pass count as calls of the sequence, because it does not ask whether they are
- * captured, and because it passes no calls of groups, which other ranks need not have. No trial runs then, or
- * only on another class. */
-static void hear_captured(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
-                          struct cecl_nccl_comm *comm, enum cecl_nccl_reason reason)
-{
-    const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
-    const bool by_class = reason == CECL_NCCL_NOT_FASTER && !learn->is_found;
-    bool unused = false; /* a call that may be no boundary is not timed */
-    if (!by_class &&
-        (reason != CECL_NCCL_NOT_SHORTER || !cecl_period_expects(&learn->period, token)))
-        return;
-    follow_period(learn, call, token, comm);
-    struct cecl_class *its = follow_class(learn, call, comm, false, &unused);
-    cecl_nccl_settled_note(comm, call, false);
-    if (!learn->is_found)
-        cecl_nccl_settled_note_class(comm, call, token, its, false);
+    return follow_arm(learn, call, comm, in_force);
 }
 
 /* Only verdicts decide on captured calls, not turns of a trial. All ranks get a verdict at the same call,
@@ -346,20 +319,16 @@ static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
                                              const struct cecl_nccl_call *call,
                                              struct cecl_nccl_comm *comm)
 {
-    cecl_nccl_settled_catch_up(comm);
     const bool by_period = learn->is_found && learn->trial.has_verdict;
     const struct cecl_class *its =
         by_period ? NULL : cecl_classes_find(&learn->classes, cecl_nccl_class_of(call));
     count_in_group(learn);
-    const enum cecl_nccl_reason reason =
-        follow_arm(learn, call, comm,
-                   (struct in_force){.has_arm = by_period || (its && its->has_verdict),
-                                     .by_period = by_period,
-                                     .arm = by_period ? learn->trial.arm
-                                            : its     ? its->arm
-                                                      : 0});
-    hear_captured(learn, call, comm, reason);
-    return reason;
+    return follow_arm(learn, call, comm,
+                      (struct in_force){.has_arm = by_period || (its && its->has_verdict),
+                                        .by_period = by_period,
+                                        .arm = by_period ? learn->trial.arm
+                                               : its     ? its->arm
+                                                         : 0});
 }
 
 enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,

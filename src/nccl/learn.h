@@ -23,8 +23,7 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
  *           enqueues this call, which is then in no group. Otherwise unchanged. */
 enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
                                              struct cecl_nccl_comm *comm, bool *is_timed);
-/* Like cecl_nccl_learn_reason, for a captured call, which has no part in trials, and follows the decisions so far. It
- * counts as a call of the sequence only if a verdict passes it. */
+/* Like cecl_nccl_learn_reason, for a captured call, which has no part in trials, and follows the decisions so far. */
 enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,
                                                struct cecl_nccl_comm *comm);
 void cecl_nccl_learn_time(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
