@@ -2,7 +2,7 @@
 """Learning under cecl-run --policy auto: what is decided, and that results are right. Each rank has a GPU of its own if CUDA
 shows several; otherwise, and with --share-gpu, all ranks share one.
 
-    scripts/measure_learn.py --cecl-run build/bin/cecl-run [--cecl-tune build/bench/cecl_tune] [--nccl FILE]
+    scripts/measure_learn.py --cecl-run build/bin/cecl-run [--nccl FILE]
         [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
 
 What programs gain that have GPUs of their own, in one table each, after at most 290 s:
@@ -13,16 +13,13 @@ Parts (default: all but the last two), each of at most --limit seconds:
   fsdp2, fsdp4  FSDP2 with 2 and 4 ranks and trials until a decision, with reductions: losses within 1e-3 of plain
                 NCCL's, alike on all ranks
   moves2, moves4  the same, gathers alone (CECL_SM_POLICY=never): bits as with plain NCCL
-  files         ranks whose files of CECL_NCCL_LEARNED differ: one line, and one decision
   loop          a host-bound loop of two streams, with fewer and fewer waits for late ranks
   late          the share of late calls in FSDP2 with 2 ranks, likewise
   one           nccl-tests: an all-gather of one size 3,000 times, until a decision
   programs      the same of all 11 programs of nccl-tests; those of messages alone have no trial
   periods       5 programs of nccl-tests with several sizes and -n 200
-  classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
   jax_graphs    the same under all, with collectives in XLA's command buffers, which are CUDA graphs
-  tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
   large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and collectives that do nothing in turn;
                 a GPU for each rank
   rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
@@ -146,7 +143,7 @@ def comms_of(stats):
 
 
 def decided(comms):
-    return [comm for comm in comms if comm["state"] in ("decided", "recalled")]
+    return [comm for comm in comms if comm["state"] == "decided"]
 
 
 def decision_lines(said):
@@ -226,32 +223,6 @@ def part_moves4(args, clock):
     moves(args, "moves4", 4, clock)
 
 
-def part_files(args, clock):
-    folder = os.path.join(args.keep, "files_learned")
-    os.makedirs(folder, exist_ok=True)
-    for name in os.listdir(folder):
-        os.remove(os.path.join(folder, name))
-    _, said, comms = program(args, "train", 2, 170, "files_first", auto(args), {"LEARNED": folder}, clock)
-    need(decided(comms), "nothing was decided in the first run")
-    with open(os.path.join(folder, "0"), encoding="utf-8") as file:
-        text = file.read()
-    others = []
-    for line in text.splitlines():
-        words = line.split()
-        if words[:1] == ["verdict"]:
-            words[6] = "moves_alone" if words[6] != "moves_alone" else "nccl"
-        others.append(" ".join(words))
-    with open(os.path.join(folder, "1"), "w", encoding="utf-8") as file:
-        file.write("\n".join(others) + "\n")
-    got, said, comms = program(args, "train", 2, 60, "files_second", auto(args), {"LEARNED": folder, "CECL_NCCL_TRIALS": "0"}, clock)
-    losses_of(got)
-    lines = [line for line in said.splitlines() if line.startswith("cecl: step: ")]
-    need(len(lines) == 1, f"one line expected: {lines}")
-    recalled = [comm["decision"] for comm in comms if comm["state"] == "recalled"]
-    need(len(recalled) == 2 and len(set(recalled)) == 1, f"two ranks with one decision expected: {recalled}")
-    note("files", "ranks with other files", f"both {recalled[0]}; {lines[0]}")
-
-
 def by_waits(args, part, what, steps, rounds, clock):
     """Runs a program of 2 ranks, all served, with fewer and fewer waits for late ranks, in turn. Yields the side, what ranks
     got, and the share of late calls."""
@@ -319,17 +290,6 @@ def part_periods(args, clock):
     note("periods", "5 programs, -n 200, 64 KiB to 1 MiB", "0 wrong")
 
 
-def part_classes(args, clock):
-    for op in ("all_gather", "all_reduce"):
-        sizes = ("-b", "512K", "-e", "1M", "-i", "2K", "-n", "6", "-w", "1")
-        said, comms = nccl_tests(args, op, clock, f"classes_{op}", *sizes)
-        found = [its for comm in comms for its in comm["classes"]]
-        need(found, f"{op}: no class was decided: {[comm['state'] for comm in comms]}")
-        need(len({(its["class"], its["decision"]) for its in found}) == len({its["class"] for its in found}),
-             f"{op}: ranks differ: {found}")
-        note("classes", op, f"0 wrong; {'; '.join(decision_lines(said))}")
-
-
 def jax_calls(args, clock, name, policy, flags, steps):
     """Runs jax_calls.py with 2 ranks. Returns what rank 0 printed; None: there is no JAX for GPUs."""
     test = os.path.join(ROOT, "tests/nccl/jax_calls.py")
@@ -376,33 +336,6 @@ def part_jax_graphs(args, clock):
     need(gathers, f"no all-gather was served\n{said[-3000:]}")
     # a replayed call counts once, when it is captured
     note("jax_graphs", "calls under all, and 100 steps, in command buffers", f"0 wrong; {sum(gathers)} all-gathers counted as served")
-
-
-def nccl_of_pytorch():
-    import torch.cuda.nccl  # only here: the other parts leave it to their processes
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        found = {line.split()[-1] for line in maps if "libnccl.so" in line}
-    need(found, f"PyTorch {torch.__version__} has loaded no libnccl.so")
-    return found.pop()
-
-
-def part_tune(args, clock):
-    learned = os.path.join(args.keep, "tune.learned")
-    if os.path.exists(learned):
-        os.remove(learned)
-    command = [*start(args, 2), args.cecl_tune, "--against", "nccl", "--quick", "--seconds", "30"]
-    # a file holds for one NCCL: that of the program
-    of_program = {} if "CECL_NCCL_PATH" in os.environ else {"CECL_NCCL_PATH": nccl_of_pytorch()}
-    said = run([*command, "--op", "all_gather", "--output", learned], of_program, clock, os.path.join(args.keep, "tune.log"))
-    with open(learned, encoding="utf-8") as file:
-        rows = [line for line in file.read().splitlines() if line.startswith("gains ")]
-    need(rows and all(" 2 " in row and " all_gather any plain " in row for row in rows), f"no rows of 2 ranks\n{said}")
-    need("wrote " in said, f"it does not say what it wrote\n{said}")
-    environment = {"CECL_NCCL_LEARNED": learned, "CECL_NCCL_TRIALS": "0"}
-    got, said, _ = program(args, "train", 2, 20, "tune_train", auto(args), environment, clock)
-    losses_of(got)
-    need("is ignored" not in said, "the file is ignored")
-    note("tune", "all-gathers, 2 ranks", f"{'; '.join(' '.join(row.split()[5:]) for row in rows)}")
 
 
 def large_once(args, side, batch, number, clock):
@@ -554,9 +487,9 @@ def part_rows(args, clock):
 # Parts of --seconds that are run only if they are named.
 NAMED_ONLY = {"large": part_large, "rows": part_rows}
 PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop, "late": part_late,
-         "tune": part_tune, "files": part_files, "moves2": part_moves2, "moves4": part_moves4,
-         "periods": part_periods, "classes": part_classes, "jax": part_jax, "jax_graphs": part_jax_graphs}
-NEEDS = {"rows": "nccl_tests", "one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
+         "moves2": part_moves2, "moves4": part_moves4,
+         "periods": part_periods, "jax": part_jax, "jax_graphs": part_jax_graphs}
+NEEDS = {"rows": "nccl_tests", "one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests"}
 
 
 def numbers(text):
@@ -567,7 +500,6 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join([*PARTS, *NAMED_ONLY]))
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
-    parser.add_argument("--cecl-tune", metavar="FILE", help="where cecl_tune is")
     parser.add_argument("--nccl", metavar="FILE", help="NCCL, if it is not found otherwise (CECL_NCCL_PATH)")
     parser.add_argument("--nccl-tests", metavar="FOLDER", help="where nccl-tests was built, with MPI=1")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe --bind-to none",

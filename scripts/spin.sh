@@ -252,8 +252,6 @@ prove 2 14 -DSTOPS
 prove 2 14 -DEARLY
 prove 2 14 -DCOMMS=2
 prove 2 11 -DAGAIN -DATTEMPTS=1
-prove 2 14 -DRECALLS
-prove 2 9 -DRECALLS -DAGAIN -DATTEMPTS=1
 prove 3 7 -DATTEMPTS=1 -DMOST_PUT_OFF=1 -DTURNS=1
 prove 3 6 -DCOMMS=2 -DOVERLAP -DATTEMPTS=1 -DMOST_PUT_OFF=1 -DTURNS=1
 catch 14 STORED 'assertion violated.*had'
@@ -267,7 +265,6 @@ catch 14 NO_RESERVE 'assertion violated.*seen' -DCOMMS=2
 catch 14 NO_RELEASE 'assertion violated.*tries'
 catch 18 NO_BOUND 'assertion violated.*since'
 catch 14 WAITS 'invalid end state'
-catch 14 OWN_FILE 'assertion violated.*had' -DRECALLS
 
 wait
 [ -z "$(ls "$work")" ] || { echo "a search did not end as it should" >&2; exit 1; }

@@ -1,6 +1,5 @@
 /* cecl_tune: measures from which size on one way of a collective is faster than another, on this machine, and
- * writes a file that CECL_TUNING loads. Or it measures in which sizes cecl is faster than NCCL, and writes a
- * file that CECL_NCCL_LEARNED loads. */
+ * writes a file that CECL_TUNING loads. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +87,6 @@ static int perform(struct tuner *tuner)
     if (!output_opens(run, "--output", tuner->output))
         return END_USAGE;
     run->options.rounds = tuner->quick ? 7 : 21;
-    if (tuner->against)
-        return against_nccl(tuner);
     clear_settings();
     run->options.op = crossings[0].op; /* run_join looks at it */
     run->options.type = type_named("bfloat16");

@@ -15,11 +15,6 @@ static const char usage[] =
     "  --op OP           only all_gather, alltoall, reduce_scatter, all_reduce or broadcast\n"
     "  --output FILE     the file to write; default cecl.tuning, in this folder\n"
     "  --seconds COUNT   begin no size after COUNT seconds; default 600, with --quick 60\n"
-    "  --against nccl    instead measure NCCL against cecl, and write the sizes at which cecl is\n"
-    "                    faster: a file for CECL_NCCL_LEARNED=FILE, with which cecl-run begins;\n"
-    "                    default cecl.learned. CECL_NCCL_PATH names NCCL. Rows of other numbers\n"
-    "                    of ranks in the file stay\n"
-    "  --types LIST      types of reductions, with --against nccl; default bfloat16,float32\n"
     "CECL_DEVICE=host measures the host device. Rows of a file that CECL_TUNING names are kept\n"
     "unless they are measured anew. So run it once for each number of ranks, each time with the\n"
     "previous file. Both ways take turns, round by round; a time is the median over rounds of the\n"
@@ -27,28 +22,9 @@ static const char usage[] =
     "here keeps its value, and the file says why.\n"
     "Exit code: 0; 2 if an option was wrong; 3 if a call failed.\n";
 
-static const struct option longs[] = {{"quick", 0, NULL, 'q'},   {"op", 1, NULL, 'p'},
-                                      {"output", 1, NULL, 'o'},  {"seconds", 1, NULL, 's'},
-                                      {"against", 1, NULL, 'a'}, {"types", 1, NULL, 't'},
-                                      {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
-
-/* Parses names of types, with commas between them. */
-static const char *take_types(struct tuner *tuner, const char *list)
-{
-    tuner->ntypes = 0;
-    while (*list) {
-        char name[16] = "";
-        const size_t length = strcspn(list, ",");
-        if (length < sizeof(name))
-            memcpy(name, list, length);
-        const struct type *type = type_named(name);
-        if (!type || tuner->ntypes == CECL_NUM_TYPES)
-            return "types such as bfloat16,float32";
-        tuner->types[tuner->ntypes++] = type;
-        list += length + (list[length] == ',');
-    }
-    return tuner->ntypes > 0 ? NULL : "types such as bfloat16,float32";
-}
+static const struct option longs[] = {{"quick", 0, NULL, 'q'},  {"op", 1, NULL, 'p'},
+                                      {"output", 1, NULL, 'o'}, {"seconds", 1, NULL, 's'},
+                                      {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
 
 /* Makes the name absolute, because programs may read it in another folder. */
 static bool take_output(struct tuner *tuner, const char *name)
@@ -70,8 +46,6 @@ static const char *take(struct tuner *tuner, int option, const char *value)
         tuner->op = crossing_op_named(value);
         return tuner->op ? NULL : "all_gather, alltoall, reduce_scatter, all_reduce or broadcast";
     case 'o': return take_output(tuner, value) ? NULL : "a file's name";
-    case 'a': tuner->against = true; return strcmp(value, "nccl") == 0 ? NULL : "nccl";
-    case 't': return take_types(tuner, value);
     case 's': return parse_count(value, 1, 86400, &tuner->seconds) ? NULL : "1 to 86400";
     default: return "an option that --help lists, with its value";
     }
@@ -93,13 +67,6 @@ static bool read_all(struct tuner *tuner, int argc, char **argv, char *words, si
     }
     if (optind < argc)
         snprintf(words, bytes, "%s: no option", argv[optind]);
-    else if (tuner->against && tuner->op && !op_named(tuner->op))
-        snprintf(words, bytes,
-                 "--op %s: no such rows are read: all_gather, alltoall, reduce_scatter or "
-                 "all_reduce expected",
-                 tuner->op);
-    else if (tuner->ntypes > 0 && !tuner->against)
-        snprintf(words, bytes, "--types: --against nccl expected");
     else if (tuner->run.nranks < 2)
         snprintf(words, bytes, "one rank has nothing to choose: 2 or more expected (mpirun -n)");
     return !*words;
@@ -110,9 +77,7 @@ bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code)
     char words[256] = "";
     bool fine = read_all(tuner, argc, argv, words, sizeof(words));
     if (fine && !*tuner->output)
-        fine = take_output(tuner, tuner->against ? "cecl.learned" : "cecl.tuning");
-    if (tuner->ntypes == 0)
-        (void)take_types(tuner, "bfloat16,float32");
+        fine = take_output(tuner, "cecl.tuning");
     if (!tuner->seconds)
         tuner->seconds = tuner->quick ? 60 : 600;
     if (tuner->run.rank == 0 && *words)

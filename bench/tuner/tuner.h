@@ -51,9 +51,6 @@ struct tuner {
     bool quick;
     int seconds; /* how long to measure; after this time no size is begun */
     const char *op;
-    bool against;                             /* against NCCL: against.c writes another file */
-    const struct type *types[CECL_NUM_TYPES]; /* of reductions, against NCCL */
-    int ntypes;
     char output[PATH_MAX];        /* a name that is valid in every folder */
     struct cecl_tuning_file base; /* the file that CECL_TUNING names; without one it is empty */
     enum cecl_tuning_device device;
@@ -63,9 +60,6 @@ struct tuner {
 
 /* options.c: false when the program should end with *code. */
 bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code);
-
-/* against.c: the whole of --against nccl. Returns one of END_... */
-int against_nccl(struct tuner *tuner);
 
 /* ways.c: times both ways at each size. False: a call failed, and a message was printed. */
 bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,

@@ -13,18 +13,13 @@
  *
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any
  * time. EARLY: a start may be put off although all ranks have offered, because the subject has not
- * come often enough. OVERLAP: the communicators have different ranks, and some in common. RECALLS: nothing is
- * tried (CECL_NCCL_TRIALS=0); each rank's file has the verdict or not, and files may differ.
- * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at
- * calls that follow from the sequence and from decisions. So it changes at the same call on all
- * ranks, as the period does with AGAIN.
+ * come often enough. OVERLAP: the communicators have different ranks, and some in common.
  *
  * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and
  * OWN_TIMES decides, from the rank's own view; USED_TWICE reuses words of decisions; NUMBERLESS
  * offers have no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes no
  * reservation; NO_RELEASE keeps the reservation when a start is delayed; OLD_OFFER accepts offers
- * from before the period changed; NO_BOUND delays the verdict without limit; WAITS for times;
- * OWN_FILE decides by the rank's own file. */
+ * from before the period changed; NO_BOUND delays the verdict without limit; WAITS for times. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -75,7 +70,6 @@
 #define PUT_OFF 2 /* a start is put off: a rank had not reached its offer, or EARLY */
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
-#define NOTHING 7
 #define BUSY 8    /* a start is delayed, because a rank's process tries another communicator */
 /* states */
 #define IDLE 0
@@ -92,7 +86,6 @@ bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is bet
 byte again_at[COMMS];
 /* A process: the communicator that is being tried, from 1. */
 byte tries[RANKS];
-byte in_file[RANKS]; /* a verdict, or NOTHING */
 bool has_stopped;
 /* The first rank's arm after a boundary, and how many ranks have passed that boundary. */
 byte had[COMMS * CALLS];
@@ -227,9 +220,6 @@ inline beginning()
     :: mine == START -> mine = PUT_OFF
     fi;
 #endif
-#if defined(RECALLS) && !defined(OWN_FILE)
-    mine = (mine == START -> in_file[me] : mine);
-#endif
     r = 0
 }
 
@@ -310,15 +300,7 @@ inline begin()
     fi;
     decide();
 #endif
-#ifdef OWN_FILE
-    mine = (mine == START -> in_file[me] : mine);
-#endif
     if
-    :: mine >= VERDICT && mine <= NOTHING ->
-        d_step {
-            rest();
-            ME.arm = (mine == NOTHING -> 2 : mine - VERDICT)
-        }
     :: mine == START ->
         d_step {
             assert(ME.holds);
@@ -482,18 +464,6 @@ init {
             i++
         :: else -> i = 0; break
         od;
-#ifdef RECALLS
-        do
-        :: i < RANKS ->
-            if
-            :: in_file[i] = NOTHING
-            :: in_file[i] = VERDICT
-            :: in_file[i] = VERDICT + 1
-            fi;
-            i++
-        :: else -> i = 0; break
-        od;
-#endif
         do
         :: i < RANKS -> run rank(i); i++
         :: else -> break

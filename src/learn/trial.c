@@ -63,7 +63,7 @@ void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
     rest(trial);
-    trial->has_verdict = trial->is_recalled = false;
+    trial->has_verdict = false;
 }
 
 static struct cecl_learned *find_learned(struct cecl_trial *trial)
@@ -74,13 +74,11 @@ static struct cecl_learned *find_learned(struct cecl_trial *trial)
     return NULL;
 }
 
-void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
-                     enum cecl_trial_kind kind)
+void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms)
 {
     cecl_trial_cancel(trial);
     trial->subject = subject;
     trial->arms = arms | 1;
-    trial->kind = kind;
     trial->attempt = trial->seen = 0;
     trial->host_ns = trial->longest_ns = 0;
     trial->is_busy = false;
@@ -109,14 +107,12 @@ static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 }
 
 /* merged  how many repetitions make a period */
-static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged, bool is_recalled)
+static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
-    if (trial->kind == CECL_TRIAL_PERIODS)
-        remember(trial, arm, merged);
+    remember(trial, arm, merged);
     rest(trial);
     trial->arm = arm;
     trial->has_verdict = true;
-    trial->is_recalled = is_recalled;
 }
 
 /* ---- beginning */
@@ -169,31 +165,17 @@ static uint32_t merged_of(const struct cecl_trial *trial)
     return merged;
 }
 
-static uint64_t hint_of(struct cecl_trial *trial)
-{
-    /* a verdict of this run has expired, so the subject is tried again */
-    const bool is_known = !trial->host.only_recalls && find_learned(trial);
-    const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
-    return merged_of(trial) | (uint64_t)(recalled + 1) << 16;
-}
-
 /* `seen` is equal on all ranks: it counts boundaries since the trial was asked for. */
 static bool is_early(const struct cecl_trial *trial, uint32_t merged)
 {
     return merged > 1 && trial->seen < EARLY_PERIODS * merged;
 }
 
-static uint32_t beginning(struct cecl_trial *trial)
+static uint32_t beginning(const struct cecl_trial *trial)
 {
-    const uint64_t hint = hint_of(trial);
-    const uint32_t answer = answer_of_offers(trial), merged = hint & 0xffff;
-    const int recalled = (int)(hint >> 16) - 1;
+    const uint32_t answer = answer_of_offers(trial), merged = merged_of(trial);
     if (answer != CECL_DECISION_START)
         return answer | merged;
-    if (recalled >= 0 && trial->arms >> recalled & 1)
-        return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged;
-    if (trial->host.only_recalls)
-        return CECL_DECISION_NOTHING;
     return is_early(trial, merged) ? CECL_DECISION_PUT_OFF | CECL_DECISION_EARLY | merged
                                    : answer | merged;
 }
@@ -239,28 +221,23 @@ static void go_on(struct cecl_trial *trial)
     trial->turn += trial->has_turn;
     trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
     if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
-        settle(trial, word & CECL_DECISION_NUMBER, trial->merged, false);
+        settle(trial, word & CECL_DECISION_NUMBER, trial->merged);
 }
 
 static struct cecl_trial_mark begin(struct cecl_trial *trial)
 {
     const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
-    switch (word & CECL_DECISION_KIND) {
-    case CECL_DECISION_START:
-        trial->state = CECL_TRIAL_RUNNING;
-        trial->first = trial->decisions - 1;
-        trial->merged = word & CECL_DECISION_NUMBER;
-        trial->trials++;
-        trial->turn = trial->put_off = trial->repeated = 0;
-        go_on(trial);
-        return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
-    case CECL_DECISION_VERDICT:
-        settle(trial, CECL_DECISION_RECALLED_ARM(word), word & CECL_DECISION_NUMBER, true);
-        break;
-    case CECL_DECISION_NOTHING: rest(trial); break;
-    default: try_later(trial, word);
+    if ((word & CECL_DECISION_KIND) != CECL_DECISION_START) {
+        try_later(trial, word);
+        return (struct cecl_trial_mark){.slot = -1};
     }
-    return (struct cecl_trial_mark){.slot = -1};
+    trial->state = CECL_TRIAL_RUNNING;
+    trial->first = trial->decisions - 1;
+    trial->merged = word & CECL_DECISION_NUMBER;
+    trial->trials++;
+    trial->turn = trial->put_off = trial->repeated = 0;
+    go_on(trial);
+    return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
 }
 
 /* Marks the remaining times of this turn as lost. */
@@ -307,7 +284,7 @@ static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);
     if ((trial->wait > 0 && --trial->wait == 0) || (known && known->left > 0 && --known->left == 0))
-        cecl_trial_want(trial, trial->subject, trial->arms, trial->kind);
+        cecl_trial_want(trial, trial->subject, trial->arms);
 }
 
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,

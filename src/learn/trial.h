@@ -57,16 +57,6 @@ struct cecl_trial_shared {
     struct cecl_trial_rank ranks[];
 };
 
-/* What is timed. It decides how the times of all ranks become one. */
-enum cecl_trial_kind {
-    /* Periods: the mean of all ranks' times, because periods take equally long on all ranks. The trial
-     * remembers the verdict for a while. */
-    CECL_TRIAL_PERIODS,
-    /* Single calls: the least of all ranks' times, because the time of a rank that comes early includes its
-     * waiting. The caller remembers the verdict (classes.h). */
-    CECL_TRIAL_CALLS
-};
-
 /* What a trial needs from its process. */
 struct cecl_trial_host {
     void *context;
@@ -74,10 +64,6 @@ struct cecl_trial_host {
      * reserved them. Each reservation ends with `release`. */
     bool (*reserve)(void *context, uint64_t id);
     void (*release)(void *context, uint64_t id);
-    /* The arm that an earlier run kept for this subject; -1: not known. */
-    int (*recall)(void *context, uint64_t subject);
-    /* use only verdicts of earlier runs, and try nothing. Equal on all ranks */
-    bool only_recalls;
 };
 
 /* A verdict that holds for a while. */
@@ -96,11 +82,9 @@ struct cecl_trial {
     int state;
     uint32_t arm;     /* the arm in force, if cecl_trial_has_arm */
     bool has_verdict; /* `arm` is from a verdict */
-    bool is_recalled; /* the verdict is from an earlier run */
     /* -- the subject: what is tried -- */
     uint64_t subject; /* a hash that names the subject */
     uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
-    enum cecl_trial_kind kind;
     /* -- the progress of the trial -- */
     uint32_t decisions; /* decisions so far on this communicator */
     uint32_t trials;    /* trials begun so far */
@@ -143,8 +127,7 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
 
 /* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force instead. Ends the
  * current trial. Called on all ranks at the same call. */
-void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
-                     enum cecl_trial_kind kind);
+void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
 
 /* Ends the trial, or the verdict in force. Called on all ranks at the same call. */
 void cecl_trial_cancel(struct cecl_trial *trial);

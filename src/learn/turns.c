@@ -24,7 +24,7 @@ void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uin
  * its time. *ns is 0 if a rank could not measure it. */
 static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
 {
-    double sum = 0, least = 0;
+    double sum = 0;
     bool is_lost = false;
     for (int r = 0; r < trial->nranks; r++) {
         const uint64_t word = atomic_load(&trial->shared->ranks[r].times[slot]);
@@ -33,9 +33,8 @@ static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
             return false;
         is_lost = is_lost || its <= 0;
         sum += its;
-        least = r == 0 || its < least ? its : least;
     }
-    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_CALLS ? least : sum / trial->nranks;
+    *ns = is_lost ? 0 : sum / trial->nranks;
     return true;
 }
 
@@ -79,19 +78,15 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 
 /* ---- turns */
 
-/* An arm's typical time. For periods it is the mean time. For single calls it is the least time, because
- * other work makes single calls longer. */
-static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
-                         size_t count, uint32_t arm)
+static double mean_of(const struct cecl_sample *samples, size_t count, uint32_t arm)
 {
-    double sum = 0, least = 0, n = 0;
+    double sum = 0, n = 0;
     for (size_t i = 0; i < count; i++)
         if (samples[i].arm == arm) {
             sum += samples[i].ns;
-            least = n > 0 && least < samples[i].ns ? least : samples[i].ns;
             n++;
         }
-    return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
+    return n > 0 ? sum / n : 0;
 }
 
 static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_t alive)
@@ -110,10 +105,10 @@ static uint32_t alive_of(const struct cecl_trial *trial, const uint32_t *had)
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing, alive = trial->arms;
     const size_t count = samples_of(trial, samples, &missing);
-    const double base = typical_of(trial, samples, count, 0);
+    const double base = mean_of(samples, count, 0);
     bool are_even = true;
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
-        if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
+        if (mean_of(samples, count, arm) > TOO_LONG * base)
             alive &= ~(UINT32_C(1) << arm);
     for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++)
         are_even = are_even && (!(alive >> arm & 1) || had[arm] >= EVEN_TURNS);

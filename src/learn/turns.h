@@ -12,16 +12,11 @@ enum {
     CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
     CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number) or the verdict is put off */
     CECL_DECISION_TURN = 3 << 24,    /* + arm */
-    CECL_DECISION_VERDICT =
-        4 << 24, /* + arm. A verdict of an earlier run: + RECALLED(arm) + START's number */
-    CECL_DECISION_NOTHING = 5 << 24,
+    CECL_DECISION_VERDICT = 4 << 24, /* + arm */
     /* reasons for PUT_OFF. With neither, a rank had not offered yet */
     CECL_DECISION_BUSY = 1 << 23, /* a rank's process tries another communicator */
     CECL_DECISION_EARLY = 1 << 22 /* the subject is short, and has not come often enough */
 };
-
-#define CECL_DECISION_RECALLED(arm) ((uint32_t)(arm) << 12)
-#define CECL_DECISION_RECALLED_ARM(word) ((word) >> 12 & 15)
 
 #define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most */
 

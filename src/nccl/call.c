@@ -81,17 +81,16 @@ static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_ncc
 /* The decision on a call. */
 struct decision {
     enum cecl_nccl_reason reason; /* why it is passed; NO_REASON: it is served */
-    bool is_timed;                /* see cecl_nccl_learn_reason */
     bool is_captured;             /* found out only if it makes a difference */
     bool waits;                   /* learning decides when the group ends */
 };
 
-/* Why trials, the file or the table say that the call must be passed. Equal on all ranks. */
+/* Why trials or the table say that the call must be passed. Equal on all ranks. */
 static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    const bool by_learning = process->learns && comm->learns && !cecl_nccl_is_message(call->op);
+    const bool by_learning = comm->learns && !cecl_nccl_is_message(call->op);
     const bool gains =
         by_learning || process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm);
     /* also needed in groups, whose captured calls are served or passed together, and for counting */
@@ -101,8 +100,7 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
     if (decision->waits)
         return CECL_NCCL_NO_REASON;
     if (by_learning)
-        return decision->is_captured ? cecl_nccl_learn_captured(call, comm)
-                                     : cecl_nccl_learn_reason(call, comm, &decision->is_timed);
+        return cecl_nccl_learn_reason(call, comm, decision->is_captured);
     return gains ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
@@ -190,7 +188,7 @@ static void count(const struct cecl_nccl_call *call, const struct cecl_nccl_comm
 
 /* Serves a call. Returns false if an abort has begun: NCCL then returns the error. The abort is no reason
  * to pass a call, because other ranks may not know of it. */
-static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm, bool is_timed,
+static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                   ncclResult_t *result)
 {
     if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
@@ -198,13 +196,9 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     count(call, comm, CECL_NCCL_NO_REASON, false);
     if (!call->is_captured && cecl_nccl_group_depth() == 0 && !cecl_nccl_is_message(call->op))
         cecl_nccl_agree_note_calls(comm, 1);
-    if (is_timed)
-        cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
                   ? cecl_nccl_group_keep(call, true)
                   : cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
-    if (is_timed)
-        cecl_nccl_learn_time(call, comm, true);
     cecl_nccl_comm_leave(comm);
     return true;
 }
@@ -222,34 +216,23 @@ static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_
     return true;
 }
 
-static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                       ncclResult_t *result)
-{
-    cecl_nccl_learn_time(call, comm, false);
-    *result = cecl_nccl_pass(call);
-    cecl_nccl_learn_time(call, comm, true);
-    return true;
-}
-
 /* Like cecl_nccl_take, for a call that is already decided: `reason` says why the call is passed. */
 static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                   enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
+                   enum cecl_nccl_reason reason, ncclResult_t *result)
 {
     if (reason == CECL_NCCL_NO_REASON)
-        return serve(call, comm, is_timed, result);
+        return serve(call, comm, result);
     const bool refused = is_refused(cecl_nccl_process(), call, reason);
     count(call, comm, reason, refused);
     if (refused)
         *result = cecl_nccl_group_refuse(refuse(call, reason));
-    if (is_timed)
-        return pass_timed(call, comm, result);
     return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
 }
 
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                       ncclResult_t *result)
 {
-    return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
+    return settle(call, cecl_nccl_comm_find(call->comm), reason, result);
 }
 
 /* Ranks decide together on a captured call outside of a group. On failure the call returns the error. */
@@ -258,12 +241,12 @@ static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_
 {
     bool serves = false;
     if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return settle(call, comm, reason, false, result);
+        return settle(call, comm, reason, result);
     cecl_nccl_captured_tell(comm, call, 1, true);
     *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
     cecl_nccl_comm_leave(comm);
     return *result != ceclSuccess ||
-           settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);
+           settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, result);
 }
 
 static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -292,7 +275,7 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         return true;
     }
     return decision.is_captured ? take_captured(call, comm, reason, result)
-                                : settle(call, comm, reason, decision.is_timed, result);
+                                : settle(call, comm, reason, result);
 }
 
 /* Decides on a collective of a group that ends. Returns whether it is served. If its communicator was aborted, its
@@ -300,10 +283,9 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
 static bool serves_at_end(const struct cecl_nccl_call *call)
 {
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    bool is_timed = false; /* a call in a group is not timed */
     if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return true;
-    const enum cecl_nccl_reason reason = cecl_nccl_learn_reason(call, comm, &is_timed);
+    const enum cecl_nccl_reason reason = cecl_nccl_learn_reason(call, comm, false);
     count(call, comm, reason, false);
     cecl_nccl_comm_leave(comm);
     return reason == CECL_NCCL_NO_REASON;

@@ -1,5 +1,5 @@
 /* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Such
- * a call has no part in trials: it follows the decision that was made by trials of other calls, by the file
+ * a call has no part in trials: it follows the decision that was made by trials of other calls,
  * or by the table.
  *
  * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank

@@ -20,15 +20,11 @@ struct cecl_nccl_comm {
     ceclLimits_t limits;           /* limits of `ours` */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
     struct cecl_nccl_learn *learn; /* see learn.h; NULL: the built-in table decides */
-    /* what the file of CECL_NCCL_LEARNED has for this communicator; NULL: nothing */
-    const struct cecl_nccl_known *known;
-    /* the same as `known`, if all ranks have the same gains; otherwise NULL */
-    const struct cecl_nccl_known *measured;
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL does its work in the background */
-    bool learns;          /* trials, or verdicts from the file, decide on the calls */
+    bool learns;          /* trials decide on the calls */
     int nranks, rank;
     int together; /* how many communicators the thread made at once, including this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */

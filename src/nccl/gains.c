@@ -7,8 +7,6 @@
  * all-to-alls. Trials decide on small calls that a program repeats. */
 #include "nccl/gains.h"
 
-#include "nccl/learned.h"
-
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
@@ -84,29 +82,9 @@ static bool is_measured_reduction(const struct cecl_nccl_call *call,
            (call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg);
 }
 
-/* What the file of CECL_NCCL_LEARNED says: 1: cecl is faster; 0: it is not; -1: the file has no row for
- * such calls. */
-static int measured(const struct cecl_nccl_known *known, const struct cecl_nccl_call *call,
-                    bool on_windows)
-{
-    const size_t bytes = cecl_nccl_call_bytes(call);
-    const bool is_sum = call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg;
-    int says = -1;
-    for (size_t i = 0; known && says < 1 && i < known->ngains; i++) {
-        const struct cecl_nccl_gain *row = &known->gains[i];
-        if (row->op == call->op && row->on_windows == on_windows &&
-            (row->type == CECL_NCCL_ANY_TYPE || row->type == call->datatype))
-            says = bytes >= row->least && bytes <= row->most && (!call->reduces || is_sum);
-    }
-    return says;
-}
-
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     const bool on_windows = atomic_load_explicit(&comm->has_windows, memory_order_relaxed);
-    const int says = measured(comm->measured, call, on_windows);
-    if (says >= 0)
-        return says;
     const bool is_faster =
         on_windows ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
                    : is_in(gains, COUNT(gains), call, comm->nranks);

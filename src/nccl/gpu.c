@@ -6,18 +6,11 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
-#define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
-#define NO_TIMING 2    /* CU_EVENT_DISABLE_TIMING */
-#define TIMING 0       /* CU_EVENT_DEFAULT */
-#define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
-#define ACTIVE 1       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
-
-/* At least this many bytes are allocated. Only communicators of many ranks need more. Then the old memory is
- * freed, which waits for all work on the GPU. */
-#define LEAST_BYTES ((size_t)1 << 20)
-
-typedef unsigned long long address; /* CUdeviceptr */
+#define NOT_READY 600 /* CUDA_ERROR_NOT_READY */
+#define NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
+#define TIMING 0      /* CU_EVENT_DEFAULT */
+#define RELAXED 2     /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define ACTIVE 1      /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 
 /* X(the driver's symbol, field, parameters) */
 #define DRIVER(X)                                                                                  \
@@ -32,15 +25,7 @@ typedef unsigned long long address; /* CUdeviceptr */
     X("cuEventElapsedTime", event_elapsed, (float *, void *, void *))                              \
     X("cuEventQuery", event_query, (void *))                                                       \
     X("cuEventRecord", event_record, (void *, cudaStream_t))                                       \
-    X("cuMemAlloc_v2", alloc, (address *, size_t))                                                 \
-    X("cuMemFree_v2", free, (address))                                                             \
-    X("cuMemcpyDtoHAsync_v2", get, (void *, address, size_t, cudaStream_t))                        \
-    X("cuMemcpyHtoDAsync_v2", put, (address, const void *, size_t, cudaStream_t))                  \
-    X("cuStreamCreate", stream_create, (cudaStream_t *, unsigned))                                 \
-    X("cuStreamDestroy_v2", stream_destroy, (cudaStream_t))                                        \
     X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *))                                  \
-    X("cuStreamQuery", query, (cudaStream_t))                                                      \
-    X("cuStreamSynchronize", synchronize, (cudaStream_t))                                          \
     X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned))                           \
     X("cuThreadExchangeStreamCaptureMode", capture_mode, (int *))
 
@@ -102,7 +87,8 @@ bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)
     return error != 0 || status != 0;
 }
 
-ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
+/* Makes the GPU's context the calling thread's current one, until leave(). */
+static ceclResult_t enter(int ordinal)
 {
     void *context;
     if (!has_driver())
@@ -112,40 +98,14 @@ ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
     const ceclResult_t result = check(driver.push(context), "push");
     if (result != ceclSuccess)
         driver.release(ordinal);
-    else
-        *gpu =
-            (struct cecl_nccl_gpu){.ordinal = ordinal, .context = context, .capture_mode = RELAXED};
     return result;
 }
 
-void cecl_nccl_gpu_pause(struct cecl_nccl_gpu *gpu)
+static void leave(int ordinal)
 {
     void *context;
     driver.pop(&context);
-    if (gpu->capture_mode != RELAXED)
-        driver.capture_mode(&gpu->capture_mode);
-    gpu->capture_mode = RELAXED;
-}
-
-void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu)
-{
-    if (gpu->memory)
-        driver.free(gpu->memory);
-    if (gpu->stream)
-        driver.stream_destroy(gpu->stream);
-    cecl_nccl_gpu_pause(gpu);
-    driver.release(gpu->ordinal);
-    *gpu = (struct cecl_nccl_gpu){0};
-}
-
-bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu)
-{
-    gpu->capture_mode = RELAXED;
-    driver.capture_mode(&gpu->capture_mode);
-    if (driver.push(gpu->context) == 0)
-        return true;
-    driver.capture_mode(&gpu->capture_mode);
-    return false;
+    driver.release(ordinal);
 }
 
 static ceclResult_t order(cudaStream_t first, cudaStream_t then)
@@ -161,47 +121,10 @@ static ceclResult_t order(cudaStream_t first, cudaStream_t then)
 
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then)
 {
-    struct cecl_nccl_gpu gpu;
-    CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
+    CECL_TRY(enter(ordinal));
     const ceclResult_t result = order(first, then);
-    cecl_nccl_gpu_leave(&gpu);
+    leave(ordinal);
     return result;
-}
-
-ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes)
-{
-    if (!gpu->stream)
-        TRY(stream_create, &gpu->stream, NON_BLOCKING);
-    if (bytes <= gpu->bytes)
-        return ceclSuccess;
-    if (gpu->memory)
-        TRY(free, gpu->memory);
-    gpu->memory = 0;
-    gpu->bytes = 0;
-    bytes = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
-    TRY(alloc, &gpu->memory, bytes);
-    gpu->bytes = bytes;
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_nccl_gpu_put(struct cecl_nccl_gpu *gpu, size_t at, const void *from, size_t bytes)
-{
-    TRY(put, gpu->memory + at, from, bytes, gpu->stream);
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_nccl_gpu_get(struct cecl_nccl_gpu *gpu, size_t at, void *to, size_t bytes)
-{
-    TRY(get, to, gpu->memory + at, bytes, gpu->stream);
-    TRY(synchronize, gpu->stream);
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done)
-{
-    const int error = driver.query(gpu->stream);
-    *is_done = error == 0;
-    return error == NOT_READY ? ceclSuccess : check(error, "query");
 }
 
 /* ---- times */
@@ -215,11 +138,10 @@ static void free_events(void **events, int count)
 
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count)
 {
-    struct cecl_nccl_gpu gpu;
-    if (cecl_nccl_gpu_enter(&gpu, ordinal) != ceclSuccess)
+    if (enter(ordinal) != ceclSuccess)
         return;
     free_events(events, count);
-    cecl_nccl_gpu_leave(&gpu);
+    leave(ordinal);
 }
 
 static ceclResult_t make_events(void **events, int count)
@@ -231,12 +153,11 @@ static ceclResult_t make_events(void **events, int count)
 
 ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
 {
-    struct cecl_nccl_gpu gpu;
-    CECL_TRY(cecl_nccl_gpu_enter(&gpu, ordinal));
+    CECL_TRY(enter(ordinal));
     const ceclResult_t result = make_events(events, count);
     if (result != ceclSuccess)
         free_events(events, count);
-    cecl_nccl_gpu_leave(&gpu);
+    leave(ordinal);
     return result;
 }
 
@@ -249,15 +170,6 @@ bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
     const int error = driver.event_record(event, stream);
     driver.capture_mode(&mode);
     return error == 0;
-}
-
-ceclResult_t cecl_nccl_gpu_await(void *event, cudaStream_t stream)
-{
-    int mode = RELAXED;
-    driver.capture_mode(&mode);
-    const int error = driver.event_wait(stream, event, 0);
-    driver.capture_mode(&mode);
-    return check(error, "event_wait");
 }
 
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns)

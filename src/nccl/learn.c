@@ -8,7 +8,6 @@
 #include "learn/reservation.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
-#include "nccl/learned.h"
 #include "nccl/learning.h"
 #include "nccl/library.h"
 #include "util/clock.h"
@@ -52,22 +51,6 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
     pthread_mutex_unlock(&trying.lock);
 }
 
-/* Finds the arm of the file's verdict; -1: there is none. A class that was tried before is tried again, because
- * the file may have only the verdict of that earlier trial. */
-static int recall(void *context, uint64_t subject)
-{
-    const struct cecl_nccl_comm *comm = context;
-    const struct cecl_class *current = comm->learn->classes.current;
-    struct cecl_nccl_verdict verdict;
-    if (!comm->known || (current && current->was_tried) ||
-        !cecl_nccl_learned_recall(comm->known, subject, &verdict))
-        return -1;
-    int arm = CECL_VERDICT_ARMS - 1;
-    while (arm >= 0 && strcmp(cecl_nccl_arm_names[arm], verdict.way) != 0)
-        arm--;
-    return arm;
-}
-
 /* ---- beginning and ending */
 
 /* Finds the words of the trial, which all ranks share. NULL: there is no room for them; this is so on all ranks or
@@ -81,15 +64,9 @@ static ceclResult_t find_words(const struct cecl_nccl_comm *entry, void **words)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
 {
-    const struct cecl_trial_host host = {
-        .context = entry,
-        .reserve = reserve,
-        .release = release,
-        .recall = recall,
-        .only_recalls = !tries,
-    };
+    const struct cecl_trial_host host = {.reserve = reserve, .release = release};
     void *words = NULL;
     struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
     const ceclResult_t result =
@@ -136,11 +113,24 @@ static uint32_t arms_of_period(const struct cecl_nccl_learn *learn)
     return arms;
 }
 
-/* NO_SMS exists because calls on SMs slow down computation beside them. The time of a single call does not show
- * that. So of cecl's arms only the one that has the communicator's own policy is tried. */
-static uint32_t arms_of_class(const struct cecl_nccl_learn *learn)
+/* ---- a call */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
 {
-    return ARM(BY_NCCL) | (learn->policies == CECL_SM_ALLOW ? ARM(WITH_SMS) : ARM(NO_SMS));
+    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 31;
+}
+
+/* A hash of those properties of a call that are equal on all ranks (learn/period.h). Ranks may use either name of a
+ * broadcast. in_group: how many calls of its group came before. */
+static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
+{
+    const enum cecl_nccl_op op =
+        call->op == CECL_NCCL_OP_ncclBcast ? CECL_NCCL_OP_ncclBroadcast : call->op;
+    uint64_t hash = mix((uint64_t)op + 1, call->count);
+    hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
+    hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | in_group);
+    return cecl_period_token(mix(hash, 0), in_group == 0);
 }
 
 static void count_in_group(struct cecl_nccl_learn *learn)
@@ -149,8 +139,6 @@ static void count_in_group(struct cecl_nccl_learn *learn)
     learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
     learn->group = group;
 }
-
-/* ---- a call */
 
 /* Called at the first call of a period. If nothing is tried, reads no clock and publishes nothing. */
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
@@ -163,7 +151,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
         return;
     }
     const int64_t now = cecl_now_ns();
-    const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
+    const bool was_running = trial->state == CECL_TRIAL_RUNNING;
     if (!cecl_trial_is_within(trial))
         cecl_nccl_marks_publish(marks, trial);
     const struct cecl_trial_mark here =
@@ -174,7 +162,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
         cecl_nccl_marks_note(marks, call->stream);
     if (here.slot >= 0)
         cecl_nccl_marks_time(marks, marks->count - 2, marks->count - 1, trial->trials, here.slot);
-    if ((was_running && trial->has_verdict) || (trial->is_recalled && !was_recalled))
+    if (was_running && trial->has_verdict)
         cecl_nccl_learn_tell(learn, comm);
 }
 
@@ -188,9 +176,7 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
     if (is_found && !learn->is_found) {
-        cecl_classes_leave(&learn->classes);
-        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of_period(learn),
-                        CECL_TRIAL_PERIODS);
+        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of_period(learn));
     } else if (!is_found && learn->is_found) {
         cecl_trial_cancel(&learn->trial);
     }
@@ -200,43 +186,6 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
         learn->reported = learn->period.calls;
         cecl_nccl_learn_report(comm);
     }
-}
-
-/* Called at a call that is a boundary of a trial on a class. Returns whether the call is timed. A call in
- * a group cannot be timed. It is a boundary nevertheless, because ranks need not have the same groups, and
- * its time counts as lost. */
-static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial_mark *here)
-{
-    struct cecl_trial *trial = &learn->trial;
-    if (here->slot >= 0 && learn->has_timed)
-        cecl_nccl_marks_time(&learn->marks, learn->timed_from, learn->timed_to, trial->trials,
-                             here->slot);
-    else if (here->slot >= 0)
-        cecl_trial_publish(trial, trial->trials, here->slot, 0);
-    cecl_nccl_marks_publish(&learn->marks, trial);
-    keep_reservation(trial, cecl_now_ns());
-    learn->has_from = learn->has_timed = false;
-    return here->is_mark && cecl_nccl_group_depth() == 0;
-}
-
-/* Returns the call's class. may_bound: the call may be a boundary. */
-static struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
-                                       const struct cecl_nccl_call *call,
-                                       const struct cecl_nccl_comm *comm, bool may_bound,
-                                       bool *is_timed)
-{
-    if (learn->is_found && learn->classes.used == 0)
-        return NULL;
-    const uint32_t key = cecl_nccl_class_of(call);
-    if (learn->is_found)
-        return cecl_classes_find(&learn->classes, key);
-    const struct cecl_class_step step =
-        cecl_classes_next(&learn->classes, &learn->trial, key, arms_of_class(learn), may_bound);
-    if (step.is_boundary)
-        *is_timed = pass_boundary(learn, &step.mark);
-    if (step.is_decided)
-        cecl_nccl_learn_tell_class(learn, comm, step.its);
-    return step.its;
 }
 
 /* Sets the policy of cecl's calls from here on. All calls of a group are made with one policy. */
@@ -263,109 +212,56 @@ static bool is_extreme(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
-/* The arm that decides on a call: has_arm: there is one; is_turn: it is the trial's turn; by_period: it is
- * on the period, and otherwise on a class. */
-struct in_force {
-    bool has_arm, is_turn, by_period;
-    uint32_t arm;
-};
-
+/* What the trial's arm says of a call, if it has one: by a verdict, or by a turn. Otherwise the table decides. */
 static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
                                         const struct cecl_nccl_call *call,
-                                        const struct cecl_nccl_comm *comm, struct in_force in_force)
+                                        const struct cecl_nccl_comm *comm, bool has_arm)
 {
-    const uint32_t arm = in_force.arm;
-    const bool has_arm = in_force.has_arm;
+    const uint32_t arm = learn->trial.arm;
     if (is_extreme(call))
         return by_table(call, comm);
     if (has_arm && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
-        return in_force.is_turn     ? CECL_NCCL_TURN
-               : in_force.by_period ? CECL_NCCL_NOT_SHORTER
-                                    : CECL_NCCL_NOT_FASTER;
+        return learn->trial.has_verdict ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_TURN;
     const bool forbids = has_arm && arm != CECL_NCCL_WITH_SMS && learn->policies == CECL_SM_ALLOW;
     set_policy(learn, comm, forbids ? CECL_SM_REDUCE_ONLY : learn->policies);
     return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
 }
 
-/* Whether the trial on the period decides on a call. A turn is for calls of the period alone: when the program goes
- * on to other calls, nothing is tried on them before their own trial. */
-static bool decides_by_period(const struct cecl_nccl_learn *learn)
+/* Whether the trial decides on a call. A turn is for calls of the period alone: when the program goes on to other
+ * calls, nothing is tried on them before their own trial. */
+static bool decides(const struct cecl_nccl_learn *learn)
 {
     return learn->is_found && cecl_trial_has_arm(&learn->trial) &&
            (learn->trial.has_verdict || cecl_period_is_within(&learn->period));
 }
 
-/* The period's verdict or turn decides. If the period has neither, the verdict or turn of the class decides. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
-                                    const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                                    bool *is_timed)
+                                    const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm)
 {
-    const struct cecl_trial *trial = &learn->trial;
     count_in_group(learn);
-    const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
-    follow_period(learn, call, token, comm);
-    struct in_force in_force = {
-        .by_period = decides_by_period(learn), .is_turn = !trial->has_verdict, .arm = trial->arm};
-    struct cecl_class *its =
-        in_force.by_period ? NULL : follow_class(learn, call, comm, learn->in_group == 0, is_timed);
-    in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
-                                                                &in_force.arm, &in_force.is_turn);
-    return follow_arm(learn, call, comm, in_force);
+    follow_period(learn, call, token_of(call, learn->in_group), comm);
+    return follow_arm(learn, call, comm, decides(learn));
 }
 
-/* Only verdicts decide on captured calls, not turns of a trial. All ranks get a verdict at the same call,
+/* Only a verdict decides on captured calls, not a turn of a trial. All ranks get a verdict at the same call,
  * so they agree. */
 static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
                                              const struct cecl_nccl_call *call,
                                              struct cecl_nccl_comm *comm)
 {
-    const bool by_period = learn->is_found && learn->trial.has_verdict;
-    const struct cecl_class *its =
-        by_period ? NULL : cecl_classes_find(&learn->classes, cecl_nccl_class_of(call));
     count_in_group(learn);
-    return follow_arm(learn, call, comm,
-                      (struct in_force){.has_arm = by_period || (its && its->has_verdict),
-                                        .by_period = by_period,
-                                        .arm = by_period ? learn->trial.arm
-                                               : its     ? its->arm
-                                                         : 0});
-}
-
-enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,
-                                               struct cecl_nccl_comm *comm)
-{
-    const bool is_inside = cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE);
-    const enum cecl_nccl_reason reason =
-        is_inside && comm->learn ? decide_captured(comm->learn, call, comm) : by_table(call, comm);
-    if (is_inside)
-        cecl_nccl_comm_leave(comm);
-    return reason;
+    return follow_arm(learn, call, comm, learn->is_found && learn->trial.has_verdict);
 }
 
 enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
-                                             struct cecl_nccl_comm *comm, bool *is_timed)
+                                             struct cecl_nccl_comm *comm, bool is_captured)
 {
     const bool is_inside = cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE);
     struct cecl_nccl_learn *learn = is_inside ? comm->learn : NULL;
-    const enum cecl_nccl_reason reason =
-        learn ? decide(learn, call, comm, is_timed) : by_table(call, comm);
+    const enum cecl_nccl_reason reason = !learn        ? by_table(call, comm)
+                                         : is_captured ? decide_captured(learn, call, comm)
+                                                       : decide(learn, call, comm);
     if (is_inside)
         cecl_nccl_comm_leave(comm);
     return reason;
-}
-
-void cecl_nccl_learn_time(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                          bool is_end)
-{
-    if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return;
-    struct cecl_nccl_learn *learn = comm->learn;
-    if (learn && is_end) {
-        learn->timed_to = cecl_nccl_marks_note(&learn->marks, call->stream);
-        learn->has_timed = learn->has_from;
-    } else if (learn) {
-        learn->timed_from = cecl_nccl_marks_note(&learn->marks, call->stream);
-        learn->has_from = true;
-    }
-    cecl_nccl_comm_leave(comm);
 }

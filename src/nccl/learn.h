@@ -1,6 +1,6 @@
 /* Learns, in the program itself, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator looks
  * for a period in its collectives (learn/period.h), and lets NCCL and cecl carry out periods in turn
- * (learn/trial.h). If there is no period, classes of calls are tried one after the other (learn/classes.h).
+ * (learn/trial.h). If there is no period, the table of gains.h decides.
  * Decisions do not depend on buffers, so all ranks take the same way at the same call.
  *
  * Sends and receives have no part in this, because not all ranks make them. */
@@ -12,21 +12,13 @@
 
 struct cecl_nccl_learn;
 
-/* Begins to learn on a communicator whose `ours`, `limits` and `known` are set. Without `tries`, uses only
- * verdicts of the file. Errors: ceclSystemError. */
-ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries);
+/* Begins to learn on a communicator whose `ours` and `limits` are set. Errors: ceclSystemError. */
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could serve. Returns why it is passed; NO_REASON: it is
- * served.
- * is_timed  [out] set to true if the caller must call cecl_nccl_learn_time before and after either library
- *           enqueues this call, which is then in no group. Otherwise unchanged. */
+ * served. A captured call has no part in trials, and follows the verdict so far. */
 enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
-                                             struct cecl_nccl_comm *comm, bool *is_timed);
-/* Like cecl_nccl_learn_reason, for a captured call, which has no part in trials, and follows the decisions so far. */
-enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,
-                                               struct cecl_nccl_comm *comm);
-void cecl_nccl_learn_time(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                          bool is_end);
+                                             struct cecl_nccl_comm *comm, bool is_captured);
 
 #endif

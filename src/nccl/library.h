@@ -21,7 +21,6 @@
     X(ceclCommGetSharedMemory)                                                                     \
     X(ceclCommInitOob)                                                                             \
     X(ceclCommLimits)                                                                              \
-    X(ceclCommNodes)                                                                               \
     X(ceclCommRevoke)                                                                              \
     X(ceclGather)                                                                                  \
     X(ceclGetLastError)                                                                            \

@@ -8,8 +8,6 @@
 #include "nccl/family.h"
 #include "nccl/gpu.h"
 #include "nccl/learn.h"
-#include "nccl/learned.h"
-#include "nccl/learning.h"
 #include "nccl/library.h"
 #include "nccl/meeting.h"
 #include "nccl/process.h"
@@ -20,15 +18,12 @@
 #define WORDS 200
 
 /* What a rank sends in the first gather. */
-enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
-
 struct hello {
     int32_t policy;
     int32_t together;
-    int32_t learns; /* LEARNS_... */
+    int32_t tries;  /* CECL_NCCL_TRIALS=1 */
     int32_t reason; /* why this rank passes all calls, or NO_REASON */
     uint64_t drawn; /* a random number; rank 0's is used */
-    uint64_t gains; /* hash of the gains of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
 
@@ -123,21 +118,12 @@ static enum cecl_nccl_reason own_reason(int nranks)
     return cecl_nccl_library() ? CECL_NCCL_NO_REASON : CECL_NCCL_NOT_MADE;
 }
 
-static int32_t own_learning(const struct cecl_nccl_known *known)
-{
-    if (cecl_nccl_process()->tries)
-        return LEARNS_BY_TRIALS;
-    return known && known->has_verdicts ? LEARNS_FROM_FILE : LEARNS_NOTHING;
-}
-
 static struct hello introduce(const struct cecl_nccl_comm *entry)
 {
-    const struct cecl_nccl_known *known = entry->known;
     struct hello mine = {.policy = (int32_t)cecl_nccl_process()->policy,
                          .together = entry->together,
-                         .learns = own_learning(known),
+                         .tries = cecl_nccl_process()->tries,
                          .drawn = (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15),
-                         .gains = known ? known->hash : 0,
                          .reason = (int32_t)own_reason(entry->nranks)};
     if (mine.reason == CECL_NCCL_NOT_MADE)
         cecl_shorten(mine.words, sizeof(mine.words), cecl_message());
@@ -200,20 +186,15 @@ static void *gather_all(struct cecl_nccl_meeting *meeting, int nranks, const voi
     return NULL;
 }
 
-/* Fills in the entry by what all ranks have said. *learns: the least LEARNS_... of all ranks. */
-static void settle(struct cecl_nccl_comm *entry, struct hello *all, int32_t *learns)
+/* Fills in the entry by what all ranks have said. Trials are made if all ranks try. */
+static void settle(struct cecl_nccl_comm *entry, struct hello *all)
 {
-    const struct hello *mine = &all[entry->rank];
-    bool has_gains = mine->gains != 0;
     int whose = 0;
     entry->reason = common_reason(all, entry->nranks, &whose);
-    *learns = mine->learns;
-    for (int rank = 0; rank < entry->nranks; rank++) {
-        *learns = all[rank].learns < *learns ? all[rank].learns : *learns;
-        has_gains = has_gains && all[rank].gains == mine->gains;
-    }
+    entry->learns = true;
+    for (int rank = 0; rank < entry->nranks; rank++)
+        entry->learns = entry->learns && all[rank].tries;
     entry->drawn = all[0].drawn;
-    entry->measured = has_gains ? entry->known : NULL;
     all[whose].words[WORDS - 1] = '\0';
     if (entry->reason == CECL_NCCL_NOT_MADE)
         note_failure(entry->rank, all[whose].words);
@@ -223,8 +204,7 @@ static void settle(struct cecl_nccl_comm *entry, struct hello *all, int32_t *lea
 
 /* The first gather. If a rank is absent, the ranks that are there agree on that without a further word, and pass
  * all calls, as the absent one does. */
-static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry,
-                         int32_t *learns)
+static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     int absent, lowest = 0;
     ceclResult_t result;
@@ -233,7 +213,7 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     if (!all)
         return result;
     if (absent < 0) {
-        settle(entry, all, learns);
+        settle(entry, all);
     } else {
         while (lowest < entry->rank && all[lowest].drawn == 0)
             lowest++;
@@ -306,26 +286,8 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
                : ceclSuccess;
 }
 
-/* Finds what the file has for the nodes of `ours`. Ranks have compared what their files have for any nodes, so they
- * need not compare it again. */
-static ceclResult_t know_nodes(struct cecl_nccl_comm *entry)
-{
-    if (!entry->known)
-        return ceclSuccess;
-    int *nodes = calloc((size_t)entry->nranks, sizeof(*nodes));
-    ceclResult_t result = nodes ? cecl_nccl_library()->ceclCommNodes(entry->ours, nodes)
-                                : cecl_fail(ceclSystemError, "no host memory");
-    if (result == ceclSuccess)
-        entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, nodes, entry->rank == 0);
-    free(nodes);
-    if (result == ceclSuccess && !entry->known)
-        result = cecl_fail(ceclSystemError, "no host memory for what was learned");
-    entry->measured = entry->measured ? entry->known : NULL;
-    return result;
-}
-
 /* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. */
-static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry, int32_t learns)
+static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = lent, .allGather = gather, .barrier = barrier};
@@ -338,10 +300,8 @@ static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry, i
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    if (result == ceclSuccess)
-        result = know_nodes(entry);
-    if (result == ceclSuccess && learns != LEARNS_NOTHING)
-        result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
+    if (result == ceclSuccess && entry->learns)
+        result = cecl_nccl_learn_open(entry);
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
@@ -365,12 +325,11 @@ static ceclResult_t agree(struct lent *lent, ceclResult_t mine, ceclResult_t *co
     return result;
 }
 
-static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry,
-                                int32_t learns)
+static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     struct lent lent = {.meeting = meeting, .nranks = entry->nranks};
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(&lent, entry, learns);
+    const ceclResult_t mine = make_here(&lent, entry);
     ceclResult_t result = lent.result;
     if (result == ceclSuccess)
         result = agree(&lent, mine, &common);
@@ -389,15 +348,9 @@ static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_n
 
 static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
-    int32_t learns = LEARNS_NOTHING;
-    entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, NULL, false);
-    entry->measured = NULL;
     if (entry->nranks > 1)
-        CECL_TRY(meet(meeting, entry, &learns));
-    if (entry->reason == CECL_NCCL_NO_REASON)
-        CECL_TRY(make_on_all(meeting, entry, learns));
-    entry->learns = learns != LEARNS_NOTHING;
-    return ceclSuccess;
+        CECL_TRY(meet(meeting, entry));
+    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(meeting, entry) : ceclSuccess;
 }
 
 /* meeting: NULL: this rank meets nobody */
@@ -421,6 +374,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     entry->ours = NULL;
     entry->lines = NULL;
+    entry->learns = false;
     entry->served = entry->agreed = 0;
     entry->is_non_blocking = in_background;
     entry->together = together;

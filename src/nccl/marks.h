@@ -10,12 +10,11 @@
 #include "learn/trial.h"
 #include "nccl/abi.h"
 
-/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has two marks for each of
- * 60 calls, or one for each of 60 periods. So a trial's times are not lost even if the host has enqueued the whole
- * trial before the GPU begins with it. */
+/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has a mark for each of
+ * 60 periods. So a trial's times are not lost even if the host has enqueued the whole trial before the GPU begins
+ * with it. */
 #define CECL_NCCL_MARKS 128u
-_Static_assert(CECL_NCCL_MARKS >= 2 * (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS,
-               "a trial's marks");
+_Static_assert(CECL_NCCL_MARKS >= (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS, "a trial's marks");
 
 struct cecl_nccl_marks {
     int ordinal; /* which GPU; -1: the host device */

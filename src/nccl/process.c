@@ -33,8 +33,6 @@ static ceclResult_t read_settings(void)
     const char *file = cecl_setting_text(CECL_SET_NCCL_STATS_FILE);
     snprintf(process.stats_file, sizeof(process.stats_file), "%s", file ? file : "");
     process.tries = tries != 0 && process.policy == CECL_NCCL_AUTO;
-    process.learns = process.policy == CECL_NCCL_AUTO &&
-                     (process.tries || cecl_setting_text(CECL_SET_NCCL_LEARNED));
     return ceclSuccess;
 }
 

@@ -27,7 +27,6 @@
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
-    X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
     X(CAPTURED_MESSAGE, "captured sends and receives are passed")                                  \
     X(CAPTURED, "cecl cannot capture the call on some rank")
 

@@ -28,20 +28,16 @@ const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "w
 static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "no trials",
     "not tried, because its calls have no period yet",
-    "its calls have no period, so classes of calls are tried",
     "not tried yet: its trial begins after some more steps",
     "not tried yet, because another communicator was being tried when its trial was to begin",
     "not tried yet, because ranks were too many steps apart when its trial was to begin",
     "a trial is under way",
     "not tried: each attempt to begin failed; more follow some hundred steps later",
-    "not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period",
     "not tried, because it has decided on too many periods already",
     "decided",
-    "decided by what was learned earlier",
 };
 static const char *const state_names[CECL_NCCL_TRIAL_STATES] = {
-    "off",     "searching", "classes", "waiting", "put_off", "apart",
-    "running", "left",      "unknown", "full",    "decided", "recalled"};
+    "off", "searching", "waiting", "put_off", "apart", "running", "left", "full", "decided"};
 
 static struct entry *find(const void *key)
 {
@@ -100,22 +96,9 @@ static void json_number(FILE *out, const char *name, double value)
             size / 1000000, size % 1000000);
 }
 
-static void print_class(FILE *out, const struct cecl_nccl_class_report *its)
-{
-    const char *way = cecl_nccl_arm_words[its->arm];
-    if (its->is_recalled || its->counts[1] == 0)
-        fprintf(out, "cecl:   %s: %s%s\n", its->words, way,
-                its->is_recalled ? ", by what was learned earlier" : "");
-    else
-        fprintf(out,
-                "cecl:   %s: %.1f -> %.1f us (%+.1f %%, %" PRIu32 " and %" PRIu32 " calls): %s\n",
-                its->words, its->before_ns / 1e3, its->before_ns * (1 - its->gain) / 1e3,
-                -100 * its->gain, its->counts[0], its->counts[1], way);
-}
-
 static void print_one(FILE *out, const struct cecl_nccl_report *report)
 {
-    const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
+    const bool is_decided = report->state == CECL_NCCL_TRIAL_DECIDED;
     fprintf(out, "cecl: communicator, rank %d of %d: %s%s%s; ", report->rank, report->nranks,
             state_words[report->state], is_decided ? ": " : "",
             is_decided ? cecl_nccl_arm_words[report->arm] : "");
@@ -130,8 +113,6 @@ static void print_one(FILE *out, const struct cecl_nccl_report *report)
                     cecl_nccl_arm_words[arm], ms(report, times->median_ns), times->count,
                     ms(report, times->spread_ns));
     }
-    for (uint32_t i = 0; i < report->nclasses; i++)
-        print_class(out, &report->classes[i]);
 }
 
 void cecl_nccl_report_print(FILE *out)
@@ -142,20 +123,10 @@ void cecl_nccl_report_print(FILE *out)
     pthread_mutex_unlock(&reports.lock);
 }
 
-static void json_class(FILE *out, const struct cecl_nccl_class_report *its, const char *before)
-{
-    fprintf(out, "%s{\"class\": \"%s\", \"decision\": \"%s\", \"recalled\": %s, ", before,
-            its->words, cecl_nccl_arm_names[its->arm], its->is_recalled ? "true" : "false");
-    json_number(out, "before_us", its->before_ns / 1e3);
-    fprintf(out, ", ");
-    json_number(out, "gain", its->gain);
-    fprintf(out, ", \"calls\": [%" PRIu32 ", %" PRIu32 "]}", its->counts[0], its->counts[1]);
-}
-
 static void json_one(FILE *out, const struct cecl_nccl_report *report)
 {
     const char *before = "";
-    const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
+    const bool is_decided = report->state == CECL_NCCL_TRIAL_DECIDED;
     fprintf(out,
             "{\"rank\": %d, \"ranks\": %d, \"state\": \"%s\", \"decision\": %s%s%s, "
             "\"trials\": "
@@ -177,10 +148,7 @@ static void json_one(FILE *out, const struct cecl_nccl_report *report)
         fprintf(out, "}");
         before = ", ";
     }
-    fprintf(out, "}, \"classes\": [");
-    for (uint32_t i = 0; i < report->nclasses; i++)
-        json_class(out, &report->classes[i], i > 0 ? ", " : "");
-    fprintf(out, "]}");
+    fprintf(out, "}}");
 }
 
 void cecl_nccl_report_json(FILE *out)

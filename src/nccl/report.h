@@ -8,13 +8,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "learn/classes.h"
 #include "learn/verdict.h"
 
 enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
-    CECL_NCCL_TRIAL_CLASSES,   /* there is no period, so classes of calls are tried */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
     /* like WAITING; at the last attempt another communicator was being tried */
     CECL_NCCL_TRIAL_PUT_OFF,
@@ -23,23 +21,9 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_RUNNING,
     /* like PUT_OFF or APART, but all attempts of this round were made; a later round tries again */
     CECL_NCCL_TRIAL_LEFT,
-    CECL_NCCL_TRIAL_UNKNOWN,  /* trials are off, and the file has no verdict on the period */
-    CECL_NCCL_TRIAL_FULL,     /* there is no room for more decisions */
-    CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
-    CECL_NCCL_TRIAL_RECALLED, /* by a verdict in the file */
+    CECL_NCCL_TRIAL_FULL,    /* there is no room for more decisions */
+    CECL_NCCL_TRIAL_DECIDED, /* by a trial */
     CECL_NCCL_TRIAL_STATES
-};
-
-/* A verdict on a class of calls. */
-struct cecl_nccl_class_report {
-    uint32_t key;
-    char words[80]; /* "all-gather of 1 to 2 MiB, bfloat16" */
-    uint32_t arm;
-    bool is_recalled;
-    double before_ns,
-        gain; /* before_ns: the time of a call by NCCL; gain: the gain of cecl's best way */
-    /* how many calls of NCCL's way and of that way were timed; 0: there was no trial */
-    uint32_t counts[2];
 };
 
 struct cecl_nccl_report {
@@ -50,12 +34,10 @@ struct cecl_nccl_report {
     uint32_t arm;                /* the way that was decided on, if one was */
     struct cecl_verdict verdict; /* of the last trial on a period; without times: there was none */
     uint32_t repeated;           /* how many periods that trial timed as one step */
-    struct cecl_nccl_class_report classes[CECL_CLASS_MOST];
-    uint32_t nclasses;
-    uint64_t told, late; /* ceclCallStats_t */
+    uint64_t told, late;         /* ceclCallStats_t */
 };
 
-/* Names of ways, by arm: words for people; names for JSON and for the file of CECL_NCCL_LEARNED. */
+/* Names of ways, by arm: words for people; names for JSON. */
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 

@@ -64,12 +64,6 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "returns ncclInvalidUsage if it would take an SM or be passed. If ranks differ, all ranks "  \
       "pass all calls to NCCL. cecl's libnccl.so.2 reads CECL_NCCL and CECL_NCCL_... at a "        \
       "process's first call of NCCL")                                                              \
-    X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
-      "under CECL_NCCL=auto: a file that keeps what trials found, with the GPU, the number of "    \
-      "ranks, their nodes, and the versions of NCCL and cecl for which it holds. The next run "    \
-      "begins with it, also with CECL_NCCL_TRIALS=0. The file is made if it is missing. If it "    \
-      "has rows of gains, as cecl_tune --against nccl writes them, they replace the built-in "     \
-      "table")                                                                                     \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed, and which carries data between nodes of GPUs. If not "  \
       "set: the NCCL of a Python wheel beside a library of the process, else the one in "          \
@@ -82,10 +76,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
       "JSON; /dev/stdout and pipes that are being read are served, too")                           \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "1", "", "0..1",                                  \
-      "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, or in calls "  \
-      "of one class if there are no steps, and the faster one is kept; 0: CECL_NCCL_LEARNED or "   \
-      "the built-in table decides, so all runs have the same calls served. If ranks differ, 0 "    \
-      "applies")                                                                                   \
+      "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the "      \
+      "faster one is kept; 0: the built-in table decides, so all runs have the same calls "        \
+      "served. If ranks differ, 0 applies")                                                        \
     X(NET, "CECL_NET", CHOICE, EQUAL, "auto", "", "auto|mpi",                                      \
       "what carries data between nodes on the host device. mpi: MPI, also between pretended "      \
       "nodes, in communicators that ceclCommInitMpi makes; it needs MPI_THREAD_MULTIPLE. auto: "   \

@@ -7,7 +7,7 @@ train: a small transformer that FSDP2 shards (examples/pytorch/fsdp2.py), withou
 chance. FILE gets the losses and a hash of all bits of the parameters of each rank.
 loop: two streams with a process group each, whose gathers take less time than the host needs to enqueue them.
 
-With CECL_SHARE_GPU=1 ranks may share a GPU. LEARNED=FOLDER gives each rank CECL_NCCL_LEARNED=FOLDER/RANK.
+With CECL_SHARE_GPU=1 ranks may share a GPU.
 """
 
 import argparse
@@ -20,8 +20,6 @@ import time
 RANK = int(os.environ["LOCAL_RANK"])
 if os.environ.get("CECL_SHARE_GPU") == "1":
     os.environ["NCCL_HOSTID"] = f"rank {RANK}"  # NCCL accepts ranks that share a GPU if they seem to be on different hosts
-if os.environ.get("LEARNED"):
-    os.environ["CECL_NCCL_LEARNED"] = os.path.join(os.environ["LEARNED"], str(RANK))
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic results
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 

@@ -31,19 +31,12 @@ static void release(void *context, uint64_t id)
     (void)id;
     process->held--;
 }
-static int recall(void *context, uint64_t subject)
-{
-    (void)context;
-    (void)subject;
-    return -1;
-}
-
 static int start(void **state)
 {
     shared = calloc(1, cecl_trial_bytes(RANKS));
     for (int r = 0; r < RANKS; r++) {
         processes[r] = (struct process){0};
-        const struct cecl_trial_host host = {&processes[r], reserve, release, recall, false};
+        const struct cecl_trial_host host = {&processes[r], reserve, release};
         cecl_trial_open(&trials[r], shared, r, RANKS, 17, &host);
     }
     return shared ? 0 : -1;
@@ -57,7 +50,7 @@ static int stop(void **state)
 static void want(uint64_t subject)
 {
     for (int r = 0; r < RANKS; r++)
-        cecl_trial_want(&trials[r], subject, 3, CECL_TRIAL_PERIODS);
+        cecl_trial_want(&trials[r], subject, 3);
 }
 
 static void pass_boundary_after(uint64_t ns)

@@ -52,13 +52,6 @@ static void release(void *context, uint64_t id)
     if (rank->tries == id)
         rank->tries = 0;
 }
-static int recall(void *context, uint64_t subject)
-{
-    (void)context;
-    (void)subject;
-    return -1;
-}
-
 static uint64_t token_of(const struct program *program, int comm, uint32_t step, uint32_t call,
                          bool is_odd)
 {
@@ -119,7 +112,7 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
     if (found != rank->comms[comm].found) {
         rank->comms[comm].found = found;
         if (found)
-            cecl_trial_want(trial, found, 0xf, CECL_TRIAL_PERIODS);
+            cecl_trial_want(trial, found, 0xf);
         else
             cecl_trial_cancel(trial);
     }
@@ -220,7 +213,7 @@ static void end_world(struct world *world)
 static void open_trial(struct rank *rank, int comm, uint64_t drawn)
 {
     struct world *world = rank->world;
-    const struct cecl_trial_host host = {rank, reserve, release, recall, false};
+    const struct cecl_trial_host host = {rank, reserve, release};
     cecl_trial_open(&rank->comms[comm].trial, world->shared[comm], rank->number,
                     world->program.nranks, drawn, &host);
 }

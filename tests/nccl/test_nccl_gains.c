@@ -4,7 +4,6 @@
 #include "../with_cmocka.h"
 
 #include "nccl/gains.h"
-#include "nccl/learned.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
@@ -99,26 +98,11 @@ static void flags_on_the_host_leave_no_reductions(void **state)
     assert_true(cecl_nccl_gains(&gather, &comm));
 }
 
-/* Where the file has no row, the built-in table decides. */
-static void rows_of_the_file_stand_in_for_the_table(void **state)
-{
-    struct cecl_nccl_gain rows[] = {
-        {.op = GATHER, .type = CECL_NCCL_ANY_TYPE, .least = 8, .most = 64}};
-    const struct cecl_nccl_known known = {.gains = rows, .ngains = 1};
-    const struct cecl_nccl_comm comm = {.nranks = 2, .measured = &known};
-    const struct cecl_nccl_call small = call_of(GATHER, 64), larger = call_of(GATHER, MIB(1)),
-                                reduces = call_of(ALL_REDUCE, MIB(4));
-    assert_true(cecl_nccl_gains(&small, &comm));
-    assert_false(cecl_nccl_gains(&larger, &comm));
-    assert_true(cecl_nccl_gains(&reduces, &comm));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_range_begins_and_ends_where_it_was_measured),
         cmocka_unit_test(nothing_else_is_served),
-        cmocka_unit_test(rows_of_the_file_stand_in_for_the_table),
         cmocka_unit_test(reductions_are_served_as_they_were_measured),
         cmocka_unit_test(flags_on_the_host_leave_no_reductions),
     };

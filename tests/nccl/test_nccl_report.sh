@@ -16,8 +16,6 @@ run "$trials" '*trial*'
 expect_status 0
 expect_error "cecl: communicator, rank 0 of 2: decided: served"
 expect_error "a rank came late to "
-expect_error "cecl: all-gather of 256 to 512 bytes, int32: "
-expect_error "its calls have no period, so classes of calls are tried"
 expect_error "cecl: step "
 run "$trials" 'communicators*'
 expect_status 0
@@ -35,7 +33,7 @@ assert sum(row["calls"] for row in line["calls"] if row["by"] == "cecl") > 1000
 assert {row["function"] for row in line["calls"]} == {
     "ncclAllGather", "ncclAllReduce", "ncclBcast", "ncclBroadcast"}
 decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
-# the first two programs of the test are faster with cecl, with 2 ranks and with 4
+# the two programs of the test are faster with cecl, with 2 ranks and with 4
 assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
 first = [comm for comm in decided if comm["period_calls"] == 7]
 assert len(first) == 6, len(first)
@@ -46,26 +44,6 @@ for comm in first:
     assert all(0 < way["steps"] <= 20 and way["median_ms"] > 0 for way in ways.values()), comm
     assert ways[comm["decision"]]["median_ms"] < 0.9 * ways["nccl"]["median_ms"], comm
     assert 0 <= comm["late_calls"] <= comm["told_calls"], comm
-served = [comm for comm in line["communicators"] if comm["state"] == "classes"]
-assert len(served) == 3, len(served)
-for comm in served:
-    classes = {its["class"]: its for its in comm["classes"]}
-    assert set(classes) == {"all-gather of 256 to 512 bytes, int32"}, classes
-    assert all(its["decision"] == "with_sms" and its["gain"] > 0.1 for its in classes.values()), classes
-    assert all(its["before_us"] > 100 and not its["recalled"] for its in classes.values()), classes
-PY
-    expect_status 0
-
-    case="times stay those of one step when calls are tried behind short steps"
-    run env CECL_NCCL_STATS_FILE="$scratch/short.json" "$trials" 'short*'
-    expect_status 0
-    step=$(sed -n 's/^cecl: step \([0-9.e+-]*\) -> .*/\1/p' <<<"$errors")
-    run python3 - "$scratch/short.json" "$step" <<'PY'
-import json, sys
-
-for comm in json.loads(open(sys.argv[1], encoding="utf-8").read())["communicators"]:
-    assert comm["trials"] > 1, comm
-    assert abs(comm["ways"]["nccl"]["median_ms"] / float(sys.argv[2]) - 1) < 0.01, (comm, sys.argv[2])
 PY
     expect_status 0
 else # scripts/verdict.sh lists it

@@ -1,9 +1,6 @@
 /* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served
  * after some steps, and its results are always right. The test sets how long the stand-in for
- * NCCL takes.
- *
- * test_nccl_trials differ FILE FILE: runs two ranks as processes, each with its CECL_NCCL_LEARNED.
- * Each prints whether its gathers were passed at the end. */
+ * NCCL takes. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +8,7 @@
 
 #include "../with_cmocka.h"
 
-#include "processes.h"
+#include "ranks.h"
 
 enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
@@ -150,16 +147,6 @@ static void a_program_that_gains_is_served_after_its_trial(void **state)
     }
 }
 
-static bool train_with_own_file(struct rank *r)
-{
-    bool is = true, was_passed[3] = {false};
-    for (int step = 0; step < STEPS && is; step++)
-        is = take_step(r, step, was_passed);
-    printf("gathers: %s\n", was_passed[0] ? "passed" : "served");
-    fflush(stdout);
-    return is && was_passed[0] == was_passed[2];
-}
-
 /* The sequence has no period. So the built-in table decides, and passes such calls. */
 static bool wander(struct rank *r)
 {
@@ -187,38 +174,6 @@ static void without_a_period_the_table_decides(void **state)
 #else
 #define CALL_TAKES_US 4000
 #endif
-
-/* A server: its calls have no period. Most calls are of one class; the others are too rare for a
- * trial. */
-static bool serve_requests(struct rank *r)
-{
-    enum { CALLS = 2200 };
-    bool is = true, was_passed = false, unused;
-    uint64_t word = 1;
-    for (int i = 0; i < CALLS && is; i++) {
-        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
-        switch (word >> 57) {
-        case 0: is = broadcast(r, i); break;
-        case 1: is = gather_two(r, i); break;
-        case 2: is = reduce(r, i, &unused); break;
-        default: is = gather(r, i, &was_passed); passed += was_passed && i >= CALLS - 100;
-        }
-    }
-    return is;
-}
-
-/* If the machine stands still during a call of a turn, the trial may decide wrongly, so three may be made. */
-static void classes_of_calls_without_a_period_have_trials(void **state)
-{
-    /* a script may run the program although cecl is not faster */
-    const char *other = getenv("CECL_TEST_TAKES_US");
-    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
-    for (int trials = 0; trials == 0 || (passed > 0 && !other && trials < 3); trials++) {
-        passed = 0;
-        assert_true(run_ranks(3, serve_requests));
-    }
-    assert_int_equal(passed, 0);
-}
 
 /* As in nccl-tests, each size is called again and again, which is a period of one call. */
 static bool repeat_sizes(struct rank *r)
@@ -414,28 +369,6 @@ static void a_group_that_is_refused_on_one_rank_does_not_count(void **state)
     expect_that_it_does_not_count(be_refused);
 }
 
-/* First each call is a step, and so short that several make one period of the trial. Then calls without a period are
- * tried one by one. */
-static bool take_short_steps(struct rank *r)
-{
-    enum { SHORT = 4000, OTHERS = 2500 };
-    bool is = true, unused;
-    uint64_t word = 1;
-    for (int i = 0; i < SHORT && is; i++)
-        is = gather(r, i, &unused);
-    for (int i = 0; i < OTHERS && is; i++) {
-        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
-        is = word >> 63 ? gather(r, i, &unused) : reduce(r, i, &unused);
-    }
-    return is;
-}
-
-static void short_steps_are_followed_by_calls_without_a_period(void **state)
-{
-    take_us(10);
-    assert_true(run_ranks(2, take_short_steps));
-}
-
 static void captured_calls_count_alike_on_ranks_with_and_without_groups(void **state)
 {
     captures_too = true;
@@ -459,18 +392,13 @@ int main(int argc, char **argv)
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&take_us = dlsym(standin, "standin_take_us");
     *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
-    if (argc == 4 && strcmp(argv[1], "differ") == 0)
-        return !run_processes(train_with_own_file, 2, "CECL_NCCL_LEARNED",
-                              (const char *const *)&argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
-        cmocka_unit_test(classes_of_calls_without_a_period_have_trials),
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
         cmocka_unit_test(captured_calls_count_alike_on_ranks_with_and_without_groups),
-        cmocka_unit_test(short_steps_are_followed_by_calls_without_a_period),
         cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
         cmocka_unit_test(a_group_that_is_refused_on_one_rank_does_not_count),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
