@@ -37,11 +37,12 @@ trap 'rm -rf "$scratch"' EXIT
 copy=$scratch/cecl
 mkdir "$copy"
 
-# Tracked files, as a clone has them but with changes that are not committed; where git knows none of them, all but
-# what builds leave.
+# The files of a clone, with changes that are not committed; where git knows none of them, all but what builds leave.
 if git -C "$root" ls-files --error-unmatch README.md >/dev/null 2>&1; then
     commit=$(git -C "$root" describe --always --dirty)
-    git -C "$root" ls-files -z | tar -C "$root" --null -T - -c | tar -x -C "$copy"
+    (cd "$root" && git ls-files -z --cached --others --exclude-standard |
+        while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+        tar --null -T - -c) | tar -x -C "$copy"
 else
     commit="a copy without git"
     tar -C "$root" --exclude=./build --exclude=./.git --exclude=./shared -c . | tar -x -C "$copy"
@@ -163,6 +164,7 @@ wheel() {
     fi
     if ! inside "python3 -m pip download -q --no-deps --retries 0 --timeout 10 -d $scratch/probe scikit-build-core" >"$scratch/probe.log"; then
         how="--no-build-isolation --no-deps"
+        install=${install/install/install $how}
         [ -z "$wheels" ] || inside "python3 -m pip install -q --no-index --no-deps $wheels/*.whl"
         if ! inside "python3 -c 'import scikit_build_core' && python3 cmake/nvrtc.py --find" >"$scratch/needs"; then
             skip "README's wheel" "PyPI is not reached, and python3 has not all that the build needs: $(tail -n 1 "$scratch/needs")"
@@ -172,7 +174,10 @@ wheel() {
             return
         fi
     fi
-    try "README's wheel${how:+, $how}" "${install/install/install${how:+ $how}}" "Successfully installed cecl" || return
+    if inside '[ "$(dirname "$(command -v pip)")" != "$(dirname "$(command -v python3)")" ]' >/dev/null; then
+        install=${install/pip/python3 -m pip} how=${how:+$how, }"by python3 -m pip: pip is another Python's"
+    fi
+    try "README's wheel${how:+, $how}" "$install" "Successfully installed cecl" || return
     train "README's cecl-run torchrun" "$(readme cecl-run)"
     inside "python3 -m pip uninstall -q -y cecl"
 }

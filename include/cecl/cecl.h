@@ -786,8 +786,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
- * buffer that passes the end of its allocation; a stream of another device, or destroyed),
- * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph captures
+ * buffer that passes the end of its allocation; a stream of another device; on the host device a
+ * destroyed stream: CUDA does not know its streams), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph captures
  * the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank;
  * under CECL_CHECK=1 ranks differ), ceclOutOfMemory (also if there is no room for a bounce
  * buffer). */
@@ -1495,8 +1495,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * buffers stay their owners'.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
- * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
- * destroyed), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
+ * communicator; bytes that lie outside of what the peer shares; a peer's file that has become too
+ * short; a stream as in ceclAllGather), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
  * its memory; the peer is this rank, and an SM is not allowed; inside a group; `stream` captures a
  * graph),
  * ceclRemoteError (the peer has left: the communicator has failed). */
