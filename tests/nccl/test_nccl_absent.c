@@ -216,7 +216,8 @@ static bool runs(const char *way, int which, void (*leave)(void))
     const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);
     char words[64];
     int status;
-    bool is = file >= 0 && errors >= 0 && ftruncate(file, sizeof(struct common)) == 0;
+    bool is = file >= 0 && errors >= 0 && ftruncate(file, sizeof(struct common)) == 0 &&
+              fcntl(errors, F_SETFL, O_APPEND) == 0; /* lines of two ranks follow each other */
     for (int rank = 0; is && rank < RANKS; rank++)
         start(file, rank, way, which, leave, errors);
     while (wait(&status) > 0)
