@@ -8,6 +8,10 @@
  * The model assumes what places.pml and flags.pml show: of each pair of ranks the later one knows
  * both places, and a call ends after all copies of the call.
  *
+ * In the library callers close imports, at any moment that suits the GPU, and memory that cannot be opened before other
+ * memory is closed is opened by the call that needs it. In the model the worker does both, also at any moment, and
+ * waits with all later messages: fewer imports are open then than in the library.
+ *
  * Checked: each copy goes through an open import, to the memory that its owner meant by the call;
  * a window that a call names exists; all waits end, also when a rank dies or an import fails;
  * dropped windows are closed in the end; no allocation is opened while an import holds its

@@ -668,7 +668,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
                                                     ceclRegistration_t *handle);
 
 /* Ends a registration. When the last registration that covers the memory ends, peers close it, even
- * if calls have used it. A later call registers it again.
+ * if calls have used it: the next time that they synchronize, free or deregister while their GPU
+ * has no work. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
  * call uses the memory; calls of comm are in a group that has not ended). */
@@ -1592,7 +1593,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
 
 /* Blocks until everything enqueued on `stream` (0: the default stream) is done, also when comm has
  * failed. The timeout bounds waits for peers. Success means that the results of the calls on
- * `stream` are good (see Results at the top).
+ * `stream` are good (see Results at the top). If the GPU has no other work, then closes memory that
+ * peers have freed. Do not call it while another thread captures a graph, except by cecl's own
+ * functions or on a blocking stream: as cudaDeviceSynchronize would, it may break that capture.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
  * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
  * the stream), ceclUnhandledCudaError, and the asynchronous error. */

@@ -65,12 +65,6 @@ void cecl_registry_close(struct cecl_registry *registry)
     *registry = (struct cecl_registry){0};
 }
 
-void cecl_registry_lose(struct cecl_registry *registry)
-{
-    if (registry->peers && registry->dev->kind == CECL_KIND_HOST)
-        registry_delist(registry);
-}
-
 /* ---- finding */
 
 static uint64_t begin_of_window(const void *list, size_t index)

@@ -67,8 +67,8 @@ struct cecl_peer_windows {
 struct cecl_registry_asks {
     /* whether the flags' word `done` has reached `target` */
     bool (*reached)(const void *context, uint32_t target);
-    bool (*go_on)(void *context);      /* false: a wait for peers must end now */
-    bool (*idle)(const void *context); /* whether no call of this rank is pending */
+    bool (*go_on)(void *context);          /* false: a wait for peers must end now */
+    bool (*captures)(const void *context); /* whether the call that is being made is captured */
     void *context;
 };
 
@@ -99,7 +99,6 @@ struct cecl_registry {
     uint64_t changes;    /* how often a window came or went */
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
-    _Atomic bool hurried; /* see cecl_registry_hurry */
     /* -- used by both threads -- */
     pthread_mutex_t lock;
     /* signalled when the import of a peer's region has succeeded or failed */
@@ -113,13 +112,9 @@ struct cecl_registry {
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
                                 const struct cecl_registry_asks *asks);
-/* No work may be pending. A zeroed registry may be closed. */
+/* No work may be pending. A zeroed registry may be closed. If a communicator ends while work is pending, its
+ * registry is not closed: other communicators can then still close memory that this work does not use. */
 void cecl_registry_close(struct cecl_registry *registry);
-/* Called instead of cecl_registry_close if the communicator ends while work is pending. The memory that the work
- * uses stays open. On a GPU other communicators of the process still wait for that work before they close memory,
- * because CUDA closes memory only when all of the GPU's work is done, and holds up other threads meanwhile. On the
- * host device the other communicators do not wait for that work. */
-void cecl_registry_lose(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
  * still the same. Recently used pointers are found without a search. */
@@ -173,7 +168,8 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
 /* Notes how many messages a peer had sent when it published the places of a call. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until they are
- * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed. */
+ * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed. Opens
+ * memory itself that replaced other memory: see registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 
@@ -216,14 +212,9 @@ void cecl_registry_made(struct cecl_registry *registry);
  * regions takes some milliseconds, and the worker has other work. The error of a failed import is kept for the
  * call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
-/* Closes dropped imports, once the calls that may still use them are done. CUDA closes memory only when
- * all of the GPU's work is done, and holds up other threads meanwhile. A pending call may wait for a peer
- * that waits for one of those threads. So imports are closed only when no communicator of this process has
- * a pending call. */
-void cecl_registry_sweep(struct cecl_registry *registry);
-/* Whether a dropped import is still open. */
-bool cecl_registry_has_dropped(struct cecl_registry *registry);
-/* Ends the waits of cecl_registry_take, now and later. */
-void cecl_registry_hurry(struct cecl_registry *registry);
+/* Closes imports that peers have dropped, of all communicators of this process on this GPU, if no call uses them
+ * and the GPU has no work now. Threads of the program call this where they wait for the GPU, or free memory. It
+ * waits for 1 ms at most, and only while there are such imports. */
+void cecl_registry_close_dropped(struct cecl_registry *registry);
 
 #endif

@@ -1,20 +1,13 @@
 /* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the
- * worker runs this code. It holds the lock while it changes the list of imports, but not while it imports,
- * because the driver may take long. The worker of another registry may take an import of a handle out of
- * the list: see registry_close_stale. */
-#include <inttypes.h>
+ * worker runs this code. It closes nothing, because that may wait for the program's kernels. It holds the lock
+ * while it changes the list of imports, but not while it imports, because the driver may take long. A call on
+ * another registry may take an import out of the list if it is of a handle, or dropped: see registry_process.c. */
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "alloc/registry_internal.h"
-#include "util/clock.h"
 #include "util/fds.h"
 #include "util/fork.h"
-
-/* How long to wait for this rank's calls that still use replaced memory, if the communicator has no time
- * limit. */
-#define OPEN_MS 30000
 
 /* ---- regions */
 
@@ -31,49 +24,14 @@ struct work {
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
 
-void cecl_registry_hurry(struct cecl_registry *registry)
-{
-    atomic_store(&registry->hurried, true);
-}
-
-/* Opens a handle. First closes former memory at the same addresses that this process still has open. The
- * owner has freed that memory, so the calls that used it are done on the owner, and will soon be done
- * here. */
-static ceclResult_t open_handle(struct cecl_registry *registry,
-                                const struct cecl_region_export *exported, void **addr)
-{
-    const struct timespec pause = {.tv_nsec = 100000};
-    const int64_t deadline =
-        cecl_deadline(registry->timeout_ms > 0 ? registry->timeout_ms : OPEN_MS);
-    ceclResult_t result = ceclInProgress;
-    uint64_t before = 0;
-    bool late = false;
-    while (result == ceclInProgress && !late) {
-        late = cecl_ms_left(deadline) == 0 || atomic_load(&registry->hurried);
-        result = registry_close_stale(registry, exported, before);
-        if (result == ceclSuccess || (result == ceclInProgress && late)) {
-            before = registry_last_import();
-            result = registry->dev->ops->region_import(registry->dev, exported, NULL, addr);
-        }
-        if (result == ceclInProgress)
-            nanosleep(&pause, NULL);
-    }
-    return result != ceclInProgress
-               ? result
-               : cecl_fail(
-                     ceclSystemError,
-                     "memory at %#" PRIx64
-                     " cannot be opened, because earlier memory at that place is still in use here",
-                     exported->base);
-}
-
-/* Memory of this same process is not opened, so former memory cannot prevent that. */
+/* Memory of this same process is not opened, so former memory cannot prevent that. ceclInProgress: former memory
+ * prevents it. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
     struct cecl_device *dev = work->registry->dev;
     return exported->kind == CECL_REGION_HANDLE && exported->process != cecl_fork_process()
-               ? open_handle(work->registry, exported, addr)
+               ? registry_try_open(work->registry, exported, &work->import->refused, addr)
                : dev->ops->region_import(dev, exported, at, addr);
 }
 
@@ -87,21 +45,17 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
         return cecl_fail(ceclOutOfMemory, "no host memory for a region");
     const ceclResult_t result =
         open_region(work, exported, import->reserved ? import->mirror + offset : NULL, &addr);
-    if (result != ceclSuccess) {
+    if (result != ceclSuccess && result != ceclInProgress) {
         free(region);
         return result;
     }
-    *region =
-        (struct imported){.exported = *exported, .addr = addr, .opened = registry_next_import()};
+    *region = (struct imported){.exported = *exported};
     region->exported.fd = -1;
     pthread_mutex_lock(&work->registry->lock);
-    if (!import->reserved) { /* a handle's window has one region */
-        import->mirror = (char *)addr - offset;
-        region->open = true;
-        pthread_cond_broadcast(&work->registry->news);
-    }
-    region->next = import->regions;
-    import->regions = region;
+    if (result == ceclInProgress)
+        import->blocked = region;
+    else
+        registry_add_region(work->registry, import, region, addr);
     pthread_mutex_unlock(&work->registry->lock);
     return ceclSuccess;
 }
@@ -270,7 +224,7 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
-    /* locked, because the worker of another registry may close imports of handles */
+    /* locked, because calls on other registries may close imports of handles */
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, message->number);
     const bool fits =
@@ -299,8 +253,8 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
 {
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, number);
-    if (import)
-        import->dropped = true;
+    if (import && !import->dropped)
+        registry_note_dropped(import);
     pthread_mutex_unlock(&registry->lock);
 }
 

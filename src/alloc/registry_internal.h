@@ -66,6 +66,11 @@ struct cecl_import {
     uint64_t call;  /* the last call that named it */
     uint32_t holds; /* how many captured calls use it: they may run again */
     struct imported *regions;
+    /* The region of a handle that the device refuses to open before other memory is closed; or NULL. `refused`:
+     * number of the last import when it refused. Only the call that needs the region changes both. */
+    struct imported *blocked;
+    uint64_t refused;
+    uint64_t weight;             /* what registry_note_dropped has counted for it */
     _Atomic bool closed;         /* its memory may not be used any more */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
     uint64_t collected;          /* number of the last cecl_imports_collect that found it */
@@ -91,7 +96,7 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts several small allocations into one block of this size. It does not open memory of a block while an
+/* CUDA puts several small allocations into one block of this size. It may refuse to open memory of a block while an
  * import from a former block at the same addresses is open. Memory near an import may belong to the same block, or
  * to a former block. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
@@ -112,26 +117,36 @@ struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
+/* Adds a region that lies at `addr` here to its import. A handle's region can be used from then on, others after
+ * region_access. The caller holds the lock. */
+void registry_add_region(struct cecl_registry *registry, struct cecl_import *import,
+                         struct imported *region, void *addr);
 
 /* -- registry_process.c: what the registries of this process know of each other -- */
 
 void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
-/* Whether no call is pending on any communicator of this process. */
-bool registry_all_idle(void);
 /* A number for each export of a region by this process, in order. */
 uint64_t registry_stamp(void);
 /* A number for each import of this process, in order. registry_last_import: the latest number. */
 uint64_t registry_next_import(void);
 uint64_t registry_last_import(void);
 
-/* Closes imports of former memory that lay where `exported` lies now, in any registry of the same
- * GPU as `by`. ceclInProgress: a pending call uses some of that memory. ceclInvalidUsage:
- * `exported` was freed, and newer memory lies there.
+/* Opens a handle, and notes that former memory at its addresses was freed, in all registries of this GPU. Waits for
+ * nothing. ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: `exported`
+ * was freed, and newer memory lies there.
  *
- * before  0, or the number of the last import when the device refused to open `exported`, because memory of a
- *         former block was open */
-ceclResult_t registry_close_stale(struct cecl_registry *by,
-                                  const struct cecl_region_export *exported, uint64_t before);
+ * refused  [out] number of the last import when the device refused */
+ceclResult_t registry_try_open(struct cecl_registry *registry,
+                               const struct cecl_region_export *exported, uint64_t *refused,
+                               void **addr);
+/* For a call that needs a blocked import: closes what prevents that, and opens it. The import must be named
+ * by the call that is being made. */
+ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
+/* Counts what a peer's dropped window keeps from being freed, until it is closed. */
+void registry_note_dropped(struct cecl_import *import);
+void registry_note_closed(uint64_t weight);
+/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, within bounds. */
+void registry_bound_dropped(struct cecl_registry *registry);
 
 #endif

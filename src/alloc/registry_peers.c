@@ -1,5 +1,4 @@
-/* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing
- * dropped ones. */
+/* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing one. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,7 +17,21 @@ struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, u
     return import;
 }
 
-/* ---- closing */
+/* ---- opening and closing */
+
+void registry_add_region(struct cecl_registry *registry, struct cecl_import *import,
+                         struct imported *region, void *addr)
+{
+    region->addr = addr;
+    region->opened = registry_next_import();
+    if (!import->reserved) { /* a handle's window has one region */
+        import->mirror = (char *)addr - (region->exported.base - import->home);
+        region->open = true;
+        pthread_cond_broadcast(&registry->news);
+    }
+    region->next = import->regions;
+    import->regions = region;
+}
 
 static void drop_reference(struct cecl_import *import)
 {
@@ -46,6 +59,8 @@ void registry_close_import(struct cecl_registry *registry, struct cecl_import *i
     }
     if (import->reserved)
         dev->ops->unreserve(dev, import->mirror, (size_t)import->bytes);
+    free(import->blocked);
+    registry_note_closed(import->weight);
     drop_reference(import);
 }
 
@@ -86,60 +101,6 @@ void cecl_registry_made(struct cecl_registry *registry)
     pthread_mutex_lock(&registry->lock);
     registry->call++;
     pthread_mutex_unlock(&registry->lock);
-}
-
-/* Moves the imports that a peer has dropped, and that no call uses, from the list *at to the list
- * *dropped. */
-static void take_dropped(const struct cecl_registry *registry, struct cecl_import **at,
-                         struct cecl_import **dropped)
-{
-    while (*at) {
-        if (!(*at)->dropped || !registry_claim(registry, *at)) {
-            at = &(*at)->next;
-            continue;
-        }
-        struct cecl_import *import = registry_take_import(at);
-        import->next = *dropped;
-        *dropped = import;
-    }
-}
-
-/* Takes all imports of a rank that can be closed out of the lists. The caller closes them without the
- * lock. */
-static struct cecl_import *take_all_dropped(struct cecl_registry *registry, int rank)
-{
-    struct cecl_import *dropped = NULL;
-    pthread_mutex_lock(&registry->lock);
-    for (int i = 0; i < CECL_IMPORT_LISTS; i++)
-        take_dropped(registry, &registry->peers[rank].imports[i], &dropped);
-    pthread_mutex_unlock(&registry->lock);
-    return dropped;
-}
-
-void cecl_registry_sweep(struct cecl_registry *registry)
-{
-    for (int r = 0; r < registry->nranks; r++) {
-        struct cecl_import *dropped = registry_all_idle() ? take_all_dropped(registry, r) : NULL;
-        while (dropped) {
-            struct cecl_import *import = dropped;
-            dropped = import->next;
-            registry_close_import(registry, import);
-        }
-    }
-}
-
-bool cecl_registry_has_dropped(struct cecl_registry *registry)
-{
-    bool has = false;
-    pthread_mutex_lock(&registry->lock);
-    for (int i = 0; i < registry->nranks * CECL_IMPORT_LISTS; i++) {
-        const struct cecl_import *import =
-            registry->peers[i / CECL_IMPORT_LISTS].imports[i % CECL_IMPORT_LISTS];
-        for (; import && !has; import = import->next)
-            has = import->dropped;
-    }
-    pthread_mutex_unlock(&registry->lock);
-    return has;
 }
 
 /* ---- using */
@@ -320,12 +281,30 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
         return cecl_fail(import->failed, "memory of rank %d: %s", rank, import->words);
     if (peer->failed != ceclSuccess)
         return cecl_fail(peer->failed, "memory of rank %d: %s", rank, peer->words);
+    if (import && import->blocked)
+        return ceclInProgress;
     if (peer->taken < peer->promised)
         return ceclInProgress;
     return cecl_fail(ceclInternalError,
                      "rank %d named bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
                      ", which its peer does not know",
                      rank, stretch->low, stretch->high, stretch->number);
+}
+
+/* Opens a window whose opening would have to close other memory, if this is one. *any: [out] whether it is.
+ * The caller holds the lock, which is given back meanwhile; so the window is named, and stays. */
+static ceclResult_t open_blocked(struct cecl_registry *registry,
+                                 const struct cecl_peer_windows *peer, uint64_t number, bool *any)
+{
+    struct cecl_import *import = registry_find_import(peer, number);
+    *any = import && import->blocked;
+    if (!*any)
+        return ceclSuccess;
+    import->call = registry->call;
+    pthread_mutex_unlock(&registry->lock);
+    const ceclResult_t result = registry_unblock(registry, import);
+    pthread_mutex_lock(&registry->lock);
+    return result;
 }
 
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint64_t number,
@@ -335,8 +314,15 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
     const struct cecl_stretch stretch = {number, offset, offset + bytes};
     const struct cecl_registry_asks *asks = &registry->asks;
     ceclResult_t result;
+    bool opened;
+    registry_bound_dropped(registry);
     pthread_mutex_lock(&registry->lock);
     while ((result = state_of(registry, rank, &stretch, at)) == ceclInProgress) {
+        result = open_blocked(registry, peer, number, &opened);
+        if (result != ceclSuccess)
+            break;
+        if (opened)
+            continue;
         peer->wanted = stretch;
         if (!asks->go_on(asks->context)) {
             result = cecl_fail(

@@ -1,11 +1,14 @@
-/* All registries of this process. A process with several communicators may have a peer's memory open once
- * for each of them. If the peer frees the memory and allocates new memory at the same addresses, it tells
- * this rank about the new memory only on the communicator that uses it. But CUDA opens the new memory only
- * when the old memory is closed on all communicators. */
+/* All registries of this process, and closing what they have open. A process with several communicators may have
+ * a peer's memory open once for each of them. If the peer frees the memory and allocates new memory at the same
+ * addresses, it tells this rank about the new memory only on the communicator that uses it. CUDA opens the new
+ * memory beside the old, except where both are small and were cut from blocks of the driver: it may refuse that
+ * until the old memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "alloc/registry_internal.h"
+#include "util/clock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cecl_registry *all; /* a list */
@@ -42,16 +45,6 @@ void registry_delist(struct cecl_registry *registry)
     if (*at)
         *at = registry->next;
     pthread_mutex_unlock(&lock);
-}
-
-bool registry_all_idle(void)
-{
-    bool idle = true;
-    pthread_mutex_lock(&lock);
-    for (const struct cecl_registry *registry = all; registry && idle; registry = registry->next)
-        idle = registry->asks.idle(registry->asks.context);
-    pthread_mutex_unlock(&lock);
-    return idle;
 }
 
 uint64_t registry_stamp(void)
@@ -101,24 +94,49 @@ static enum standing standing_of(const struct cecl_import *import,
     return other->stamp < exported->stamp ? OLDER : NEWER;
 }
 
-/* What registry_close_stale looks for, and what it finds. */
+/* What a search looks for, and what it finds. */
 struct search {
+    /* former memory where this lies; NULL: what peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    struct cecl_import *taken; /* older imports, taken out of their lists */
-    bool busy, outdated;
+    uint64_t addr;             /* where this process has opened `exported`; 0: nowhere yet */
+    bool takes;                /* takes what it finds out of the lists, if no call uses it */
+    struct cecl_import *taken; /* that */
+    /* found: imports that stay in the lists; newer memory; former memory that was opened at `addr` */
+    bool left, outdated, same;
 };
+
+static enum standing standing_in(const struct search *search, const struct cecl_import *import)
+{
+    if (search->exported)
+        return standing_of(import, search->exported, search->before);
+    return import->dropped ? OLDER : APART;
+}
+
+/* The owner has freed former memory, whatever it has told on the import's communicator so far. */
+static void note_former(struct search *search, struct cecl_import *import)
+{
+    const struct imported *region = import->regions;
+    if (search->addr != 0 &&
+        search->addr - (uint64_t)(uintptr_t)region->addr < region->exported.bytes)
+        search->same = true;
+    if (search->before == 0 && !import->dropped)
+        registry_note_dropped(import);
+}
 
 static void search_imports(struct cecl_registry *registry, struct cecl_import **at,
                            struct search *search)
 {
     while (*at) {
         struct cecl_import *import = *at;
-        const enum standing standing = standing_of(import, search->exported, search->before);
-        const bool busy = standing == OLDER && !registry_claim(registry, import);
+        const enum standing standing = standing_in(search, import);
+        if (standing == OLDER && search->exported)
+            note_former(search, import);
+        const bool stays =
+            standing == OLDER && (!search->takes || !registry_claim(registry, import));
         search->outdated = search->outdated || standing == NEWER;
-        search->busy = search->busy || busy;
-        if (standing != OLDER || busy) {
+        search->left = search->left || stays;
+        if (standing != OLDER || stays) {
             at = &import->next;
             continue;
         }
@@ -138,25 +156,178 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Closes without the lock, because closing may take long. Uses the caller's device, because other
- * registries may end meanwhile; all devices of one GPU share its context. */
-ceclResult_t registry_close_stale(struct cecl_registry *by,
-                                  const struct cecl_region_export *exported, uint64_t before)
+/* Searches all registries of the GPU. Closes without the lock, because closing may take long. Uses the caller's
+ * device, because other registries may end meanwhile; all devices of one GPU share its context. */
+static void search_all(struct cecl_registry *by, struct search *search)
 {
-    struct search search = {.exported = exported, .before = before};
     pthread_mutex_lock(&lock);
     for (struct cecl_registry *registry = all; registry; registry = registry->next)
         if (registry->dev->kind == by->dev->kind && registry->dev->ordinal == by->dev->ordinal)
-            search_registry(registry, &search);
+            search_registry(registry, search);
     pthread_mutex_unlock(&lock);
-    while (search.taken) {
-        struct cecl_import *import = search.taken;
-        search.taken = import->next;
+    while (search->taken) {
+        struct cecl_import *import = search->taken;
+        search->taken = import->next;
         registry_close_import(by, import);
     }
+}
+
+/* Whether the driver has opened former memory instead, which is at the same address here. No driver was seen to. */
+static bool opened_former(struct cecl_registry *registry, const struct cecl_region_export *exported,
+                          const void *addr)
+{
+    struct search search = {.exported = exported, .addr = (uint64_t)(uintptr_t)addr};
+    search_all(registry, &search);
+    return search.same;
+}
+
+ceclResult_t registry_try_open(struct cecl_registry *registry,
+                               const struct cecl_region_export *exported, uint64_t *refused,
+                               void **addr)
+{
+    const uint64_t before = registry_last_import();
+    struct search search = {.exported = exported};
+    search_all(registry, &search);
     if (search.outdated)
         return cecl_fail(ceclInvalidUsage,
                          "memory at %#" PRIx64 " was freed before it was opened here",
                          exported->base);
-    return search.busy ? ceclInProgress : ceclSuccess;
+    const ceclResult_t result =
+        registry->dev->ops->region_import(registry->dev, exported, NULL, addr);
+    if (result == ceclInProgress)
+        *refused = before;
+    if (result == ceclSuccess && search.left && opened_former(registry, exported, *addr))
+        return cecl_fail(ceclUnhandledCudaError,
+                         "memory at %#" PRIx64
+                         ": the driver has opened earlier memory of this address instead",
+                         exported->base);
+    return result;
+}
+
+/* ---- closing
+ *
+ * CUDA closes a handle only when the GPU has no work, and holds up other threads of the process meanwhile. So the
+ * workers close nothing, and a thread of the program closes only when all work has ended that the GPU had when
+ * this thread asked. Work that other threads enqueue between the question's answer and the close is still waited
+ * for. */
+
+/* How long a thread waits for the GPU: until the deadline, or until its call must end. */
+struct patience {
+    const struct cecl_registry_asks *asks; /* NULL: no call is being made */
+    int64_t deadline;
+};
+
+static bool lasts(void *context)
+{
+    const struct patience *patience = context;
+    return cecl_ms_left(patience->deadline) != 0 &&
+           (!patience->asks || patience->asks->go_on(patience->asks->context));
+}
+
+/* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
+#define OPEN_MS 30000
+
+/* Closes former memory. If it cannot be known whether the GPU has work, closes at once, as the program's own
+ * cudaFree would. That is so in a captured call: to ask would invalidate the capture. */
+static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
+                     struct patience *patience)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    struct cecl_device *dev = registry->dev;
+    struct search search = {
+        .exported = &import->blocked->exported, .before = import->refused, .takes = true};
+    if (registry->asks.captures(registry->asks.context) ||
+        dev->ops->quiet(dev, lasts, patience) != ceclInProgress)
+        search_all(registry, &search);
+    if (search.left) /* until the calls that use it are done */
+        nanosleep(&pause, NULL);
+}
+
+ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import)
+{
+    const int64_t bound = registry->timeout_ms > 0 ? registry->timeout_ms : OPEN_MS;
+    struct patience patience = {&registry->asks, cecl_deadline(bound)};
+    struct imported *region = import->blocked;
+    void *addr = NULL;
+    ceclResult_t result;
+    while ((result = registry_try_open(registry, &region->exported, &import->refused, &addr)) ==
+           ceclInProgress) {
+        if (!lasts(&patience))
+            return cecl_fail(
+                ceclTimeout,
+                "memory at %#" PRIx64
+                " of a peer is in a block whose earlier memory is still open here, and CUDA closes "
+                "that only when the GPU has no work: does a kernel wait for this thread? "
+                "(allocations of 2 MiB and more, and of ceclMemAlloc, have no such wait)",
+                region->exported.base);
+        make_way(registry, import, &patience);
+    }
+    pthread_mutex_lock(&registry->lock);
+    if (result == ceclSuccess) {
+        registry_add_region(registry, import, region, addr);
+        import->blocked = NULL;
+    } else {
+        cecl_keep_message(import->words);
+        import->failed = result;
+    }
+    pthread_mutex_unlock(&registry->lock);
+    return ceclSuccess; /* an error is the import's */
+}
+
+/* Bytes of the dropped imports that are open, with a block for each. */
+static _Atomic uint64_t dropped;
+/* More than `bearable` makes a call wait until the GPU has ended its work. If that takes too long, because a kernel
+ * waits for the host, the next wait comes after as much again was dropped: all waits together take few times as
+ * long as one. */
+#define DROPPED_BYTES (UINT64_C(256) << 20)
+static _Atomic uint64_t bearable = DROPPED_BYTES;
+
+#define NOW_MS 1
+#define LONG_MS 5000 /* longer than what programs enqueue ahead takes */
+
+void registry_note_dropped(struct cecl_import *import)
+{
+    import->dropped = true;
+    import->weight = REGISTRY_BLOCK_BYTES;
+    for (const struct imported *region = import->regions; region; region = region->next)
+        import->weight += region->exported.bytes;
+    atomic_fetch_add(&dropped, import->weight);
+}
+
+void registry_note_closed(uint64_t weight)
+{
+    atomic_fetch_sub(&dropped, weight);
+}
+
+/* Returns whether the GPU had no work. */
+static bool close_dropped(struct cecl_registry *by, struct patience patience)
+{
+    struct search search = {.takes = true};
+    if (by->dev->ops->quiet(by->dev, lasts, &patience) != ceclSuccess)
+        return false;
+    search_all(by, &search);
+    return true;
+}
+
+static void bear_twice_what_is_left(void)
+{
+    const uint64_t left = atomic_load(&dropped);
+    atomic_store(&bearable, left > DROPPED_BYTES / 2 ? 2 * left : DROPPED_BYTES);
+}
+
+void cecl_registry_close_dropped(struct cecl_registry *registry)
+{
+    const struct patience patience = {NULL, cecl_deadline(NOW_MS)};
+    if (atomic_load(&dropped) > 0 && close_dropped(registry, patience))
+        bear_twice_what_is_left();
+}
+
+void registry_bound_dropped(struct cecl_registry *registry)
+{
+    const struct patience patience = {&registry->asks, cecl_deadline(LONG_MS)};
+    if (atomic_load(&dropped) <= atomic_load(&bearable) ||
+        registry->asks.captures(registry->asks.context))
+        return;
+    (void)close_dropped(registry, patience);
+    bear_twice_what_is_left();
 }

@@ -61,8 +61,6 @@ static void free_parts(ceclComm_t comm)
      * are */
     if (drained)
         cecl_registry_close(&comm->registry);
-    else
-        cecl_registry_lose(&comm->registry);
     cecl_launcher_free(comm, drained);
     if (drained) {
         if (comm->engine.net)
@@ -91,6 +89,14 @@ static void free_parts(ceclComm_t comm)
         lose(comm);
 }
 
+/* Closing memory of peers may wait for the GPU, which a background thread must not do. So the worker frees only
+ * memory of the host. */
+static void free_by_worker(ceclComm_t comm)
+{
+    comm->drained = false;
+    free_parts(comm);
+}
+
 uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
@@ -114,12 +120,12 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
         cecl_replays_keep(comm);
     }
     const int rank = comm->rank;
-    if (cecl_worker_stop(comm, free_parts)) {
+    if (cecl_worker_stop(comm, free_by_worker)) {
         free_parts(comm);
         return held;
     }
     cecl_log(CECL_LOG_WARN, rank,
              "a thread of an ended communicator is still in a call of the GPU's driver; the "
-             "communicator's memory stays mapped until that call returns");
+             "communicator's memory stays mapped");
     return held;
 }

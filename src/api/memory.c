@@ -78,7 +78,9 @@ CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
-    return cecl_comm_left(comm, cecl_memory_free(comm, ptr));
+    const ceclResult_t result = cecl_memory_free(comm, ptr);
+    cecl_registry_close_dropped(&comm->registry);
+    return cecl_comm_left(comm, result);
 }
 
 static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)

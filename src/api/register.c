@@ -155,7 +155,9 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
-    return cecl_comm_left(comm, remove_registration(comm, handle));
+    const ceclResult_t result = remove_registration(comm, handle);
+    cecl_registry_close_dropped(&comm->registry);
+    return cecl_comm_left(comm, result);
 }
 
 /* Registers the regions of a window. Adjacent regions are registered together. */

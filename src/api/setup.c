@@ -217,18 +217,14 @@ static bool flags_reached(const void *context, uint32_t target)
     return cecl_flags_is_over(&((const struct ceclComm *)context)->engine.flags, target);
 }
 
-static bool flags_idle(const void *context)
-{
-    return cecl_flags_idle(&((const struct ceclComm *)context)->engine.flags);
-}
-
 /* Opens the registry, so that calls can use memory outside the pool. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
                                           .registry = &comm->registry,
                                           .register_on_use = comm->config.register_on_use != 0};
-    const struct cecl_registry_asks asks = {flags_reached, cecl_launch_goes_on, flags_idle, comm};
+    const struct cecl_registry_asks asks = {flags_reached, cecl_launch_goes_on,
+                                            cecl_launch_captures, comm};
     comm->engine.windows = &comm->windows;
     cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
                       comm->rank, comm->nranks);

@@ -19,6 +19,7 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_waiting_check(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
+    cecl_registry_close_dropped(&comm->registry);
     return cecl_comm_hear(comm); /* the wait may have ended because a call was given up */
 }
 

@@ -1,11 +1,11 @@
-/* The worker of a communicator: a thread for driver calls that may be slow. It imports and closes the memory
- * that peers announce, reads flags, and asks the driver about graphs.
+/* The worker of a communicator: a thread for driver calls that may be slow. It imports the memory that peers
+ * announce, reads flags, and asks the driver about graphs. It closes no memory, because that waits for the
+ * program's kernels, and holds up the program's threads (docs/decisions/0020).
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
- * for pending work and holds up other threads that copy, allocate or launch. cuIpcCloseMemHandle waits for
- * all work of the GPU, and holds up threads in the same way. Only stream memory operations and queries go on
- * (docs/measurements.md, "What the driver holds up"). If the pending work is a call whose peer has died, the
- * watchdog must release it, so it uses only stream memory operations. */
+ * for pending work and holds up other threads that copy, allocate or launch. Only stream memory operations and
+ * queries go on (docs/measurements.md, "What the driver holds up"). If the pending work is a call whose peer has
+ * died, the watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,7 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* ms between two searches for memory that can be closed */
-/* ms between two searches while there is such memory, because moments without a pending call are short */
-#define CLOSE_MS 5
-#define MESSAGES_A_SWEEP 32 /* the most messages between two searches */
+#define REST_MS 500 /* ms between two looks */
 #define END_MS 10000
 
 void cecl_worker_init(struct cecl_worker *worker)
@@ -37,19 +34,13 @@ void cecl_worker_close(struct cecl_worker *worker)
 }
 
 /* Carries out one message in which a peer says what happened to its memory. The worker answers questions
- * between messages. Closing memory takes as long as importing it, and a call may wait for the next message.
- * So memory is closed only if no message has come for a while, or after many messages. Returns how many
- * messages have come since memory was last closed. */
-static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
+ * between messages. */
+static void take_message(ceclComm_t comm)
 {
-    bool any = false;
-    const ceclResult_t taken = comes ? cecl_registry_take(&comm->registry, &any) : ceclSuccess;
+    bool any;
+    const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
     if (taken != ceclSuccess)
         cecl_comm_set_async(comm, taken, cecl_message());
-    if (any && messages + 1 < MESSAGES_A_SWEEP)
-        return messages + 1;
-    cecl_registry_sweep(&comm->registry);
-    return 0;
 }
 
 static void answer(ceclComm_t comm)
@@ -86,18 +77,16 @@ static void *work(void *argument)
 {
     ceclComm_t comm = argument;
     struct cecl_worker *worker = &comm->worker;
-    uint32_t messages = 0;
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         bool comes = false;
         if (failed) /* messages stay unread, so each wait for one would end at once */
             cecl_mesh_rest(comm->mesh, REST_MS);
         else
-            comes = cecl_mesh_await(
-                comm->mesh, cecl_registry_has_dropped(&comm->registry) ? CLOSE_MS : REST_MS);
+            comes = cecl_mesh_await(comm->mesh, REST_MS);
         answer(comm);
-        if (!failed)
-            messages = look_after_memory(comm, comes, messages);
+        if (comes)
+            take_message(comm);
     }
     pthread_mutex_lock(&worker->lock);
     worker->ended = true;
@@ -137,7 +126,6 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     if (!worker->running)
         return true;
     atomic_store(&worker->stop, true);
-    cecl_registry_hurry(&comm->registry);
     cecl_mesh_rouse(comm->mesh);
     pthread_mutex_lock(&worker->lock);
     while (!worker->ended && wait_for_news(worker, &until))

@@ -1,7 +1,8 @@
 /* The CUDA device's own streams: creating them, keeping them in a table, waiting for all of them,
- * destroying them. */
+ * destroying them. Also the wait for all work of the GPU. */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "device/cuda.h"
 #include "device/drain.h"
@@ -136,6 +137,52 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 {
     CUDA_RETURN_BESIDE(cuda, dev, cecl_drain(dev, count_busy, deadline));
+}
+
+/* ---- all work of the GPU */
+
+/* Refuses while a stream captures, as far as that can be seen: a stream of stream_create, or a blocking one. (For
+ * the legacy stream, the question fails while a blocking stream captures, and invalidates nothing.) */
+static ceclResult_t refuse_captures(struct cuda_device *cuda)
+{
+    struct cuda_own *own = &cuda->own;
+    ceclResult_t result = cuda_refuse_capture(cuda, CU_STREAM_LEGACY);
+    pthread_mutex_lock(&own->lock);
+    for (size_t i = 0; i < own->count && result == ceclSuccess; i++)
+        result = cuda_refuse_capture(cuda, own->streams[i].stream);
+    pthread_mutex_unlock(&own->lock);
+    return result;
+}
+
+static ceclResult_t await(struct cuda_device *cuda, CUevent event, bool (*go_on)(void *context),
+                          void *context)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    for (;;) {
+        const CUresult state = cuda->cu->cuEventQuery(event);
+        if (state != CUDA_ERROR_NOT_READY)
+            return cecl_driver_check(cuda->cu, state, "cuEventQuery");
+        if (!go_on(context))
+            return ceclInProgress;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static ceclResult_t quiet(struct cuda_device *cuda, bool (*go_on)(void *context), void *context)
+{
+    CUevent event = NULL;
+    CECL_TRY(refuse_captures(cuda));
+    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING));
+    ceclResult_t result = CUDA_CALL(cuda, cuCtxRecordEvent, cuda->context, event);
+    if (result == ceclSuccess)
+        result = await(cuda, event, go_on, context);
+    cuda->cu->cuEventDestroy(event);
+    return result;
+}
+
+ceclResult_t cuda_quiet(struct cecl_device *dev, bool (*go_on)(void *context), void *context)
+{
+    CUDA_RETURN_BESIDE(cuda, dev, quiet(cuda, go_on, context));
 }
 
 /* Destroying a busy stream does not wait: CUDA frees its resources when its work is done. */

@@ -203,14 +203,12 @@ static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_regi
     if (error == CUDA_ERROR_ALREADY_MAPPED)
         return ceclInProgress;
     CECL_TRY(result);
-    if ((opened - exported->base) % BLOCK_BYTES != 0) {
-        cuda->cu->cuIpcCloseMemHandle(opened);
+    if ((opened - exported->base) % BLOCK_BYTES != 0) /* stays open: closing waits for the GPU */
         return cecl_fail(ceclUnhandledCudaError,
                          "cuIpcOpenMemHandle: a peer's memory at %#llx is at %#llx here; the same "
                          "offset within a block of %llu bytes is expected",
                          (unsigned long long)exported->base, (unsigned long long)opened,
                          (unsigned long long)BLOCK_BYTES);
-    }
     *addr = (void *)(uintptr_t)opened;
     return ceclSuccess;
 }

@@ -225,7 +225,7 @@ struct cecl_device_ops {
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a
      * HANDLE waits for all work of the GPU, also for work that is enqueued meanwhile, and holds up
-     * copies of other threads. */
+     * copies of other threads. So only threads of the program call this, and after `quiet`. */
     void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
                          void *addr);
 
@@ -244,6 +244,16 @@ struct cecl_device_ops {
      * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
      * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
+    /* Waits until all work is done that this process had enqueued on the GPU when it was called. Work that is
+     * enqueued meanwhile does not count. Holds up no other thread. On the host device work that is
+     * enqueued meanwhile counts, too.
+     *
+     * go_on  called at least once in two ms; false ends the wait
+     *
+     * ceclInProgress: `go_on` has ended the wait. Any other error: this cannot be known, for example because
+     * a stream captures. On CUDA a capture of another thread is invalidated if its stream is neither of
+     * stream_create nor a blocking one, so only threads of the program call this, and only to close memory. */
+    ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
      * device). Enqueues nothing.
      *

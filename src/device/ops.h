@@ -35,6 +35,7 @@
     OP(prefix, stream_synchronize)                                                                 \
     OP(prefix, stream_query)                                                                       \
     OP(prefix, streams_drain)                                                                      \
+    OP(prefix, quiet)                                                                              \
     OP(prefix, stream_check)                                                                       \
     OP(prefix, stream_fork)                                                                        \
     OP(prefix, stream_join)                                                                        \

@@ -34,6 +34,7 @@
     X(cuCtxGetId, 12000)                                                                           \
     X(cuCtxEnablePeerAccess, 4000)                                                                 \
     X(cuCtxGetStreamPriorityRange, 5050)                                                           \
+    X(cuCtxRecordEvent, 12050)                                                                     \
     X(cuGetErrorName, 6000)                                                                        \
     X(cuGetErrorString, 6000)                                                                      \
     X(cuMemAddressReserve, 10020)                                                                  \

@@ -211,5 +211,7 @@ ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host goes on waiting for peers: the communicator has not failed, and the launch that is being
  * made is still within its time limit. The registry and the places ask this while they wait. */
 bool cecl_launch_goes_on(void *comm);
+/* Whether the call that is being made is captured. */
+bool cecl_launch_captures(const void *comm);
 
 #endif

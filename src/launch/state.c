@@ -56,6 +56,12 @@ bool cecl_launch_goes_on(void *context)
            (!launch || (cecl_ms_left(launch->order.deadline) != 0 && cecl_launch_gone(launch) < 0));
 }
 
+bool cecl_launch_captures(const void *context)
+{
+    const struct cecl_launch *launch = ((const struct ceclComm *)context)->launcher->making;
+    return launch && launch->is_captured;
+}
+
 void cecl_launch_bound_waits(struct cecl_launch *launch)
 {
     const int timeout_ms = launch->comm->config.timeout_ms;

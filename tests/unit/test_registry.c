@@ -39,9 +39,18 @@ static struct fake {
     uint32_t renewed;  /* with `apart`: added to every piece's id, as if all were new */
     uint32_t grown;    /* above 0: memory is private, and larger at each look-up */
     uint64_t unshared; /* if not 0: this piece is its own private allocation */
-    int refusals;      /* imports to refuse, as CUDA does while old memory is open */
+    int refusals;      /* imports to refuse, as CUDA does while memory of a former block is open */
+    bool exclusive;    /* refuses an import while former memory at its address is open */
+    bool mistakes;     /* opens former memory at its address instead */
+    struct opened {    /* for each piece: the former memory that is open, and how often */
+        uint64_t id;
+        int count;
+        void *addr;
+    } places[PIECES];
     void (*at_refusal)(void);
     uint64_t process;              /* id of the exporting process */
+    _Atomic bool busy;             /* the GPU has work, for which closing would wait */
+    _Atomic int nasked, nbusy;     /* questions whether it has; regions closed while it had */
     ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 
@@ -114,6 +123,8 @@ static ceclResult_t fake_export(struct cecl_device *dev, const struct cecl_regio
     return ceclSuccess;
 }
 
+static struct opened *place_of(const struct cecl_region_export *exported);
+
 static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -131,7 +142,15 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
     }
     if (exported->base == fake.broken)
         return cecl_fail(ceclOutOfMemory, "this region is broken");
-    *addr = fake.handles ? MIRROR : at;
+    struct opened *place = place_of(exported);
+    const bool former = place->count > 0 && place->id != exported->id;
+    if (fake.exclusive && former)
+        return ceclInProgress;
+    *addr = !fake.handles             ? at
+            : fake.mistakes && former ? place->addr
+                                      : MIRROR + (uint64_t)mine * PIECE;
+    if (!former)
+        *place = (struct opened){exported->id, place->count + 1, *addr};
     return ceclSuccess;
 }
 
@@ -142,11 +161,28 @@ static ceclResult_t fake_access(struct cecl_device *dev, void *addr, size_t byte
     return ceclSuccess;
 }
 
+static struct opened *place_of(const struct cecl_region_export *exported)
+{
+    return &fake.places[piece_of(exported->base) % PIECES];
+}
+
 static void fake_close(struct cecl_device *dev, const struct cecl_region_export *exported,
                        void *addr)
 {
-    (void)dev, (void)exported, (void)addr;
+    (void)dev, (void)addr;
+    place_of(exported)->count -= place_of(exported)->id == exported->id;
     fake.nclosed++;
+    fake.nbusy += fake.busy;
+}
+
+static ceclResult_t fake_quiet(struct cecl_device *dev, bool (*go_on)(void *context), void *context)
+{
+    (void)dev;
+    fake.nasked++;
+    while (fake.busy)
+        if (usleep(500) != 0 || !go_on(context))
+            return ceclInProgress;
+    return ceclSuccess;
 }
 
 static ceclResult_t fake_reserve(struct cecl_device *dev, size_t bytes, void **base)
@@ -169,6 +205,7 @@ static const struct cecl_device_ops fake_ops = {.check_pointer = fake_check_poin
                                                 .region_import = fake_import,
                                                 .region_access = fake_access,
                                                 .region_close = fake_close,
+                                                .quiet = fake_quiet,
                                                 .reserve = fake_reserve,
                                                 .unreserve = fake_unreserve};
 static struct cecl_device device = {.ops = &fake_ops};
@@ -225,7 +262,7 @@ ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *mess
 static struct cecl_registry owner, user;
 static _Atomic uint32_t done; /* number of the user's last call that has ended */
 static _Atomic int asks_left; /* how many more times a wait continues */
-static bool calls_pending;
+static bool captured;         /* the user's calls are */
 
 static bool reached(const void *context, uint32_t target)
 {
@@ -239,29 +276,21 @@ static bool goes_on(void *context)
     return asks_left-- > 0;
 }
 
-static bool idle(const void *context)
+static bool captures(const void *context)
 {
     (void)context;
-    return !calls_pending;
+    return captured;
 }
-
-static bool never(const void *context)
-{
-    (void)context;
-    return false;
-}
-
-static const struct cecl_registry_asks never_idle = {reached, goes_on, never, NULL};
 
 static int set_up(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     fake = (struct fake){.allowed = INT_MAX, .broken = UINT64_MAX};
     for (uint64_t i = 0; i < PIECES; i++)
         fake.ids[i] = 1 + i;
     nposted = ntaken = 0;
     done = 0;
-    calls_pending = false;
+    captured = false;
     asks_left = PATIENCE_MS / 2;
     return cecl_registry_open(&owner, &device, NULL, 0, 2, PATIENCE_MS, &asks) != ceclSuccess ||
            cecl_registry_open(&user, &device, NULL, 1, 2, PATIENCE_MS, &asks) != ceclSuccess;
@@ -451,10 +480,10 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     const uint64_t young = tell_of(HOME, 0, 5);
     assert_int_not_equal(old, young);
     take_all();
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 0);
     done = 9;
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 5);
     assert_int_equal(reach(young, 0, 5), ceclSuccess);
     assert_int_equal(reach(old, 0, 5), ceclInternalError);
@@ -524,14 +553,14 @@ static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
     cecl_imports_used(&user, &kept, 9);
     assert_int_equal(cecl_registry_drop(&owner, window), ceclSuccess);
     take_all();
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 0);
     assert_true(cecl_imports_name(&user, &kept)); /* still open, for the call that is being made */
     done = 9;
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 0);
     cecl_registry_made(&user);
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 5);
     assert_false(cecl_imports_name(&user, &kept));
     cecl_imports_drop(&kept);
@@ -584,65 +613,91 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
     use(&user, window, 9);
     assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 0);
     done = 9;
-    cecl_registry_sweep(&user);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 5);
     assert_int_equal(fake.nreserved, 0);
 }
 
-/* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
-static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
+/* The user drops a window of `count` pieces. */
+static void drop_one(uint64_t first, uint64_t count)
 {
-    tell_of(HOME, 0, 5);
+    tell_of(HOME, first, count);
     take_all();
-    assert_false(cecl_registry_has_dropped(&user));
-    assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
+    assert_int_equal(cecl_registry_forget(&owner, (void *)(HOME + first * PIECE)), ceclSuccess);
     take_all();
-    calls_pending = true; /* calls of some communicator; none of them uses this memory */
-    cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 0);
-    assert_true(cecl_registry_has_dropped(&user));
-    calls_pending = false;
-    cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 5);
-    assert_false(cecl_registry_has_dropped(&user));
 }
 
-/* A communicator of the process ended with a pending call, which may never end. */
-static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_nothing(void **state)
+/* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
+static void dropped_memory_stays_open_while_the_gpu_has_work(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
-    struct cecl_registry lost, of_gpu;
-    struct cecl_device host = device;
+    fake.busy = true;
+    drop_one(0, 5);
+    const int64_t begin = cecl_now_ms();
+    cecl_registry_close_dropped(&user);
+    assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
+    assert_int_equal(fake.nclosed, 0);
+    fake.busy = false;
+    cecl_registry_close_dropped(&user);
+    assert_int_equal(fake.nclosed, 5);
+}
+
+static void nobody_asks_for_the_gpus_work_if_nothing_was_dropped(void **state)
+{
     tell_of(HOME, 0, 5);
     take_all();
+    cecl_registry_close_dropped(&user);
+    assert_int_equal(fake.nasked, 0);
     assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
-    host.kind = CECL_KIND_HOST;
-    assert_int_equal(cecl_registry_open(&of_gpu, &device, NULL, 1, 2, PATIENCE_MS, &asks),
-                     ceclSuccess);
-    assert_int_equal(cecl_registry_open(&lost, &host, NULL, 1, 2, 1000, &never_idle), ceclSuccess);
-    cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 0); /* the call that uses it is pending */
-    cecl_registry_lose(&lost);
-    of_gpu.asks = never_idle;
-    cecl_registry_lose(&of_gpu);
-    cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 0); /* closing would wait for the GPU */
-    of_gpu.asks = asks;
-    cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 5);
-    cecl_registry_close(&lost);
-    cecl_registry_close(&of_gpu);
+    cecl_registry_close_dropped(&user);
+    cecl_registry_close_dropped(&user);
+    assert_int_equal(fake.nasked, 1);
+}
+
+/* A program that neither synchronizes nor frees, and whose peers allocate and free: each of these windows counts
+ * 3 MiB. */
+static void dropped_memory_is_bounded(void **state)
+{
+    enum { ROUNDS = 500, BOUND = 256 / 3 + 1 };
+    const uint64_t kept = tell_of(OTHER, 0, 1);
+    int open = 0;
+    fake.apart = fake.handles = true;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        drop_one(i, 1);
+        const int before = fake.nclosed;
+        assert_int_equal(reach(kept, 0, 1), ceclSuccess);
+        open += 1 - (fake.nclosed - before);
+        assert_in_range(open, 0, BOUND);
+    }
+    assert_int_equal(fake.nbusy, 0);
+}
+
+/* A kernel that waits for the host never ends. */
+static void dropped_memory_stops_no_program_whose_gpu_is_never_idle(void **state)
+{
+    enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
+    const uint64_t kept = tell_of(OTHER, 0, 1);
+    fake.apart = fake.handles = fake.busy = true;
+    asks_left = 10; /* the end of all waits */
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        drop_one(i, 1);
+        assert_int_equal(reach(kept, 0, 1), ceclSuccess);
+    }
+    assert_int_equal(fake.nclosed, 0);
+    assert_in_range(fake.nasked, 1, WAITS);
+    fake.busy = false;
+    cecl_registry_close_dropped(&user);
+    assert_int_equal(fake.nclosed, ROUNDS);
 }
 
 /* All reachable peers get the message, and the first error is returned. */
 static void the_first_peer_that_takes_no_message_is_named(void **state)
 {
     struct cecl_registry many;
-    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     assert_int_equal(cecl_registry_open(&many, &device, NULL, 0, 4, 1000, &asks), ceclSuccess);
     fake.refused_posts[1] = ceclSystemError;
     fake.refused_posts[2] = ceclTimeout;
@@ -659,7 +714,7 @@ static struct cecl_registry second;
 
 static int set_up_second(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
+    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     const int result = set_up(state);
     fake.apart = fake.handles = true;
     return result ||
@@ -686,21 +741,126 @@ static void tell_both(uint64_t piece)
 }
 
 /* The owner replaces all of its memory, and announces one piece to `user` only. */
-static void replace_and_tell(uint64_t piece)
+static uint64_t replace_and_tell(uint64_t piece)
 {
     fake.renewed += PIECES;
-    tell_of(HOME, piece, 1);
+    const uint64_t young = tell_of(HOME, piece, 1);
     take_all();
+    return young;
 }
 
-static void memory_that_was_replaced_is_closed_on_all_communicators(void **state)
+/* A call of the user needs the new memory. */
+static ceclResult_t replace_and_reach(uint64_t piece)
+{
+    const int before = fake.nclosed;
+    const uint64_t young = replace_and_tell(piece);
+    assert_int_equal(fake.nclosed, before); /* the worker closes nothing */
+    return reach(young, 0, 1);
+}
+
+static void memory_that_replaces_other_memory_is_opened_beside_it(void **state)
 {
     tell_both(3);
-    replace_and_tell(3);
+    fake.busy = true;
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
+    assert_int_equal(fake.nasked, 0);
+}
+
+static void memory_that_was_replaced_is_dropped_on_all_communicators(void **state)
+{
+    tell_both(3);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
+    cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 2);
     assert_null(import_in(&second));
-    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
-                     ceclSuccess);
+}
+
+static void memory_that_the_driver_takes_for_former_memory_is_refused(void **state)
+{
+    tell_both(3);
+    fake.mistakes = true;
+    assert_int_equal(replace_and_reach(3), ceclUnhandledCudaError);
+    assert_non_null(strstr(cecl_message(), "the driver has opened earlier memory"));
+}
+
+static void memory_that_prevents_opening_is_closed_on_all_communicators(void **state)
+{
+    fake.exclusive = true;
+    tell_both(3);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
+    assert_int_equal(fake.nclosed, 2);
+    assert_null(import_in(&second));
+}
+
+static void memory_that_no_longer_prevents_opening_needs_no_wait(void **state)
+{
+    fake.exclusive = true;
+    tell_both(3);
+    const uint64_t young = replace_and_tell(3);
+    cecl_registry_close_dropped(&user);
+    assert_int_equal(fake.nclosed, 2);
+    fake.busy = true;
+    assert_int_equal(reach(young, 0, 1), ceclSuccess);
+}
+
+static void *end_the_work_soon(void *argument)
+{
+    (void)argument;
+    usleep(50000);
+    fake.busy = false;
+    return NULL;
+}
+
+static void replaced_memory_is_closed_once_the_gpus_work_is_done(void **state)
+{
+    pthread_t thread;
+    fake.exclusive = true;
+    tell_both(3);
+    fake.busy = true;
+    pthread_create(&thread, NULL, end_the_work_soon, NULL);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
+    pthread_join(thread, NULL);
+    assert_int_equal(fake.nclosed, 2);
+    assert_int_equal(fake.nbusy, 0);
+}
+
+/* The plan of this call uses none of the replaced memory: for example, peers pull from it. */
+static void a_call_that_needs_no_replaced_memory_waits_for_no_work(void **state)
+{
+    fake.exclusive = true;
+    tell_both(3);
+    fake.busy = true;
+    replace_and_tell(3);
+    const uint64_t another = tell_of(HOME, 50, 1);
+    take_all();
+    assert_int_equal(reach(another, 0, 1), ceclSuccess);
+    assert_int_equal(fake.nasked, 0);
+    assert_int_equal(fake.nclosed, 0);
+}
+
+static void the_wait_for_the_gpus_work_is_bounded(void **state)
+{
+    fake.exclusive = true;
+    tell_both(3);
+    fake.busy = true;
+    asks_left = 3;
+    assert_int_equal(replace_and_reach(3), ceclTimeout);
+    assert_non_null(strstr(cecl_message(), "CUDA closes that only when the GPU has no work"));
+    user.timeout_ms = 30;
+    asks_left = INT_MAX;
+    assert_int_equal(replace_and_reach(3), ceclTimeout);
+    assert_int_equal(fake.nclosed, 0);
+}
+
+/* To ask for the GPU's work would invalidate the capture. */
+static void a_captured_call_closes_replaced_memory_without_asking(void **state)
+{
+    fake.exclusive = true;
+    tell_both(3);
+    captured = fake.busy = true;
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
+    assert_int_equal(fake.nasked, 0);
+    assert_int_equal(fake.nbusy, 2);
 }
 
 static void memory_that_another_communicator_has_open_too_stays(void **state)
@@ -719,18 +879,16 @@ static void memory_that_another_communicator_has_open_too_stays(void **state)
 static void a_refusal_closes_what_lay_in_the_same_block(void **state)
 {
     tell_both(2);
-    fake.refusals = 1;
-    replace_and_tell(3);
+    fake.refusals = 2; /* of the worker, and of the call before it closes that */
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_int_equal(fake.nclosed, 2);
-    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
-                     ceclSuccess);
 }
 
 static void a_refusal_closes_nothing_in_other_blocks(void **state)
 {
     tell_both(7);
     fake.refusals = 3;
-    replace_and_tell(3);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_int_equal(fake.nclosed, 0);
     assert_int_equal(fake.refusals, 0);
 }
@@ -796,21 +954,11 @@ static void memory_that_another_gpu_has_open_stays(void **state)
     second.dev = &device;
 }
 
-static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **state)
-{
-    tell_both(3);
-    fake.refusals = INT_MAX;
-    use(&second, import_in(&second)->number, 9);
-    cecl_registry_hurry(&user);
-    const int64_t begin = cecl_now_ms();
-    replace_and_tell(3);
-    assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
-}
-
 /* A call on one communicator has begun, and waits for memory that replaced memory of earlier calls, on the
  * same communicator and on another one. */
 static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 {
+    fake.exclusive = true;
     tell_both(3);
     name(&user, import_in(&user)->number);
     use(&user, import_in(&user)->number, 0);
@@ -821,23 +969,22 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
     name(&user, young); /* the new window's message has not been read yet */
     const int64_t begin = cecl_now_ms();
     take_all();
+    assert_int_equal(reach(young, 0, 1), ceclSuccess);
     assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
     assert_int_equal(fake.nclosed, 2);
-    assert_int_equal(reach(young, 0, 1), ceclSuccess);
 }
 
 /* Such a call is made after a communicator failed, when its owner no longer takes part. */
 static void memory_that_the_call_being_made_names_stays_open(void **state)
 {
+    fake.exclusive = true;
     tell_both(3);
-    fake.refusals = INT_MAX;
     user.timeout_ms = 300;
     name(&second, import_in(&second)->number);
-    replace_and_tell(3);
+    assert_int_equal(replace_and_reach(3), ceclTimeout);
     assert_non_null(import_in(&second));
     cecl_registry_made(&second);
-    fake.refusals = 0;
-    replace_and_tell(3);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_null(import_in(&second));
 }
 
@@ -852,26 +999,26 @@ static void *finish_calls_soon(void *argument)
 static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
 {
     pthread_t thread;
+    fake.exclusive = true;
     tell_both(3);
     use(&second, import_in(&second)->number, 9);
     const int64_t begin = cecl_now_ms();
     pthread_create(&thread, NULL, finish_calls_soon, NULL);
-    replace_and_tell(3);
+    assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_true(cecl_now_ms() - begin >= 50);
     pthread_join(thread, NULL);
     assert_int_equal(fake.nclosed, 2);
 }
 
-static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void **state)
+static void replaced_memory_that_stays_in_use_is_an_error_of_the_call(void **state)
 {
+    fake.exclusive = true;
     tell_both(3);
-    fake.refusals = INT_MAX;
     user.timeout_ms = 300;
     use(&second, import_in(&second)->number, 9);
-    replace_and_tell(3);
-    assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
-                     ceclSystemError);
-    assert_non_null(strstr(cecl_message(), "earlier memory at that place is still in use here"));
+    assert_int_equal(replace_and_reach(3), ceclTimeout);
+    assert_non_null(
+        strstr(cecl_message(), "is in a block whose earlier memory is still open here"));
     assert_non_null(import_in(&second));
 }
 
@@ -953,10 +1100,20 @@ int main(void)
         REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
         REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
         REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
-        REGISTRY_TEST(dropped_memory_stays_open_while_any_call_is_pending),
-        REGISTRY_TEST(a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_nothing),
+        REGISTRY_TEST(dropped_memory_stays_open_while_the_gpu_has_work),
+        REGISTRY_TEST(nobody_asks_for_the_gpus_work_if_nothing_was_dropped),
+        REGISTRY_TEST(dropped_memory_stops_no_program_whose_gpu_is_never_idle),
+        REGISTRY_TEST(dropped_memory_is_bounded),
         REGISTRY_TEST(the_first_peer_that_takes_no_message_is_named),
-        SECOND_TEST(memory_that_was_replaced_is_closed_on_all_communicators),
+        SECOND_TEST(memory_that_replaces_other_memory_is_opened_beside_it),
+        SECOND_TEST(memory_that_was_replaced_is_dropped_on_all_communicators),
+        SECOND_TEST(memory_that_the_driver_takes_for_former_memory_is_refused),
+        SECOND_TEST(memory_that_prevents_opening_is_closed_on_all_communicators),
+        SECOND_TEST(memory_that_no_longer_prevents_opening_needs_no_wait),
+        SECOND_TEST(replaced_memory_is_closed_once_the_gpus_work_is_done),
+        SECOND_TEST(a_call_that_needs_no_replaced_memory_waits_for_no_work),
+        SECOND_TEST(the_wait_for_the_gpus_work_is_bounded),
+        SECOND_TEST(a_captured_call_closes_replaced_memory_without_asking),
         SECOND_TEST(memory_that_another_communicator_has_open_too_stays),
         SECOND_TEST(a_refusal_closes_what_lay_in_the_same_block),
         SECOND_TEST(a_refusal_closes_nothing_in_other_blocks),
@@ -964,11 +1121,10 @@ int main(void)
         SECOND_TEST(a_refusal_closes_nothing_that_was_opened_after_it),
         SECOND_TEST(memory_of_another_process_at_the_same_addresses_stays),
         SECOND_TEST(memory_that_another_gpu_has_open_stays),
-        SECOND_TEST(the_wait_for_calls_that_use_replaced_memory_can_be_ended),
         SECOND_TEST(a_call_that_waits_for_new_memory_does_not_keep_the_old),
         SECOND_TEST(memory_that_the_call_being_made_names_stays_open),
         SECOND_TEST(replaced_memory_is_closed_once_pending_calls_are_done),
-        SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_new_window),
+        SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,194 @@
+/* A peer frees memory that it has published while work of this rank waits for the host. Closing the memory here
+ * would wait for that work, and hold up this rank's calls meanwhile, as CUDA does. The host device closes without a
+ * wait, so here it is made to behave as CUDA. Both ranks are one thread, on one pretended GPU. */
+#include "../with_cmocka.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "util/clock.h"
+
+#define RANKS 2
+#define CALLS 50
+#define BYTES ((size_t)1 << 20)
+#define PROMPT_MS 45000
+
+static ceclComm_t comms[RANKS];
+static ceclStream_t streams[RANKS], held[RANKS];
+static unsigned char *buffers[RANKS];
+static uint32_t gates[RANKS];
+
+/* ---- a device on which closing waits for all work */
+
+static struct cecl_device_ops ops;
+static const struct cecl_device_ops *real;
+static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool busy; /* work waits for the host */
+static _Atomic int nclosed, nbusy;
+
+static void closes(struct cecl_device *dev, const struct cecl_region_export *exported, void *addr)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int64_t deadline = cecl_deadline(PROMPT_MS);
+    pthread_mutex_lock(&driver);
+    nclosed++;
+    nbusy += busy;
+    while (busy && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    pthread_mutex_unlock(&driver);
+    real->region_close(dev, exported, addr);
+}
+
+static ceclResult_t copies(struct cecl_device *dev, ceclStream_t work,
+                           const struct cecl_batch *batch)
+{
+    pthread_mutex_lock(&driver);
+    const ceclResult_t result = real->copies(dev, work, batch);
+    pthread_mutex_unlock(&driver);
+    return result;
+}
+
+static int set_up(void **state)
+{
+    setenv("CECL_DEVICE", "host", 1);
+    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
+    real = comms[0]->dev->ops;
+    ops = *real;
+    ops.region_close = closes;
+    ops.copies = copies;
+    nclosed = nbusy = 0;
+    for (int r = 0; r < RANKS; r++) {
+        comms[r]->dev->ops = &ops;
+        gates[r] = 0;
+        assert_int_equal(ceclStreamCreate(comms[r], &streams[r]), ceclSuccess);
+        assert_int_equal(ceclStreamCreate(comms[r], &held[r]), ceclSuccess);
+    }
+    assert_int_equal(ceclGroupStart(), ceclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclMemAlloc(comms[r], (void **)&buffers[r], RANKS * BYTES), ceclSuccess);
+    assert_int_equal(ceclGroupEnd(), ceclSuccess);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
+    return 0;
+}
+
+/* Work that waits for the host, on a stream of its own. */
+static void hold_all(void)
+{
+    for (int r = 0; r < RANKS; r++) {
+        const struct cecl_memop wait = {&gates[r], 1, CECL_MEMOP_WAIT};
+        assert_int_equal(real->memops(comms[r]->dev, held[r], &wait, 1), ceclSuccess);
+    }
+    busy = true;
+}
+
+static void let_go(void)
+{
+    busy = false;
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(real->words_release(comms[r]->dev, &gates[r], 1, 1), ceclSuccess);
+}
+
+/* ---- memory of rank 1 */
+
+static unsigned char *map_new(ceclRegistration_t *handle, int *fd)
+{
+    *fd = memfd_create("program", MFD_CLOEXEC);
+    assert_true(*fd >= 0);
+    assert_int_equal(ftruncate(*fd, BYTES), 0);
+    void *at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    assert_int_equal(ceclCommRegister(comms[1], at, BYTES, handle), ceclSuccess);
+    return at;
+}
+
+/* Waits until rank 0 has carried out all messages of rank 1. */
+static void await_messages(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int64_t deadline = cecl_deadline(PROMPT_MS);
+    uint64_t taken = 0;
+    while (taken < comms[1]->registry.posted && cecl_ms_left(deadline) != 0) {
+        cecl_registry_lock(&comms[0]->registry);
+        taken = comms[0]->registry.peers[1].taken;
+        cecl_registry_unlock(&comms[0]->registry);
+        nanosleep(&pause, NULL);
+    }
+    assert_int_equal(taken, comms[1]->registry.posted);
+}
+
+static void publish_and_free(void)
+{
+    ceclRegistration_t handle;
+    int fd;
+    unsigned char *at = map_new(&handle, &fd);
+    await_messages();
+    hold_all();
+    assert_int_equal(ceclCommDeregister(comms[1], handle), ceclSuccess);
+    munmap(at, BYTES);
+    close(fd);
+    await_messages();
+}
+
+static void call_all(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclAllGather(buffers[r] + (size_t)r * BYTES, buffers[r], BYTES, ceclUint8,
+                                       comms[r], streams[r]),
+                         ceclSuccess);
+}
+
+static void synchronize(ceclStream_t of[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ceclStreamSynchronize(comms[r], of[r]), ceclSuccess);
+}
+
+/* ---- the tests */
+
+static void calls_go_on_while_work_waits_for_the_host(void **state)
+{
+    const struct timespec pause = {.tv_nsec = 10000000}; /* twice what a worker once waited */
+    publish_and_free();
+    const int64_t begin = cecl_now_ms();
+    for (int i = 0; i < CALLS; i++) {
+        call_all();
+        synchronize(streams);
+        nanosleep(&pause, NULL);
+    }
+    assert_int_equal(nbusy, 0);
+    assert_true(cecl_now_ms() - begin < PROMPT_MS);
+    let_go();
+}
+
+static void freed_memory_is_closed_where_the_program_waits(void **state)
+{
+    publish_and_free();
+    call_all();
+    synchronize(streams);
+    assert_int_equal(nclosed, 0);
+    let_go();
+    synchronize(held); /* both streams, before the last question */
+    synchronize(held);
+    assert_int_equal(nclosed, 1);
+    assert_int_equal(nbusy, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(calls_go_on_while_work_waits_for_the_host, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(freed_memory_is_closed_where_the_program_waits, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
