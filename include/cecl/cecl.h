@@ -615,6 +615,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
  *      or be ordered before later work that uses the same memory.
+ * May close memory of peers, as ceclStreamSynchronize does, with the same effect on captures.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
@@ -788,10 +789,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
  * buffer that passes the end of its allocation; a stream of another device; on the host device a
- * destroyed stream: CUDA does not know its streams), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph captures
- * the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank;
- * under CECL_CHECK=1 ranks differ), ceclOutOfMemory (also if there is no room for a bounce
- * buffer). */
+ * destroyed stream: CUDA does not know its streams), ceclInvalidUsage (symmetric memory past the
+ * end of its allocation, or a peer's; a graph captures the call on some ranks only; under
+ * CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1 ranks differ),
+ * ceclOutOfMemory (also if there is no room for a bounce buffer). */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);

@@ -82,18 +82,12 @@ static bool is_unused(const struct cecl_registry *registry, const struct cecl_im
            (!import->used || asks->reached(asks->context, import->last_use));
 }
 
-/* A start (registry_start.c) reads `closed` without the lock. The start and this function each write their
- * own word before they read the other's. So either the start finds `closed` set, or this function finds
- * the start. */
 bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import)
 {
     if (!is_unused(registry, import))
         return false;
     atomic_store(&import->closed, true);
-    if (is_unused(registry, import))
-        return true;
-    atomic_store(&import->closed, false);
-    return false;
+    return true;
 }
 
 void cecl_registry_made(struct cecl_registry *registry)
