@@ -218,10 +218,10 @@ def a_refusal_fails_one_shrink_of_each(_, victim):
 def odd_settings_are_named():
     sizes = (2, 2)
     job = Job(sizes, ["work"] * 4, {r: {"CECL_NODE_SIZE": "3"} for r in range(4)})
-    job.expect(range(4), "^refused: CECL_NODE_SIZE=3: ranks 1 and 2 would be on one node, .*2 nodes of 2 ranks")
+    job.expect(range(4), "^refused: ceclCommInitRank: CECL_NODE_SIZE=3: ranks 1 and 2 would be on one node, .*2 nodes of 2 ranks")
     job.end()
     job = Job(sizes, ["work"] * 4, {2: {"CECL_TIMEOUT_MS": "4000"}})
-    job.expect(range(4), "^refused: ranks differ in timeoutMs .* 4000 on rank 2")
+    job.expect(range(4), "^refused: ceclCommInitRank: ranks differ in timeoutMs .* 4000 on rank 2")
     job.end()
 
 
