@@ -30,9 +30,6 @@ refuses "-c 2: 0 or 1" -c 2
 refuses "--op gather: " --op gather
 refuses "--in-place: send is measured out of place" --op send --in-place
 refuses "--in-place: sendrecv is measured out of place" --op sendrecv --in-place
-refuses "--request: cecl makes no request of put" --op put --request
-refuses "--request: cecl makes no request of dispatch" --op dispatch --request
-[ $((ranks % 2)) -eq 0 ] || refuses "--request: the last of $ranks ranks has no send" --op send --request
 refuses "--type int7: " --type int7
 refuses "--baseline rccl: " --baseline rccl
 refuses "--memory pool: malloc, pieces, private, with commas" --memory pool

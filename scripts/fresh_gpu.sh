@@ -65,6 +65,12 @@ if [ -n "${LD_LIBRARY_PATH:-}" ] && ! ldconfig -p | grep -q 'libcuda\.so\.1 '; t
     clean+=(LD_LIBRARY_PATH="$LD_LIBRARY_PATH")
 fi
 
+# README's mpirun line needs what the machine's MPI needs: without ssh Open MPI starts only if it is told another shell.
+if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+    echo "fresh_gpu.sh: no ssh here, which Open MPI expects: OMPI_MCA_plm_rsh_agent=sh is set"
+    clean+=(OMPI_MCA_plm_rsh_agent=sh)
+fi
+
 rows=() right=0 wrong=0 skipped=0
 row() { # SECONDS OUTCOME WORDS
     rows+=("$(printf '%7d  %-7s  %s' "$1" "$2" "$3")")

@@ -99,11 +99,9 @@ struct search {
     /* former memory where this lies; NULL: what peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    uint64_t addr;             /* where this process has opened `exported`; 0: nowhere yet */
     bool takes;                /* takes what it finds out of the lists, if no call uses it */
     struct cecl_import *taken; /* that */
-    /* found: imports that stay in the lists; newer memory; former memory that was opened at `addr` */
-    bool left, outdated, same;
+    bool left, outdated;       /* found: imports that stay in the lists; newer memory */
 };
 
 static enum standing standing_in(const struct search *search, const struct cecl_import *import)
@@ -116,10 +114,6 @@ static enum standing standing_in(const struct search *search, const struct cecl_
 /* The owner has freed former memory, whatever it has told on the import's communicator so far. */
 static void note_former(struct search *search, struct cecl_import *import)
 {
-    const struct imported *region = import->regions;
-    if (search->addr != 0 &&
-        search->addr - (uint64_t)(uintptr_t)region->addr < region->exported.bytes)
-        search->same = true;
     if (search->before == 0 && !import->dropped)
         registry_note_dropped(import);
 }
@@ -172,15 +166,6 @@ static void search_all(struct cecl_registry *by, struct search *search)
     }
 }
 
-/* Whether the driver has opened former memory instead, which is at the same address here. No driver was seen to. */
-static bool opened_former(struct cecl_registry *registry, const struct cecl_region_export *exported,
-                          const void *addr)
-{
-    struct search search = {.exported = exported, .addr = (uint64_t)(uintptr_t)addr};
-    search_all(registry, &search);
-    return search.same;
-}
-
 ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, uint64_t *refused,
                                void **addr)
@@ -196,11 +181,6 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
         registry->dev->ops->region_import(registry->dev, exported, NULL, addr);
     if (result == ceclInProgress)
         *refused = before;
-    if (result == ceclSuccess && search.left && opened_former(registry, exported, *addr))
-        return cecl_fail(ceclUnhandledCudaError,
-                         "memory at %#" PRIx64
-                         ": the driver has opened earlier memory of this address instead",
-                         exported->base);
     return result;
 }
 

@@ -45,8 +45,7 @@ void cuda_close(struct cecl_device *dev)
         cuda->cu->cuDevicePrimaryCtxRelease(cuda->device);
     }
     (void)closed; /* an error here cannot be repaired */
-    pthread_mutex_destroy(&cuda->own.lock);
-    free(cuda->own.streams);
+    cuda_own_close(&cuda->own);
     free(cuda);
 }
 
@@ -184,7 +183,7 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
                                       .meets = true,
                                       .has_small = true};
     cuda->cu = cu;
-    pthread_mutex_init(&cuda->own.lock, NULL);
+    cuda_own_open(&cuda->own);
 
     ceclResult_t result = CUDA_CALL(cuda, cuDeviceGet, &cuda->device, ordinal);
     if (result == ceclSuccess)

@@ -18,11 +18,12 @@ struct cuda_stream {
     unsigned long long id;
 };
 
-/* All streams of stream_create that exist. The lock is not held during a wait for a stream. */
+/* All streams that stream_create of one device has made, and that exist. Another device of the process may destroy
+ * them, so one lock in cuda_own.c guards all these tables. */
 struct cuda_own {
-    pthread_mutex_t lock;
     struct cuda_stream *streams; /* [room], unordered */
     size_t count, room;
+    struct cuda_own *next; /* of the process */
 };
 
 struct cuda_local;
@@ -115,6 +116,9 @@ ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
 /* Destroys the streams that are left, without waiting. The context is current. Returns false when
  * work is pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
+/* For a device that opens, and closes. */
+void cuda_own_open(struct cuda_own *own);
+void cuda_own_close(struct cuda_own *own);
 
 /* cuda_capture.c */
 extern const struct cecl_capture_ops cuda_capture_ops;

@@ -8,28 +8,52 @@
 #include "device/drain.h"
 #include "util/grow.h"
 
-/* ---- the table of living streams */
+/* ---- the tables of living streams */
+
+/* Guards all tables, and their list. It is not held during a wait for a stream. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_own *all;
+
+void cuda_own_open(struct cuda_own *own)
+{
+    pthread_mutex_lock(&lock);
+    own->next = all;
+    all = own;
+    pthread_mutex_unlock(&lock);
+}
+
+void cuda_own_close(struct cuda_own *own)
+{
+    pthread_mutex_lock(&lock);
+    struct cuda_own **at = &all;
+    while (*at != own)
+        at = &(*at)->next;
+    *at = own->next;
+    pthread_mutex_unlock(&lock);
+    free(own->streams);
+}
 
 static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
 {
     struct cuda_own *own = &cuda->own;
     struct cuda_stream kept = {.stream = stream};
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &kept.id));
-    pthread_mutex_lock(&own->lock);
+    pthread_mutex_lock(&lock);
     const bool has_room = CECL_HAS_ROOM(own->streams, own->count, own->room);
     if (has_room)
         own->streams[own->count++] = kept;
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_unlock(&lock);
     return has_room ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for a stream");
 }
 
-/* Removes a stream from the table, if it is there (streams that the caller made elsewhere are not).
- * The caller holds the lock. */
-static void forget(struct cuda_own *own, CUstream stream)
+/* Removes a stream from the table that has it, if one has it (streams that the caller made elsewhere are in
+ * none). The caller holds the lock. */
+static void forget(CUstream stream)
 {
-    for (size_t i = own->count; i-- > 0;)
-        if (own->streams[i].stream == stream)
-            own->streams[i] = own->streams[--own->count];
+    for (struct cuda_own *own = all; own; own = own->next)
+        for (size_t i = own->count; i-- > 0;)
+            if (own->streams[i].stream == stream)
+                own->streams[i] = own->streams[--own->count];
 }
 
 /* ---- creating and destroying */
@@ -68,10 +92,10 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
-    pthread_mutex_lock(&cuda->own.lock);
-    forget(&cuda->own, stream);
+    pthread_mutex_lock(&lock);
+    forget(stream);
     ceclResult_t result = CUDA_CALL(cuda, cuStreamDestroy, stream);
-    pthread_mutex_unlock(&cuda->own.lock);
+    pthread_mutex_unlock(&lock);
     return waited != ceclSuccess ? waited : result;
 }
 
@@ -124,13 +148,13 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
         result = ask(cuda, cuda->release, busy);
     if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
         result = ask(cuda, cuda->side, busy);
-    pthread_mutex_lock(&own->lock);
+    pthread_mutex_lock(&lock);
     for (size_t i = 0; i < own->count; i++) {
         const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);
         if (asked != ceclSuccess)
             result = asked; /* the last error, which belongs to the recorded message */
     }
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -147,10 +171,10 @@ static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
     struct cuda_own *own = &cuda->own;
     ceclResult_t result = cuda_refuse_capture(cuda, CU_STREAM_LEGACY);
-    pthread_mutex_lock(&own->lock);
+    pthread_mutex_lock(&lock);
     for (size_t i = 0; i < own->count && result == ceclSuccess; i++)
         result = cuda_refuse_capture(cuda, own->streams[i].stream);
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -191,11 +215,13 @@ bool cuda_streams_end(struct cuda_device *cuda)
     struct cuda_own *own = &cuda->own;
     size_t busy = 0;
     const bool idle = count_busy(&cuda->base, &busy) == ceclSuccess && busy == 0;
+    pthread_mutex_lock(&lock);
     while (own->count > 0) {
         const struct cuda_stream *kept = &own->streams[--own->count];
         unsigned long long id = 0;
         if (cuda->cu->cuStreamGetId(kept->stream, &id) == CUDA_SUCCESS && id == kept->id)
             cuda->cu->cuStreamDestroy(kept->stream);
     }
+    pthread_mutex_unlock(&lock);
     return idle;
 }

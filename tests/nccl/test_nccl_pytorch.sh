@@ -39,8 +39,11 @@ parts() {
     for op in ncclAllGather ncclAlltoAll ncclReduceScatter ncclAllReduce ncclSend ncclRecv; do
         grep -q "$op .* cecl " "$log/out" || fail "$op was never served with '$1'"
     done
-    for op in ncclAllGather ncclAllReduce ncclSend ncclRecv; do
+    for op in ncclAllGather ncclAllReduce; do
         grep -q "$op .* cecl .*captured" "$log/out" || fail "no captured $op was served with '$1'"
+    done
+    for op in ncclSend ncclRecv; do
+        grep -q "$op .* NCCL .*captured" "$log/out" || fail "no captured $op was passed with '$1'"
     done
     if [ "${CECL_SHARE_GPU:-0}" != 1 ]; then
         grep 'ncclAllGather .* cecl ' "$log/out" | grep -vq ' yes ' && fail "a gather took SMs"
