@@ -92,6 +92,12 @@ for fault in RELEASE_ONCE RELEASE_OWN ONLY_AMID WHOLE_WORD; do
     catch 2 $fault 'invalid end state' -DFAULTS
 done
 catch 2 TELL_LATE 'assertion violated.*block' -DFAULTS -DPHASES=3
+prove 2 2 -DFAULTS -DDIFFER -DPHASES=3
+for fault in NUMBER_STAYS EARLY_NUMBER LATE_END; do
+    catch 2 $fault 'assertion violated.*number'
+done
+catch 2 NO_NUMBER 'assertion violated.*number' -DFAULTS -DDIFFER -DPHASES=3
+catch 2 NO_WAIT_ENDS 'invalid end state' -DFAULTS
 
 model=places
 prove 2 7 # the ring goes round three times

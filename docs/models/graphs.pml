@@ -11,7 +11,13 @@
  * no block of a later launch. The watchdog takes a step only if this changes a word. So a stream
  * that is never released is a deadlock.
  *
- * Planted faults: TWO_PHASES leaves out the last phase; NO_WAIT_0 leaves out the wait with which a
+ * DIFFER: one rank, which Spin chooses, launches two graphs in the other order. All phases have numbers:
+ * each graph has one of its own. Checked: on a rank that knows of no failure no wait for phase 1 ends
+ * while the peer is in the other graph, so no block moves; the ranks find the difference.
+ *
+ * Planted faults: NO_NUMBER awaits any number; NUMBER_STAYS leaves it at the end of a call; EARLY_NUMBER
+ * writes it before the word of phase 1; LATE_END takes it away after the word of the last phase;
+ * NO_WAIT_ENDS does not release waits for numbers; TWO_PHASES leaves out the last phase; NO_WAIT_0 leaves out the wait with which a
  * call begins; ONE_BIT gives a word only the bit of the last phase; SAME_BIT gives all phases
  * between the first and the last one bit, and TWO_BITS gives them two bits by turns; NO_ORDER lets
  * launches of a rank run at the same time; RELEASE_ONCE releases waits once; RELEASE_OWN sets the bits
@@ -40,10 +46,18 @@
 #endif
 #define EAGER 0 /* this value replaces the number of phases */
 byte phases[CALLS]; /* of each launch */
+#ifdef DIFFER
+byte odd; /* the rank that launches the second graph first */
+#define NUMBER(rank, call) ((rank) == odd -> 2 - (call) % 2 : 1 + (call) % 2)
+#else
+#define NUMBER(rank, call) phases[call] /* equal launches are of one graph */
+#endif
 
-#define ALL_PHASES 31
+#define ALL_PHASES 29
 #define AMID 32   /* the upper half of a word: 0 only for the last phase */
 byte word[RANKS]; /* the rank's streams write it, and all peers wait for it */
+byte number[RANKS]; /* of the captured call that the rank is in; 0: none */
+byte graph[RANKS];  /* the number of the rank's graph, which its watchdog knows */
 byte signals[RANKS]; /* phases that the rank has signalled, to check waits */
 byte epoch[RANKS * RANKS]; /* flags of eager calls */
 byte block[RANKS * RANKS]; /* [holder, writer]: 1 + the launch whose block the writer pushed */
@@ -60,7 +74,7 @@ bool dead;            /* rank 0 has died */
 #else
 #define MIDDLE(j) (2 + ((j) + 1) % 3)
 #endif
-#define BIT(j) (1 << ((j) % n == 0 -> 0 : ((j) == 1 -> 1 : MIDDLE(j))))
+#define BIT(j) ((j) == 1 -> 0 : 1 << ((j) % n == 0 -> 0 : MIDDLE(j)))
 #ifdef ONE_BIT
 #define BEFORE(j) 0
 #else
@@ -81,14 +95,39 @@ bool dead;            /* rank 0 has died */
     }                                                                                              \
     od
 
-#define SIGNAL(j) word[me] = BEFORE(j) | BIT(j) | (j < n -> AMID : 0); signals[me]++
+#define SIGNAL(j)                                                                                  \
+    atomic { word[me] = BEFORE(j) | BIT(j) | (j < n -> AMID : 0); signals[me]++ }
 #define WAIT(j)                                                                                    \
     EACH_PEER(word[PEER] & BIT(j), assert(told[me] || signals[PEER] >= signals[me]))
+
+/* The first phase and the last one also write the number, as two steps. */
+#ifdef NO_NUMBER
+#define IS_SAME(peer) (number[peer] != 0)
+#else
+#define IS_SAME(peer) (number[peer] == NUMBER(me, call))
+#endif
+#ifdef EARLY_NUMBER
+#define BEGIN number[me] = NUMBER(me, call); graph[me] = NUMBER(me, call); SIGNAL(1)
+#else
+#define BEGIN graph[me] = NUMBER(me, call); SIGNAL(1); number[me] = NUMBER(me, call)
+#endif
+#define WAIT_1                                                                                     \
+    EACH_PEER(IS_SAME(PEER), assert(told[me] || (signals[PEER] >= signals[me] &&                   \
+                                                 number[PEER] == NUMBER(me, call))))
 
 /* An eager barrier: flags grow. */
 #define MEET(value)                                                                                \
     EACH_PEER(true, epoch[PAIR(PEER, me)] = value);                                                \
     EACH_PEER(epoch[PAIR(me, PEER)] >= value || released[me], skip)
+
+/* The number is gone before peers see the last phase. */
+#ifdef NUMBER_STAYS
+#define END SIGNAL(n)
+#elif defined(LATE_END)
+#define END SIGNAL(n); number[me] = 0
+#else
+#define END number[me] = 0; SIGNAL(n)
+#endif
 
 #define PUSH EACH_PEER(true, block[PAIR(PEER, me)] = call + 1)
 
@@ -118,19 +157,26 @@ proctype stream(byte me; byte call)
                     :: j == LAST_BARRIER - 1 -> PUSH
                     :: else
                     fi;
-                    atomic { j++; SIGNAL(j) }
-                    WAIT(j)
+                    j++;
+                    if
+                    :: j == 1 ->
+                        BEGIN;
+                        WAIT_1
+                    :: j > 1 ->
+                        SIGNAL(j);
+                        WAIT(j)
+                    fi
                 :: j == LAST_BARRIER -> break
                 od
             fi;
             EACH_PEER(true, assert(told[me] || block[PAIR(me, PEER)] == call + 1));
-            atomic { /* no other process can tell these steps apart */
 #ifndef TWO_PHASES
-                if
-                :: n == EAGER
-                :: n != EAGER -> SIGNAL(n)
-                fi;
+            if
+            :: n == EAGER
+            :: n != EAGER -> END
+            fi;
 #endif
+            atomic { /* no other process can tell these steps apart */
                 ended[me]++;
                 call = call + STREAMS;
                 n = 0;
@@ -157,10 +203,21 @@ proctype stream(byte me; byte call)
 #define KEPT AMID
 #endif
 
+#ifdef NO_WAIT_ENDS
+#define NEEDS_NUMBER(peer) false
+#else
+#define NEEDS_NUMBER(peer) (word[me] & AMID && number[peer] != graph[me])
+#endif
+
 #define RELEASE(peer)                                                                              \
     atomic {                                                                                       \
-        MAY_WAIT_FOR(peer) && (RELEASED(peer) & ALL_PHASES) != ALL_PHASES ->                       \
-            RELEASED(peer) = RELEASED(peer) & KEPT | ALL_PHASES                                    \
+        MAY_WAIT_FOR(peer) &&                                                                      \
+                ((RELEASED(peer) & ALL_PHASES) != ALL_PHASES || NEEDS_NUMBER(peer)) ->             \
+            RELEASED(peer) = RELEASED(peer) & KEPT | ALL_PHASES;                                   \
+            if                                                                                     \
+            :: NEEDS_NUMBER(peer) -> number[peer] = graph[me]                                      \
+            :: else                                                                                \
+            fi                                                                                     \
     }
 
 /* Ends the waits of a rank that knows of a failure. Before that it tells the peers. */
@@ -190,6 +247,21 @@ end_over:
     } unless { dead && me == 0 }
 }
 
+/* Looks for a peer in another call. Without DIFFER and faults there must never be one. */
+proctype finder(byte me)
+{
+end_find:
+    atomic {
+        number[me] != 0 && number[(me + 1) % RANKS] != 0 &&
+                number[me] != number[(me + 1) % RANKS] ->
+#ifdef DIFFER
+            told[me] = true
+#else
+            assert(false)
+#endif
+    }
+}
+
 init
 {
     byte i = 0;
@@ -209,6 +281,12 @@ init
             i++
         :: i == CALLS -> break
         od;
+#ifdef DIFFER
+        if
+        :: odd = 0
+        :: odd = RANKS - 1
+        fi;
+#endif
         i = 0;
         do
         :: i < RANKS ->
@@ -219,11 +297,14 @@ init
 #else
             run stream(i, 1);
 #endif
+#if defined(DIFFER) || !defined(FAULTS)
+            run finder(i);
+#endif
             i++
         :: i == RANKS -> break
         od
     }
-#ifdef FAULTS
+#if defined(FAULTS) && !defined(DIFFER)
     if
     :: told[0] = true
     :: dead = true

@@ -19,7 +19,7 @@ struct cecl_hosted {
     char *words;      /* the row of rank r is at words + r * apart, and begins with flags */
     uint64_t apart;   /* bytes */
     uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h), */
-    uint64_t turn;    /* to its word for captured calls (flags/turns.h), */
+    uint64_t turn;    /* to its words for captured calls (flags/turns.h), */
     uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
     /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
@@ -36,20 +36,21 @@ static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int 
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
 }
 
-/* Words that count each rank's captured calls of one kernel, in each row behind its word for captured calls. */
+/* Words of 64 bits that count each rank's captured calls of one kernel, in each row behind its two words for
+ * captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
-    return 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
+    return 2 * 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
 }
-/* The rank's word for captured calls. */
+/* The rank's two words for captured calls, at an address of 8 bytes. */
 static inline uint32_t *cecl_hosted_turn(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turn);
 }
 
-static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank)
+static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank)
 {
-    return cecl_hosted_turn(hosted, rank) + 1;
+    return (uint64_t *)(void *)(cecl_hosted_turn(hosted, rank) + 2);
 }
 
 /* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks] (flags/signals.h). */

@@ -182,19 +182,29 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
                          add_op(bound, step->lane, CECL_MEMOP_WRITE, word));
 }
 
+static enum cecl_memop_kind wait_of(const struct cecl_counter *counter)
+{
+    switch ((enum cecl_replay)counter->replay) {
+    case CECL_REPLAY_BITS: return CECL_MEMOP_WAIT_ANY;
+    case CECL_REPLAY_RESET:
+    case CECL_REPLAY_SAME: return CECL_MEMOP_WAIT_SAME;
+    case CECL_REPLAY_NEVER:
+    case CECL_REPLAY_KERNEL: break;
+    }
+    return CECL_MEMOP_WAIT;
+}
+
 static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *step,
                       struct cecl_bound *bound)
 {
     const struct cecl_counter *counter = &engine->flags.counters[step->counter];
     uint32_t *word = cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->counter);
     if (counter->slot_bytes) {
-        add_slot_op(bound, step, CECL_MEMOP_WAIT, word, counter->slot_bytes);
+        add_slot_op(bound, step, wait_of(counter), word, counter->slot_bytes);
         return;
     }
-    cecl_bound_value(
-        engine, bound, step->counter, step->phase,
-        add_op(bound, step->lane,
-               counter->replay == CECL_REPLAY_BITS ? CECL_MEMOP_WAIT_ANY : CECL_MEMOP_WAIT, word));
+    cecl_bound_value(engine, bound, step->counter, step->phase,
+                     add_op(bound, step->lane, wait_of(counter), word));
     if (counter->awaited)
         cecl_bound_value(engine, bound, step->counter, step->phase,
                          (uint32_t *)&counter->awaited[step->peer]);

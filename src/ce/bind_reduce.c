@@ -81,7 +81,8 @@ ceclResult_t cecl_bind_fused(const struct cecl_engine *engine, const struct cecl
     const bool counts = cecl_plan_is_captured(plan);
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
     if (counts) {
-        bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_REDUCTION);
+        bound->counting =
+            cecl_turns_counting(&engine->flags, CECL_NUMBERED_REDUCTION, plan->number);
         *meeting = cecl_turns_meeting(&engine->flags);
         meeting->does |= fused->does;
         meeting->first = fused->first;

@@ -18,10 +18,11 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
 }
 
 /* A captured call has no value that changes from launch to launch. */
-static void bind_captured(const struct cecl_engine *engine, struct cecl_bound *bound)
+static void bind_captured(const struct cecl_engine *engine, uint32_t number,
+                          struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_turns_meeting(&engine->flags);
-    bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_SMALL);
+    bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_SMALL, number);
     bound->small.counting = &bound->counting;
 }
 
@@ -59,7 +60,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +
                           plan->part.means.slots_offset;
     if (call->captured)
-        bind_captured(engine, bound);
+        bind_captured(engine, plan->number, bound);
     else
         bind_eager(engine, bound);
 }

@@ -149,6 +149,26 @@ static bool shows_itself(const struct capture *capture)
            capture->items[last - 1].kind == ITEM_SIGNAL;
 }
 
+/* Words are written in the order in which peers' waits end: the number ends the wait for phase 1, and by then TURN must
+ * have lost the bits of the call before; TURN ends the wait for the last phase, and by then the number must be gone. */
+static void emit_signal(struct cecl_plan *built, uint32_t phase, uint32_t n)
+{
+    const int rank = built->part.call.rank;
+    if (phase == n)
+        cecl_plan_raise(built, rank, CECL_COUNTER_CALL, 0);
+    cecl_plan_raise(built, rank, CECL_COUNTER_TURN, cecl_turns_word(phase, n, built->number));
+    if (phase == 1)
+        cecl_plan_raise(built, rank, CECL_COUNTER_CALL, built->number);
+}
+
+static void emit_wait(struct cecl_plan *built, uint32_t phase, uint32_t n)
+{
+    if (phase == 1)
+        cecl_plan_wait_all(built, CECL_COUNTER_CALL, built->number);
+    else
+        cecl_plan_wait_all(built, CECL_COUNTER_TURN, cecl_turns_bit(phase, n));
+}
+
 static void emit(const struct capture *capture, const struct cecl_plan *plan,
                  struct cecl_plan *built)
 {
@@ -159,15 +179,11 @@ static void emit(const struct capture *capture, const struct cecl_plan *plan,
     if (tells)
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_BEGUN);
     if (n > 0)
-        cecl_plan_wait_all(built, CECL_COUNTER_TURN, cecl_turns_bit(0, n));
+        emit_wait(built, 0, n);
     for (uint32_t i = 0; i < capture->nitems; i++)
         switch (capture->items[i].kind) {
-        case ITEM_SIGNAL:
-            cecl_plan_raise(built, rank, CECL_COUNTER_TURN, cecl_turns_word(++phase, n));
-            break;
-        case ITEM_WAIT:
-            cecl_plan_wait_all(built, CECL_COUNTER_TURN, cecl_turns_bit(phase, n));
-            break;
+        case ITEM_SIGNAL: emit_signal(built, ++phase, n); break;
+        case ITEM_WAIT: emit_wait(built, phase, n); break;
         case ITEM_STEP: repeat_step(plan, capture->items[i].step, built); break;
         case ITEM_LEFT_OUT: break;
         }
@@ -182,6 +198,7 @@ static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
     CECL_TRY(list_items(plan, capture));
     close_call(capture);
     cecl_plan_init(&built, &plan->part);
+    built.number = plan->number;
     emit(capture, plan, &built);
     CECL_TRY(cecl_plan_finish(&built));
     free(plan->steps);
@@ -191,8 +208,9 @@ static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets)
+ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets, uint32_t number)
 {
+    plan->number = number;
     if (cecl_plan_is_small(plan) || (meets && cecl_fuses_all(plan)))
         return ceclSuccess;
     const size_t most = (size_t)plan->nsteps + 2 * CECL_TURNS_LEAST;

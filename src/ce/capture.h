@@ -14,6 +14,9 @@
  *     wait 0 | signal 1, wait 1 | signal 2, wait 2 | signal 3
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3
  *
+ * Phase 1 is signalled by the number of the call (CECL_COUNTER_CALL), and its wait is for just this number. So no rank
+ * passes phase 1 if a peer has launched another graph, and no data moves before phase 1 but to staging.
+ *
  * Two phases would not be enough. A rank that waits for phase 1 must not take a peer's phase 2 of the call before
  * for this call's, for the peer may still wait there. But a replay writes what the replay before wrote, so words
  * cannot show to which of them a phase belongs.
@@ -25,7 +28,10 @@
 
 /* Makes `plan` the plan of a captured call, unless one kernel carries out the call and counts captured
  * calls itself: a small call, or with `meets` a reduction between two barriers. All ranks of the call
- * decide alike. Frees the plan on failure. */
-ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets);
+ * decide alike. Frees the plan on failure.
+ *
+ * number  of the call among the captured ones of the communicator; not 0, and equal on all ranks. (0 if the plan has no
+ *         phases, because only this rank makes the call.) */
+ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets, uint32_t number);
 
 #endif

@@ -104,6 +104,8 @@ enum cecl_shared_part {
     CECL_SHARED_PARTS
 };
 
+#define CECL_NUMBERED_NAMES 256u
+
 struct ceclComm {
     uint32_t magic;
     int rank, nranks;
@@ -152,9 +154,11 @@ struct ceclComm {
     } living;                  /* an entry of living.c's list; at == NULL: not in the list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
-    _Atomic(const char *) last_call;     /* the name of the call enqueued last, or NULL */
-    _Atomic(const char *) inside;        /* the name of the call that a thread is inside, or NULL */
-    struct cecl_trace *trace;            /* NULL: no trace */
+    /* names of the last collectives that graphs have captured, by number (replays.h) */
+    _Atomic(const char *) names[CECL_NUMBERED_NAMES];
+    _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
+    _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
+    struct cecl_trace *trace;        /* NULL: no trace */
     void
         *check_room; /* [nranks] what ranks tell each other under CECL_CHECK; see cecl_check_room */
 

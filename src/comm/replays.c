@@ -19,6 +19,38 @@ static const char *last_captured(ceclComm_t comm)
     return name ? name : "no call";
 }
 
+uint32_t cecl_replays_number(ceclComm_t comm, const char *name)
+{
+    const uint32_t number = atomic_load(&comm->engine.flags.numbered) + 1;
+    atomic_store(&comm->names[number % CECL_NUMBERED_NAMES], name);
+    atomic_store(&comm->engine.flags.numbered, number);
+    return number;
+}
+
+/* The name of a captured call, also of a peer: the call with this number has the same name here. */
+static const char *name_of(ceclComm_t comm, uint32_t number)
+{
+    const uint32_t ago = atomic_load(&comm->engine.flags.numbered) - number;
+    return ago < CECL_NUMBERED_NAMES ? atomic_load(&comm->names[number % CECL_NUMBERED_NAMES])
+                                     : "an earlier one";
+}
+
+/* Whether a peer has launched another graph. */
+static bool has_found_difference(ceclComm_t comm)
+{
+    struct cecl_turns_difference found;
+    if (!cecl_turns_differ(&comm->engine.flags, &found))
+        return false;
+    cecl_fail(
+        ceclInvalidUsage,
+        "rank %d launched a graph whose call is %s (captured call %u), and this rank's call is "
+        "%s (captured call %u): launch graphs in the same order on all ranks",
+        found.rank, name_of(comm, found.theirs), found.theirs, name_of(comm, found.mine),
+        found.mine);
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    return true;
+}
+
 /* Whether captured calls have gone on since the words of `sum` and `late` were read. A rank that leaves writes its
  * last word first. */
 static bool has_gone_on(ceclComm_t comm, uint32_t sum, bool exchanges)
@@ -90,6 +122,8 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         comm->watch.turned = now;
         return;
     }
+    if (has_found_difference(comm))
+        return;
     const int64_t waited_ms = now - comm->watch.turned;
     if (!exchanges) /* in an exchange, the stream does not wait for ranks of its node */
         cecl_turns_late(flags, &late);
@@ -124,7 +158,7 @@ static bool runs;
 /* Ends the waits of an orphan's graphs. Returns whether graphs still hold its calls. */
 static bool release(struct orphan *orphan)
 {
-    const struct cecl_flags *flags = &orphan->comm->engine.flags;
+    struct cecl_flags *flags = &orphan->comm->engine.flags;
     if (atomic_load(&orphan->comm->captured) == 0)
         return false;
     if ((cecl_turns_run(flags) || cecl_handed_waits(flags)) && !orphan->is_named) {

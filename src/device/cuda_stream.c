@@ -231,28 +231,58 @@ ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, cecl
     CUDA_RETURN_WITHIN(cuda, dev, order_streams(cuda, later, earlier));
 }
 
-static void describe_memops(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
-                            size_t count)
+static void describe_wait(CUstreamBatchMemOpParams *params, const struct cecl_memop *op)
 {
+    static const unsigned flags[] = {/* compares modulo 2^32 */
+                                     [CECL_MEMOP_WAIT] = CU_STREAM_WAIT_VALUE_GEQ,
+                                     [CECL_MEMOP_WAIT_ANY] = CU_STREAM_WAIT_VALUE_AND,
+                                     [CECL_MEMOP_WAIT_SAME] = CU_STREAM_WAIT_VALUE_EQ};
+    params->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    params->waitValue.address = cuda_address(op->addr);
+    params->waitValue.value = op->value;
+    params->waitValue.flags = flags[op->kind];
+}
+
+/* Whether two writes are to the halves of 8 bytes that are aligned. */
+static bool are_one_write(const struct cecl_memop *ops, size_t count)
+{
+    return count > 1 && ops[0].kind == CECL_MEMOP_WRITE && ops[1].kind == CECL_MEMOP_WRITE &&
+           ops[0].addr != ops[1].addr &&
+           (uintptr_t)ops[0].addr / sizeof(uint64_t) == (uintptr_t)ops[1].addr / sizeof(uint64_t);
+}
+
+/* The default flags include a memory barrier, so peers see earlier copies before the word. Two writes to one
+ * aligned word of 64 bits are one write, because each takes 1.6 us. */
+static size_t describe_write(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
+                             size_t count)
+{
+    const bool both = are_one_write(ops, count);
+    const struct cecl_memop *low = both && ops[1].addr < ops[0].addr ? &ops[1] : &ops[0],
+                            *high = low == ops ? &ops[1] : &ops[0];
+    params->writeValue.operation =
+        both ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    params->writeValue.address = cuda_address(low->addr);
+    params->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    if (both)
+        params->writeValue.value64 = (uint64_t)high->value << 32 | low->value;
+    else
+        params->writeValue.value = low->value;
+    return both ? 2 : 1;
+}
+
+/* Returns how many entries of `params` are used. */
+static unsigned describe_memops(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
+                                size_t count)
+{
+    unsigned used = 0;
     memset(params, 0, count * sizeof(params[0]));
-    for (size_t i = 0; i < count; i++) {
-        const CUdeviceptr address = cuda_address(ops[i].addr);
-        if (ops[i].kind == CECL_MEMOP_WRITE) {
-            /* The default flags include a memory barrier, so peers see earlier copies before
-             * the word. */
-            params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-            params[i].writeValue.address = address;
-            params[i].writeValue.value = ops[i].value;
-            params[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-        } else {
-            params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-            params[i].waitValue.address = address;
-            params[i].waitValue.value = ops[i].value;
-            /* GEQ compares modulo 2^32 */
-            params[i].waitValue.flags = ops[i].kind == CECL_MEMOP_WAIT ? CU_STREAM_WAIT_VALUE_GEQ
-                                                                       : CU_STREAM_WAIT_VALUE_AND;
-        }
+    for (size_t i = 0; i < count; used++) {
+        if (ops[i].kind == CECL_MEMOP_WRITE)
+            i += describe_write(&params[used], &ops[i], count - i);
+        else
+            describe_wait(&params[used], &ops[i++]);
     }
+    return used;
 }
 
 ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
@@ -263,9 +293,8 @@ ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struc
     ceclResult_t result = ceclSuccess;
     for (size_t first = 0; first < count && result == ceclSuccess; first += MEMOPS_MAX) {
         const size_t n = count - first < MEMOPS_MAX ? count - first : MEMOPS_MAX;
-        describe_memops(params, ops + first, n);
-        CUDA_WITHIN(cuda, result,
-                    CUDA_CALL(cuda, cuStreamBatchMemOp, work, (unsigned)n, params, 0));
+        const unsigned used = describe_memops(params, ops + first, n);
+        CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuStreamBatchMemOp, work, used, params, 0));
     }
     return result;
 }

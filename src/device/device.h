@@ -119,8 +119,9 @@ struct cecl_stream_call {
 enum cecl_memop_kind {
     /* *addr = value. Earlier work of the stream becomes visible system-wide before the word. */
     CECL_MEMOP_WRITE,
-    CECL_MEMOP_WAIT,    /* holds the stream until (int32_t)(*addr - value) >= 0 */
-    CECL_MEMOP_WAIT_ANY /* holds the stream until (*addr & value) != 0 */
+    CECL_MEMOP_WAIT,     /* holds the stream until (int32_t)(*addr - value) >= 0 */
+    CECL_MEMOP_WAIT_ANY, /* holds the stream until (*addr & value) != 0 */
+    CECL_MEMOP_WAIT_SAME /* holds the stream until *addr == value */
 };
 struct cecl_memop {
     /* WRITE: memory of this device, memory of a peer, or host memory that the device can address.

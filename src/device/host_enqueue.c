@@ -131,7 +131,8 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const str
 {
     static const enum work_kind kinds[] = {[CECL_MEMOP_WRITE] = WORK_WRITE,
                                            [CECL_MEMOP_WAIT] = WORK_WAIT,
-                                           [CECL_MEMOP_WAIT_ANY] = WORK_WAIT_ANY};
+                                           [CECL_MEMOP_WAIT_ANY] = WORK_WAIT_ANY,
+                                           [CECL_MEMOP_WAIT_SAME] = WORK_WAIT_SAME};
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     for (size_t i = 0; i < count; i++)

@@ -53,6 +53,7 @@ static void perform(const struct work *work)
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT); break;
     case WORK_WAIT_ANY: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_ANY); break;
+    case WORK_WAIT_SAME: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_SAME); break;
     case WORK_AFTER: host_place_await(&(struct host_place){work->own, work->bytes}); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:

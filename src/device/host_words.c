@@ -46,6 +46,8 @@ void host_word_copy(uint32_t *dst, const void *src)
 
 static bool ends_wait(uint32_t now, uint32_t value, enum cecl_memop_kind kind)
 {
+    if (kind == CECL_MEMOP_WAIT_SAME)
+        return now == value;
     return kind == CECL_MEMOP_WAIT ? (int32_t)(now - value) >= 0 : (now & value) != 0;
 }
 

@@ -18,6 +18,7 @@ enum work_kind {
     WORK_WRITE,
     WORK_WAIT,
     WORK_WAIT_ANY,
+    WORK_WAIT_SAME,
     WORK_AFTER, /* waits for the place {`own`, `bytes`} of another stream */
     WORK_DROP,  /* `own` is the graph whose launch ends here */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */

@@ -22,12 +22,13 @@
 /* Whether a call that uses the counter can run again with the same values, as a captured call does. */
 enum cecl_replay {
     CECL_REPLAY_NEVER, /* no: a later run would mistake an earlier run's values for its own */
-    /* yes: the lane that waits for a word sets the word to 0 after the wait, so each signal may have only
-     * one wait */
+    /* yes: a wait is for just that value, and the lane that waits for a word sets the word to 0 after the wait, so
+     * each signal may have only one wait */
     CECL_REPLAY_RESET,
     /* yes: a value is a set of bits, a wait is for one bit, and each run ends as the run before ended
      * (flags/turns.h) */
     CECL_REPLAY_BITS,
+    CECL_REPLAY_SAME,  /* yes: a wait is for just that value, and each run ends with another one */
     CECL_REPLAY_KERNEL /* yes: kernels count by themselves, in memory of the device */
 };
 

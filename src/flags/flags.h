@@ -141,6 +141,8 @@ struct cecl_flags {
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
+    /* of captured calls, see turns.h: the last number of a call; how often a wait for a number was released */
+    _Atomic uint32_t numbered, tries;
     uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
 };
 

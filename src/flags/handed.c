@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "flags/turns.h"
-
 ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
                                   uint32_t *own)
 {
@@ -42,17 +40,18 @@ static uint32_t count_of(const struct cecl_flags *flags)
     return atomic_load(&flags->handed.used) ? 2 * cecl_hosted_handed_words(flags->nranks) : 0;
 }
 
-static bool waits_at(const struct cecl_flags *flags, uint32_t i)
+/* The value for which a stream waits at the word with this index; 0: no stream waits. */
+static uint32_t awaited_at(const struct cecl_flags *flags, uint32_t i)
 {
-    const uint32_t state = read_word(&flags->handed.holds[i]);
-    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN;
+    const uint32_t hold = read_word(&flags->handed.holds[i]), state = hold & 3;
+    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN ? hold >> 2 : 0;
 }
 
 bool cecl_handed_waits(const struct cecl_flags *flags)
 {
     bool waits = false;
     for (uint32_t i = 0; i < count_of(flags) && !waits; i++)
-        waits = waits_at(flags, i);
+        waits = awaited_at(flags, i) != 0;
     return waits;
 }
 
@@ -61,16 +60,17 @@ bool cecl_handed_waits(const struct cecl_flags *flags)
 static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
 {
     int64_t *since = &flags->handed.since[i];
-    uint32_t begun = CECL_REPLAY_BEGUN;
-    if (!waits_at(flags, i)) {
+    const uint32_t awaited = awaited_at(flags, i);
+    uint32_t begun = cecl_handed_begun(awaited);
+    if (awaited == 0) {
         *since = 0;
         return false;
     }
     if (atomic_compare_exchange_strong((_Atomic uint32_t *)&flags->handed.holds[i], &begun,
-                                       CECL_REPLAY_SEEN) ||
+                                       awaited << 2 | CECL_REPLAY_SEEN) ||
         *since == 0)
         *since = now_ms;
-    return read_word(&flags->handed.words[i]) == 0;
+    return read_word(&flags->handed.words[i]) != awaited;
 }
 
 bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
@@ -93,6 +93,9 @@ bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,
 void cecl_handed_release(const struct cecl_flags *flags)
 {
     const uint32_t count = count_of(flags);
-    if (count > 0)
-        flags->dev->ops->host_write(flags->dev, flags->handed.words, count, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t awaited = awaited_at(flags, i);
+        if (awaited != 0)
+            flags->dev->ops->host_write(flags->dev, &flags->handed.words[i], 1, awaited);
+    }
 }

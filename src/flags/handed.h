@@ -1,5 +1,5 @@
 /* Captured messages (ceclSend and ceclRecv). A graph's values are fixed, so these words are not counters: they
- * are set and reset. Each rank has two words for each message number and each peer, in memory of the host.
+ * are set to a value that tells the message from all others, awaited with just this value, and reset. Each rank has two words for each message number and each peer, in memory of the host.
  *
  *     the receiver        | set TAKEN: its buffer may be written |                 | wait for HANDED, reset it
  *     the sender          | wait for TAKEN, reset it             | copy | set HANDED
@@ -16,6 +16,7 @@
 #define CECL_FLAGS_HANDED_H
 
 #include "flags/flags.h"
+#include "flags/turns.h"
 
 /* For cecl_signals_describe. handed: rank 0's words; those of rank r lie r * apart bytes further. own:
  * this rank's host-visible words. There are [2][CECL_HANDED][nranks] of each. */
@@ -35,6 +36,18 @@ static inline uint32_t cecl_handed_hold(const struct cecl_flags *flags, int peer
 {
     return (sends ? cecl_hosted_handed_words(flags->nranks) : 0) +
            cecl_handed_index(flags, peer, number);
+}
+
+/* What the words of message `number` are set to: not 0, and it fits into 30 bits. */
+static inline uint32_t cecl_handed_value(uint64_t number)
+{
+    return (uint32_t)(number % 0x3fffffff) + 1;
+}
+/* What a stream writes for this rank's host before it waits for such a value: the value, and CECL_REPLAY_BEGUN. So the
+ * watchdog knows which value ends the wait. */
+static inline uint32_t cecl_handed_begun(uint32_t value)
+{
+    return value << 2 | CECL_REPLAY_BEGUN;
 }
 
 /* Whether a captured message waits for a peer now, according to the words that streams have written. */

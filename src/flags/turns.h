@@ -1,6 +1,6 @@
 /* The words of captured calls. Their values are fixed, so they do not count.
  *
- * In memory of the host, each rank has one word. Its stream writes the word, and all peers wait for it. The phases
+ * In memory of the host, each rank has two words: TURN, and CALL (below). Its stream writes TURN, and all peers wait for it. The phases
  * of a captured call are signalled and awaited in order, and each phase has a bit. The word has the bits of the
  * phase that the rank has signalled last, and of the phase before, for which a slower peer may still wait. A
  * wait ends once the word has the bit of its phase. Of three phases in a row, no two have the same bit:
@@ -14,16 +14,22 @@
  * because the rank has not signalled phase k + 1.
  *
  * The last phase of each call, whichever call it is, has bit 0, and each call begins with the wait for this phase of
- * the call before. The first phase of each call has bit 1, which no last phase and no phase before a last one has. So
- * a call has three phases at least (ce/capture.h).
+ * the call before.
+ *
+ * The first phase has no bit. It writes the call's number among the captured ones to CALL, and its wait is for just this
+ * number. The last phase writes 0 to CALL, so the next launch of the same call finds no number of this launch: after the
+ * wait for the last phase CALL is 0, or the number of the peer's next call. So a call has three phases at least
+ * (ce/capture.h), and a rank whose peer has launched another graph stays at phase 1. Phase 1 writes TURN and then CALL,
+ * the last phase CALL and then TURN; on GPUs both are one write.
  *
  * The upper half of the word is for the watchdog: phase j of n is j / n of a cycle of 65,536, and 0 only for the
  * last phase. So a rank's word also tells its own host whether a captured call is running. The watchdog sets SEEN
  * in the word of its own rank; if it finds SEEN later, the stream has written no phase in between.
  *
  * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
- * memory (sm/meeting.h). It does not use these words. Each such call also writes its number for all hosts,
- * to separate words in memory of the host. A peer whose number is lower than this rank's is behind.
+ * memory (sm/meeting.h). It does not use these words. Each such call also writes its count, and in the upper half its
+ * number among the captured ones, for all hosts, to separate words of 64 bits in memory of the host. A peer whose count
+ * is lower than this rank's is behind.
  *
  * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and
  * end with a phase: one kernel, messages, or the call of a rank that is alone in its node. All captured calls of
@@ -43,20 +49,25 @@ enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_S
 #define CECL_TURNS_LEAST 3
 
 /* Bits of a rank's word: those of phases; and that the rank's watchdog has seen the word. */
-#define CECL_TURNS_PHASES 0x1fu
+#define CECL_TURNS_PHASES 0x1du
 #define CECL_TURNS_SEEN 0x8000u
+/* The bits between are the number of the call, modulo so many. Peers that end their waits overwrite CALL, but not these
+ * bits, so this rank knows which value its own wait needs. */
+#define CECL_TURNS_SHIFT 5
+#define CECL_TURNS_NUMBERS 1024u
 
-/* The bit of phase j, from 1 to n; phase 0 is the last phase of the call before. */
+/* The bit of phase j, from 2 to n, or 0 for phase 1; phase 0 is the last phase of the call before. */
 static inline uint32_t cecl_turns_bit(uint32_t j, uint32_t n)
 {
-    return 1u << (j % n == 0 ? 0 : j == 1 ? 1 : 2 + (j + 1) % 3);
+    return j == 1 ? 0 : 1u << (j % n == 0 ? 0 : 2 + (j + 1) % 3);
 }
-/* The word of a rank that has signalled phase j of n. */
-static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n)
+/* The word of a rank that has signalled phase j of n of the captured call `number`. */
+static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n, uint32_t number)
 {
     const uint32_t part =
         (uint32_t)((uint64_t)j * 65536 / n); /* 65536 for phase n, which becomes 0 */
-    return (part ? part : 1) << 16 | cecl_turns_bit(j - 1, n) | cecl_turns_bit(j, n);
+    return (part ? part : 1) << 16 | number % CECL_TURNS_NUMBERS << CECL_TURNS_SHIFT |
+           cecl_turns_bit(j - 1, n) | cecl_turns_bit(j, n);
 }
 
 /* For cecl_flags_open. Fills in the table's rows for captured calls, and this rank's word. flags->replay must be
@@ -66,9 +77,10 @@ static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n)
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
 /* Describes how a captured call of one kernel waits for its peers, and how it is counted. Such a call
- * writes to flags->replay that it is running. */
+ * writes to flags->replay that it is running. number: of the call among the captured ones. */
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
-struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind);
+struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind,
+                                         uint32_t number);
 
 /* -- for the watchdog and for teardown -- */
 
@@ -81,14 +93,23 @@ bool cecl_turns_run(const struct cecl_flags *flags);
 bool cecl_turns_go_on(const struct cecl_flags *flags);
 /* A value that changes whenever a rank of this node signals a phase of a captured call. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
+/* A peer whose stream runs another captured call than this rank's stream. */
+struct cecl_turns_difference {
+    int rank;
+    uint32_t mine, theirs; /* the numbers of both calls */
+};
+/* Looks for such a peer. Call it only after cecl_turns_go_on was false. What it finds is certain: neither call can
+ * end. */
+bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_difference *difference);
 /* Adds to `late` the peers that are behind this rank in captured calls. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
-/* Ends the waits of captured calls, without the driver: sets all bits of the peers' words. Streams of peers may
+/* Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the number of the
+ * call that runs here to their CALL. Streams of peers may
  * write these words again. So call this function repeatedly, as long as a graph may be replayed. After a
  * failure peers must have been notified, because this also ends their own waits for these words. After an end in
  * order it changes nothing for them: this rank has signalled its last phase, so every peer has signalled the phase
  * before, and only a later call could go on early, which does not take place without this rank. If a graph is
  * launched here nevertheless, peers that still make captured calls may go on early, too (comm/replays.c). */
-void cecl_turns_release(const struct cecl_flags *flags);
+void cecl_turns_release(struct cecl_flags *flags);
 
 #endif

@@ -48,7 +48,7 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
         CECL_TRY(cecl_captured_check(launch));
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
     if (launch->is_captured)
-        CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets));
+        CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets, 1));
     cecl_plan_explain(&plan, explanation);
     if (plan.nexchanges > 0)
         cecl_engine_explain_net(&launch->comm->engine, explanation);

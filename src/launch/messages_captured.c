@@ -83,8 +83,9 @@ static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
     const uint32_t hold =
         cecl_handed_hold(&comm->engine.flags, m->peer, word_of(m), m->role == CECL_SENDER);
-    const uint64_t given[CECL_MESSAGE_GIVEN] = {(uint64_t)word_of(m), 1,    hold,
-                                                CECL_REPLAY_BEGUN,    hold, CECL_REPLAY_ENDED};
+    const uint32_t value = cecl_handed_value(m->number);
+    const uint64_t given[CECL_MESSAGE_GIVEN] = {(uint64_t)word_of(m),     value, hold,
+                                                cecl_handed_begun(value), hold,  CECL_REPLAY_ENDED};
     m->first_given = first;
     for (uint32_t i = 0; i < CECL_MESSAGE_GIVEN; i++)
         comm->launcher->messenger.given[first + i] = given[i];

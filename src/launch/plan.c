@@ -6,6 +6,7 @@
 
 #include "ce/capture.h"
 #include "ce/lower.h"
+#include "comm/replays.h"
 #include "launch/kept.h"
 #include "launch/launcher.h"
 #include "tune/choose.h"
@@ -139,6 +140,16 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
     return result;
 }
 
+/* Copies within a rank have no number, because only this rank makes them. */
+static ceclResult_t capture(const struct cecl_launch *launch, struct cecl_plan *plan)
+{
+    ceclComm_t comm = launch->comm;
+    const uint32_t number = launch->kind == CECL_LAUNCH_COLLECTIVES
+                                ? cecl_replays_number(comm, launch->calls[0].op->name)
+                                : 0;
+    return cecl_plan_capture(plan, comm->dev->meets, number);
+}
+
 static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -146,7 +157,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     cecl_launch_trim(launch); /* the arrays must not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     if (launch->is_captured)
-        CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets));
+        CECL_TRY(capture(launch, &plan));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))

@@ -187,8 +187,9 @@ struct cecl_plan {
     /* by how much each counter with phases advances; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
-    bool aside;          /* the plan is issued beside calls, and does not mark the end of a call */
-    uint8_t lane;        /* for building: the lane of the next steps */
+    uint32_t number; /* of a captured call among all captured ones of the communicator, from 1 on */
+    bool aside;      /* the plan is issued beside calls, and does not mark the end of a call */
+    uint8_t lane;    /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
     /* for building: index + 1 of the EXCHANGE step that is being filled; 0: none */

@@ -29,6 +29,11 @@ DEVICE void word_store(uint32_t *word, uint32_t value)
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+DEVICE void word_store(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
 /* Adds 1 to *word, or sets it to 0 if it was `last`. Returns the value before. */
 DEVICE uint32_t word_count(uint32_t *word, uint32_t last)
 {
@@ -75,12 +80,29 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
     return counted ? word_load(c.count) : 0;
 }
 
+/* What a word of a meeting holds for `value`, whose base was added. */
+#define MEET_BITS 12 /* of the value, in a call that numbers itself */
+template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
+{
+    return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
+}
+
+/* Whether a word has reached `held`. same: and is of the same call. */
+template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, bool same)
+{
+    if (!counted)
+        return (int32_t)(word - held) >= 0;
+    return (int32_t)((word - held) << (32 - MEET_BITS)) >= 0 &&
+           (!same || (word ^ held) >> MEET_BITS == 0);
+}
+
 /* Shows all hosts, this rank's too, the progress of a call that numbers itself. */
 DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                             uint32_t thread, uint32_t threads)
 {
     for (uint32_t i = thread; i < m.nranks; i += threads)
-        word_store((uint32_t *)((char *)c.told + meet_peer(m, i) * c.told_apart), value);
+        word_store((uint64_t *)((char *)c.told + meet_peer(m, i) * c.told_apart),
+                   (uint64_t)c.number << 32 | value);
 }
 
 /* A warp writes `value` to this rank's peers. Earlier writes need not be visible before the value,
@@ -100,18 +122,21 @@ DEVICE void meet_signal(const cecl_meeting &m, const cecl_counting &c, uint32_t 
     if (word_load(m.ended) != 0)
         return;
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
-        word_release(meet_word(m, i), value);
+        word_release(meet_word(m, i), meet_held<counted>(c, value));
     if (counted)
         meet_tell_hosts(m, c, value, threadIdx.x, threads);
 }
 
 /* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
- * undefined. */
-DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
+ * undefined. same: only words of the same call end it. */
+template <bool counted>
+DEVICE void meet_wait(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
+                      uint32_t threads, bool same)
 {
+    const uint32_t held = meet_held<counted>(c, value);
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads) {
         const uint32_t *word = m.row + meet_peer(m, i);
-        for (uint32_t polls = 1; (int32_t)(word_acquire(word) - value) < 0; polls++)
+        for (uint32_t polls = 1; !meet_reached<counted>(word_acquire(word), held, same); polls++)
             if (polls % 64 == 0 && word_load(m.ended) != 0)
                 break;
     }
@@ -128,7 +153,7 @@ template <bool counted> DEVICE void meet_first(const cecl_meeting &m, const cecl
         meet_signal<counted>(m, c, meet_base<counted>(c) + m.first, blockDim.x);
     }
     if (m.does & CECL_MEET_WAIT_FIRST)
-        meet_wait(m, meet_base<counted>(c) + m.first, blockDim.x);
+        meet_wait<counted>(m, c, meet_base<counted>(c) + m.first, blockDim.x, true);
     __syncthreads();
 }
 
@@ -155,7 +180,7 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
     if (m.does & CECL_MEET_SIGNAL_LAST)
         meet_signal<counted>(m, c, meet_base<counted>(c) + m.last, 32);
     if (m.does & CECL_MEET_WAIT_LAST)
-        meet_wait(m, meet_base<counted>(c) + m.last, 32);
+        meet_wait<counted>(m, c, meet_base<counted>(c) + m.last, 32, false);
     __syncwarp();
     if (counted && threadIdx.x == 0)
         word_store(c.count, meet_base<counted>(c) + m.last);

@@ -63,6 +63,15 @@ static void args_renew(const struct cecl_small *small, struct cecl_small_args *a
         CECL_SMALL_SHARES * (group * CECL_SMALL_VECTORS + (line > 0 ? line - 1 : 0));
 }
 
+uint32_t cecl_small_mark(const struct cecl_small *small)
+{
+    const uint64_t rows = 2 * small->slot_bytes / CECL_SMALL_ROW * (uint64_t)small->nranks;
+    uint32_t bits = 1;
+    while ((uint64_t)1 << bits < 2 * rows + 4)
+        bits++;
+    return (uint32_t)((uint64_t)small->counting->number << bits) & ~CECL_SMALL_FAR;
+}
+
 void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args *args)
 {
     struct cecl_small mine = *asked, *const small = &mine;
@@ -89,8 +98,10 @@ void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args
     args_renew(small, args);
     if (small->meeting)
         args->meeting = *small->meeting;
-    if (small->counting)
+    if (small->counting) {
         args->counting = *small->counting;
+        args->mark = cecl_small_mark(small);
+    }
     if (cecl_small_reduces(small))
         args->average = cecl_average_of(small->op, n);
 }

@@ -62,18 +62,18 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* The epoch of a call, and the offset of the call's half from the slots in `args`, in bytes. */
+/* The epoch of a call, what its lines hold, and the offset of the call's half from the slots in `args`, in bytes. */
 struct turn {
-    uint32_t epoch;
+    uint32_t epoch, line;
     uint64_t half;
 };
 
 template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 {
     if (!counted)
-        return {args.epoch, 0};
+        return {args.epoch, args.epoch, 0};
     const uint32_t epoch = meet_base<counted>(args.counting) + 1;
-    return {epoch, (epoch & 1) * args.half};
+    return {epoch, epoch ^ args.mark, (epoch & 1) * args.half};
 }
 
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
@@ -183,7 +183,7 @@ DEVICE uint32_t missing(const cecl_small_args &args, const turn &now, uint32_t f
         if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
             for (int l = 0; l < LINES; l++)
-                if (l <= s.vectors && got[j].words[l][3] != now.epoch)
+                if (l <= s.vectors && got[j].words[l][3] != now.line)
                     rank = first + j;
     return rank;
 }
@@ -209,7 +209,7 @@ DEVICE bool receive(const cecl_small_args &args, const turn &now, uint32_t first
             if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
                 for (int l = 0; l < LINES; l++)
-                    here = here && (l > s.vectors || got[j].words[l][3] == now.epoch);
+                    here = here && (l > s.vectors || got[j].words[l][3] == now.line);
         if (here)
             return true;
         if (polls % POLLS != 0)
@@ -247,7 +247,7 @@ DEVICE bool send_vectors(const cecl_small_args &args, const turn &now, const sha
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++)
             if (first + j + 1 < args.nranks)
-                share_send(args.to[first + j] + now.half, s, v[j], now.epoch);
+                share_send(args.to[first + j] + now.half, s, v[j], now.line);
     }
     return true;
 }
@@ -265,7 +265,7 @@ DEVICE bool send_bytes(const cecl_small_args &args, const turn &now, const share
         if (args.send_stride != 0)
             share_load(args.send + (uint64_t)peer_after(args, k) * args.send_stride, s, args.bytes,
                        v);
-        share_send(args.to[k] + now.half, s, v, now.epoch);
+        share_send(args.to[k] + now.half, s, v, now.line);
     }
     return true;
 }

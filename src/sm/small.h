@@ -24,7 +24,8 @@
  * thread and frees words and streams through the driver, which takes far longer.
  *
  * A graph runs a call repeatedly with the same arguments. Such calls have slots of their own, and number
- * themselves (struct cecl_counting).
+ * themselves (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the
+ * captured ones, so no call takes lines of another call with the same epoch (cecl_small_mark).
  *
  * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
  * renews some lines that it does not use.

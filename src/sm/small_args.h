@@ -48,6 +48,7 @@ struct cecl_small_args {
     uint32_t renewed_vector;
     uint32_t rank, nranks;
     uint32_t epoch;
+    uint32_t mark; /* a line holds epoch ^ mark: cecl_small_mark, or 0 */
     const uint32_t *end;
     uint32_t *late;
     uint64_t timeout_ns;
@@ -61,6 +62,10 @@ struct cecl_small_args {
 
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
+/* What distinguishes the lines of a call that numbers itself from those of others with the same epoch: its number, in
+ * the upper bits of an epoch. The lower bits stay, as many as tell apart all epochs that lines may have: each line was
+ * written or renewed within the last two calls for each row. The highest bit is CECL_SMALL_FAR. */
+uint32_t cecl_small_mark(const struct cecl_small *small);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);
 

@@ -144,7 +144,7 @@ static void rest(int64_t waited_ns)
 static bool line_await(const struct cecl_small_args *args, const unsigned char *at)
 {
     int64_t begin = 0;
-    while (!line_is_here(at, args->epoch)) {
+    while (!line_is_here(at, args->epoch ^ args->mark)) {
         const int64_t now = cecl_now_ns();
         begin = begin ? begin : now;
         if (is_set(args->end) || (args->timeout_ns > 0 && now - begin >= (int64_t)args->timeout_ns))
@@ -206,7 +206,7 @@ static void send_all(const struct cecl_small_args *args)
             const uint32_t peer = (args->rank + 1 + k) % args->nranks;
             if (k == 0 || args->send_stride != 0)
                 group_load(args->send + (uint64_t)peer * args->send_stride, &group, words);
-            group_send(args->to[k], &group, words, args->epoch);
+            group_send(args->to[k], &group, words, args->epoch ^ args->mark);
         }
     }
 }
@@ -270,7 +270,9 @@ static uint32_t begin_counted(const struct cecl_meeting *meeting,
     const uint32_t epoch = atomic_load(atomic_of(counting->count)) + 1;
     atomic_store(atomic_of(meeting->done), counting->begun_value);
     for (uint32_t r = 0; r < meeting->nranks; r++)
-        atomic_store(atomic_of((char *)counting->told + r * counting->told_apart), epoch);
+        atomic_store(
+            (_Atomic uint64_t *)(uintptr_t)((char *)counting->told + r * counting->told_apart),
+            (uint64_t)counting->number << 32 | epoch);
     return epoch;
 }
 
@@ -283,6 +285,8 @@ void cecl_small_host(const struct cecl_small *asked)
         small->counting = NULL; /* the epoch is known */
     }
     cecl_small_args_make(small, &args);
+    if (asked->counting)
+        args.mark = cecl_small_mark(asked);
     const int late = exchange(small, &args);
     if (late != NOBODY)
         atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);

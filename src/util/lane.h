@@ -38,7 +38,7 @@ enum {
     CECL_COUNTER_LINE,
     CECL_COUNTER_REACHED,
     /* Captured messages, in slots (flags/handed.h): the bytes have been moved; the receiver's buffer may be
-     * written; whether a stream waits for either (enum cecl_replay_state). */
+     * written; for which value of either a stream waits. */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
     CECL_COUNTER_HOLDS,
@@ -48,6 +48,8 @@ enum {
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */
     CECL_COUNTER_TURN,
+    /* beside TURN: which captured call a rank is in. k is the call's number; 0: in none */
+    CECL_COUNTER_CALL,
     CECL_COUNTERS,
     CECL_COUNTERS_MAX = CECL_COUNTERS + 8 /* room for further counters in a table */
 };

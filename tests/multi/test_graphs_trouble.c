@@ -233,7 +233,7 @@ static void show_phase(uint32_t j)
 {
     uint32_t *word =
         cecl_flags_word(&comm->engine.flags, multi_rank, multi_rank, CECL_COUNTER_TURN);
-    atomic_store((_Atomic uint32_t *)word, cecl_turns_word(j, 3));
+    atomic_store((_Atomic uint32_t *)word, cecl_turns_word(j, 3, 1));
 }
 
 /* A call begins with the wait for the last phase of peers' calls before. A peer that does not end its call is named by a

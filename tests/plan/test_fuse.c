@@ -226,7 +226,7 @@ static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
         part.call.captured = 1;
         part.call.type = ceclFloat32;
         struct cecl_plan *plans = lower_all(&part, 1, 3);
-        assert_int_equal(cecl_plan_capture(&plans[0], meets != 0), ceclSuccess);
+        assert_int_equal(cecl_plan_capture(&plans[0], meets != 0, 1), ceclSuccess);
         assert_int_equal(cecl_fuses_all(&plans[0]), meets);
         free_plans(plans, 3);
     }

@@ -60,7 +60,8 @@ static struct cecl_plan *lower_sequence(const struct cecl_part *parts, const int
     struct cecl_plan *plans = lower_all(all, TIMES, n);
     for (int i = 0; i < TIMES * n; i++)
         if (plans[i].part.call.captured)
-            assert_int_equal(cecl_plan_capture(&plans[i], false), ceclSuccess);
+            assert_int_equal(cecl_plan_capture(&plans[i], false, 1 + (uint32_t)sequence[i / n]),
+                             ceclSuccess);
     return plans;
 }
 
@@ -141,7 +142,8 @@ static void groups_are_right_when_they_run_again(void **state)
             assert_int_equal(cecl_lower_group(mine, 3, &plans[p]), ceclSuccess);
         }
         for (int p = 0; p < 2 * n; p++)
-            assert_int_equal(cecl_plan_capture(&plans[p], false), ceclSuccess);
+            assert_int_equal(cecl_plan_capture(&plans[p], false, 1 + (uint32_t)(p / n)),
+                             ceclSuccess);
         if (verify_times(plans, 2, n, 0) != ceclSuccess)
             fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
         for (int p = 0; p < 2 * n; p++)
@@ -151,10 +153,10 @@ static void groups_are_right_when_they_run_again(void **state)
 
 /* ---- over several nodes */
 
-static void capture_all(struct cecl_plan *plans, int count)
+static void capture_all(struct cecl_plan *plans, int count, uint32_t number)
 {
     for (int p = 0; p < count; p++)
-        if (cecl_plan_capture(&plans[p], false) != ceclSuccess)
+        if (cecl_plan_capture(&plans[p], false, number) != ceclSuccess)
             fail_msg("%s", cecl_message());
 }
 
@@ -184,7 +186,7 @@ static void replays_over_nodes_between_eager_calls_are_right(void **state)
         struct cecl_plan *plans = verifies_this_time() ? lower_over_nodes(calls, TIMES) : NULL;
         for (int i = 0; plans && i < TIMES; i++)
             if (calls[i].part.call.captured)
-                capture_all(&plans[i * nodes.nranks], nodes.nranks);
+                capture_all(&plans[i * nodes.nranks], nodes.nranks, (uint32_t)i + 1);
         if (plans && verify_times(plans, TIMES, nodes.nranks, next(&x) | 1) != ceclSuccess)
             fail_msg("state %llu: %s", (unsigned long long)before, cecl_message());
         if (plans)
@@ -215,7 +217,7 @@ static struct cecl_plan barriers_between(int rank, int first, int count, int las
     for (int i = 0; i < last; i++)
         cecl_plan_repeat(&plan, &step);
     assert_int_equal(cecl_plan_finish(&plan), ceclSuccess);
-    assert_int_equal(cecl_plan_capture(&plan, false), ceclSuccess);
+    assert_int_equal(cecl_plan_capture(&plan, false, 1), ceclSuccess);
     return plan;
 }
 
@@ -234,20 +236,28 @@ static struct cecl_plan barriers(int rank, int count)
 static void every_call_ends_alike_and_has_three_phases_at_least(void **state)
 {
     static const char *const expected[] = {"",
-                                           "+A AB+B BC+C AC",
-                                           "+A AB+B BC+C AC",
-                                           "+A AB+B BC+C CD+D AD",
-                                           "+A AB+B BC+C CD+D DE+E AE",
-                                           "+A AB+B BC+C CD+D DE+E CE+C AC"};
+                                           "+A A(+( C+C) AC",
+                                           "+A A(+( C+C) AC",
+                                           "+A A(+( C+C CD+D) AD",
+                                           "+A A(+( C+C CD+D DE+E) AE",
+                                           "+A A(+( C+C CD+D DE+E CE+C) AC"};
     for (int count = 1; count <= 5; count++) {
         struct cecl_plan plan = barriers(0, count);
         char text[64] = "", *at = text;
         for (uint32_t s = 0; s < plan.nsteps; s++) {
             const struct cecl_step *step = &plan.steps[s];
-            assert_int_equal(step->counter, CECL_COUNTER_TURN);
             assert_int_equal(step->peer, step->kind == CECL_STEP_WAIT);
+            if (step->counter == CECL_COUNTER_CALL) { /* the number of the call, or its end */
+                assert_true(step->phase <= 1);
+                at += sprintf(at, "%s",
+                              step->kind == CECL_STEP_WAIT ? "+("
+                              : step->phase                ? "("
+                                                           : ")");
+                continue;
+            }
+            assert_int_equal(step->counter, CECL_COUNTER_TURN);
             *at++ = step->kind == CECL_STEP_WAIT ? '+' : ' ';
-            for (int b = 0; b < 16; b++)
+            for (int b = 0; b < CECL_TURNS_SHIFT; b++)
                 if (step->phase >> b & 1)
                     *at++ = (char)('A' + b);
         }
@@ -276,8 +286,8 @@ static void a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host(void 
     }
 }
 
-/* Spoils step `step` of barriers on all ranks: waits have even numbers, signals odd ones. */
-enum spoil { LEFT_OUT, ONE_BIT, OTHER_BIT };
+/* Spoils step `step` of barriers on all ranks. MOVED: exchanges it with the step before. */
+enum spoil { LEFT_OUT, ONE_BIT, OTHER_BIT, MOVED };
 static void expect_wrong(int count, int step, enum spoil how, const char *fault)
 {
     struct cecl_plan plans[3 * 2];
@@ -288,7 +298,11 @@ static void expect_wrong(int count, int step, enum spoil how, const char *fault)
             memmove(at, at + 1, (--plans[p].nsteps - (uint32_t)step) * sizeof(*at));
         else if (how == ONE_BIT)
             at->phase &= ~1u;
-        else
+        else if (how == MOVED) {
+            const struct cecl_step moved = *at;
+            *at = at[-1];
+            at[-1] = moved;
+        } else
             at->phase = 1;
     }
     assert_int_equal(verify_times(plans, 3, 2, 0), ceclInternalError);
@@ -300,21 +314,22 @@ static void expect_wrong(int count, int step, enum spoil how, const char *fault)
 
 static void a_wait_that_may_end_early_is_found(void **state)
 {
-    for (int wait = 2; wait <= 4;
-         wait += 2) /* both find phase 0's bit, which the peer still shows */
-        expect_wrong(2, wait, OTHER_BIT, "early");
+    expect_wrong(2, 5, OTHER_BIT, "early"); /* finds phase 0's bit, which the peer still shows */
+    expect_wrong(2, 2, MOVED, "early");     /* the number comes before phase 1's word */
 }
 
 static void a_bit_that_a_peer_may_miss_is_found(void **state)
 {
     expect_wrong(2, 1, ONE_BIT, "may still wait"); /* phase 1's word lacks phase 0's bit */
-    for (int wait = 0; wait <= 4; wait += 2)
-        expect_wrong(2, wait, LEFT_OUT, "may still wait");
+    static const int waits[] = {0, 3, 5};
+    for (int i = 0; i < 3; i++)
+        expect_wrong(2, waits[i], LEFT_OUT, "may still wait");
+    expect_wrong(2, 6, LEFT_OUT, "early"); /* the number of the call before is still there */
 }
 
 static void a_call_without_its_last_signal_is_found(void **state)
 {
-    expect_wrong(2, 5, LEFT_OUT, "does not look late");
+    expect_wrong(2, 7, LEFT_OUT, "does not look late");
 }
 
 int main(void)

@@ -324,7 +324,8 @@ static void captured_calls_are_right_in_replays(void **state)
         for (int i = 0; i < TIMES * n; i++) {
             plans[i].part.call.captured = i / n % 3 != 1;
             if (plans[i].part.call.captured)
-                assert_int_equal(cecl_plan_capture(&plans[i], false), ceclSuccess);
+                assert_int_equal(cecl_plan_capture(&plans[i], false, 1 + (uint32_t)(i / n)),
+                                 ceclSuccess);
         }
         for (int r = 0; r < n; r++) {
             program.launches[r] = launches;

@@ -43,7 +43,7 @@ static void *capture_a_part(void)
 static void end_call(void)
 {
     uint32_t *word = cecl_flags_word(&comms[0]->engine.flags, 0, 0, CECL_COUNTER_TURN);
-    atomic_store((_Atomic uint32_t *)word, cecl_turns_word(3, 3));
+    atomic_store((_Atomic uint32_t *)word, cecl_turns_word(3, 3, 1));
 }
 
 static void a_graph_with_a_part_of_a_call_is_held_and_its_waits_end(void **state)

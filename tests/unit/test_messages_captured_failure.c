@@ -183,7 +183,7 @@ static bool the_wait_ends_after_all(int limit_ms)
     OK(ceclStreamCreate(comms[0], &stream));
     assert_true(is_captured(0, stream, true, 2));
     OK(ceclGraphDestroy(graph));
-    atomic_store(hold, CECL_REPLAY_BEGUN);
+    atomic_store(hold, cecl_handed_begun(7));
     pause_ms(limit_ms / 3);
     leave(2);
     pause_ms(100);

@@ -42,7 +42,7 @@ static int close_words(void **state)
 /* Sets the word of a rank that has signalled phase j of n. */
 static void signal_phase(int rank, uint32_t j, uint32_t n)
 {
-    *word_of(rank) = cecl_turns_word(j, n);
+    *word_of(rank) = cecl_turns_word(j, n, 1);
 }
 
 /* Checks that of all ranks only `rank` is late; -1: none. */
@@ -148,19 +148,101 @@ static void a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here(
     assert_true(cecl_turns_go_on(&flags));
 }
 
-/* Waits of this rank for all phases of a call of the longest cycle of bits. */
+/* Waits of this rank for all phases of a call of the longest cycle of bits. The peers are in another call, or their
+ * waits for that were ended. */
 static void a_release_ends_each_wait_for_a_peer(void **state)
 {
     ceclStream_t stream = new_stream();
     signal_phase(ME, 1, 20);
+    for (int r = 0; r < RANKS; r++)
+        *(word_of(r) + 1) = 2; /* CALL */
     for (uint32_t j = 0; j < 20; j++)
         for (int r = 0; r < RANKS; r++)
-            if (r != ME)
+            if (r != ME && j == 1)
+                memop(stream, CECL_MEMOP_WAIT_SAME, word_of(r) + 1, 1);
+            else if (r != ME)
                 memop(stream, CECL_MEMOP_WAIT_ANY, word_of(r), cecl_turns_bit(j, 20));
     cecl_turns_release(&flags);
     synchronize(stream);
-    assert_int_equal(*word_of(ME), cecl_turns_word(1, 20));
+    assert_int_equal(*word_of(ME), cecl_turns_word(1, 20, 1));
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+}
+
+/* The word has only some bits of the number. */
+static void a_release_ends_the_wait_for_a_large_number(void **state)
+{
+    const uint32_t number = 3 * CECL_TURNS_NUMBERS + 5;
+    ceclStream_t stream = new_stream();
+    atomic_store(&flags.numbered, number + 2000);
+    *word_of(ME) = cecl_turns_word(1, 3, number);
+    memop(stream, CECL_MEMOP_WAIT_SAME, word_of(2) + 1, number);
+    for (int i = 0; i < 1000 && *(word_of(2) + 1) != number; i++)
+        cecl_turns_release(&flags);
+    synchronize(stream);
+    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+}
+
+/* The rank is in captured call `number`, at phase j of 3. */
+static void enter(int rank, uint32_t j, uint32_t number)
+{
+    *word_of(rank) = cecl_turns_word(j, 3, number);
+    *(word_of(rank) + 1) = j < 3 ? number : 0;
+}
+
+static void count_kernel(int rank, uint32_t count, uint32_t number)
+{
+    cecl_hosted_counts(&hosted, ME)[rank] = (uint64_t)number << 32 | count;
+}
+
+static void expect_difference(int rank, uint32_t mine, uint32_t theirs)
+{
+    struct cecl_turns_difference found;
+    while (cecl_turns_go_on(&flags))
+        ;
+    assert_int_equal(cecl_turns_differ(&flags, &found), rank >= 0);
+    if (rank < 0)
+        return;
+    assert_int_equal(found.rank, rank);
+    assert_int_equal(found.mine, mine);
+    assert_int_equal(found.theirs, theirs);
+}
+
+static void another_call_with_phases_is_found(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        enter(r, 1, 7);
+    expect_difference(-1, 0, 0);
+    enter(2, 2, 7); /* ahead */
+    enter(3, 3, 6); /* behind */
+    expect_difference(-1, 0, 0);
+    enter(3, 1, 9);
+    expect_difference(3, 7, 9);
+}
+
+static void a_kernel_before_this_call_is_found(void **state)
+{
+    count_kernel(ME, 4, 2);
+    count_kernel(0, 4, 2);
+    enter(ME, 1, 7);
+    count_kernel(3, 4, 2);
+    count_kernel(2, 5, 8);
+    expect_difference(2, 7, 8);
+    enter(ME, 2, 7); /* the peer may have ended this call */
+    expect_difference(-1, 0, 0);
+}
+
+static void another_kernel_is_found(void **state)
+{
+    replay = CECL_REPLAY_BEGUN;
+    for (int r = 0; r < RANKS; r++)
+        count_kernel(r, 5, 3);
+    expect_difference(-1, 0, 0);
+    count_kernel(2, 4, 1); /* behind */
+    expect_difference(-1, 0, 0);
+    enter(2, 1, 7);
+    expect_difference(2, 3, 7);
+    count_kernel(2, 5, 4);
+    expect_difference(2, 3, 4);
 }
 
 /* The peer's own host still sees whether its call runs. */
@@ -170,7 +252,7 @@ static void a_release_leaves_how_far_a_peer_is(void **state)
     for (uint32_t j = 1; j <= 3; j++) {
         signal_phase(2, j, 3);
         cecl_turns_release(&flags);
-        assert_int_equal(*word_of(2) >> 16, cecl_turns_word(j, 3) >> 16);
+        assert_int_equal(*word_of(2) >> 16, cecl_turns_word(j, 3, 1) >> 16);
     }
 }
 
@@ -192,7 +274,7 @@ static void a_release_without_a_call_that_runs_writes_nothing(void **state)
     signal_phase(3, 1, 3);
     cecl_turns_release(&flags);
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(*word_of(r), r == 3 ? cecl_turns_word(1, 3) : cecl_turns_bit(0, 1));
+        assert_int_equal(*word_of(r), r == 3 ? cecl_turns_word(1, 3, 1) : cecl_turns_bit(0, 1));
 }
 
 int main(void)
@@ -207,6 +289,10 @@ int main(void)
         TURNS_TEST(a_look_tells_whether_a_phase_was_signalled_since_the_last),
         TURNS_TEST(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here),
         TURNS_TEST(a_release_ends_each_wait_for_a_peer),
+        TURNS_TEST(a_release_ends_the_wait_for_a_large_number),
+        TURNS_TEST(another_call_with_phases_is_found),
+        TURNS_TEST(a_kernel_before_this_call_is_found),
+        TURNS_TEST(another_kernel_is_found),
         TURNS_TEST(a_release_leaves_how_far_a_peer_is),
         TURNS_TEST(a_release_ends_the_wait_that_a_call_begins_with),
         TURNS_TEST(a_release_without_a_call_that_runs_writes_nothing),

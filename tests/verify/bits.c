@@ -1,11 +1,16 @@
-/* The words of captured calls (CECL_COUNTER_TURN): a rank writes one word for all its peers, and a wait is for one
- * bit of it.
+/* The words of captured calls (CECL_COUNTER_TURN, CECL_COUNTER_CALL): a rank writes one word for all its peers, and a
+ * wait is for one bit of it. The number of the call, in a word of its own, is one more bit: it is set while the number is
+ * there, and a wait is for just that number.
  *
  * Each time a bit is set in a word, each peer waits once for this bit. The n-th wait must end with the n-th
  * setting in every possible run. So two things must have an order: the bit is cleared after all peers' waits for
  * it, and a peer's next wait for the bit comes after the clearing. Then what a wait guarantees does not depend on the
  * order of the walk. */
+#include "flags/turns.h"
 #include "verify/internal.h"
+
+#define CALL 14 /* the bit for the number; no phase has it */
+#define VERIFY_LOW ((1u << VERIFY_BITS) - 1)
 
 static struct verify_taken *taken_by(const struct verifier *v, int writer, int reader, int bit)
 {
@@ -51,8 +56,13 @@ ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: the signal has no order with the one before",
             v->ranks[rank].launch, rank, at);
+    const bool numbers = step->counter == CECL_COUNTER_CALL;
+    const uint32_t call = 1u << CALL,
+                   value = numbers ? (bits->word & ~call) | (step->phase ? call : 0)
+                                   : (step->phase & ~VERIFY_LOW) |
+                                         (step->phase & CECL_TURNS_PHASES) | (bits->word & call);
     for (int b = 0; b < VERIFY_BITS; b++) {
-        const bool was = bits->word >> b & 1, is = step->phase >> b & 1;
+        const bool was = bits->word >> b & 1, is = value >> b & 1;
         if (was && !is) {
             CECL_TRY(check_clear(v, rank, actor, b, at));
             bits->bit[b].cleared = now;
@@ -61,7 +71,9 @@ ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_
             bits->bit[b].by = now;
         }
     }
-    bits->word = step->phase;
+    bits->word = value;
+    if (numbers)
+        bits->number = step->phase;
     bits->by = now;
     return ceclSuccess;
 }
@@ -71,13 +83,14 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
 {
     const int actor = verify_actor(v, rank, step->lane);
     const struct verify_bits *bits = &v->bits[step->peer];
-    int b = 0;
-    while (!(step->phase >> b & 1))
+    const bool numbers = step->counter == CECL_COUNTER_CALL;
+    int b = numbers ? CALL : 0;
+    while (!numbers && !(step->phase >> b & 1))
         b++;
     struct verify_taken *taken = taken_by(v, step->peer, rank, b);
-    *stuck = (bits->word & step->phase) == 0;
-    /* the upper halves tell the watchdog which rank is late (flags/turns.h) */
-    if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) <= 0)
+    *stuck = numbers ? bits->number != step->phase : (bits->word & step->phase) == 0;
+    /* the upper halves tell the watchdog which rank is late (flags/turns.h); a number comes one step later */
+    if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) < !numbers)
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: waits for rank %u, which does not look late",
             v->ranks[rank].launch, rank, at, step->peer);

@@ -286,6 +286,8 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
         return step->phase % (1u << VERIFY_BITS) != 0 &&
                (step->kind == CECL_STEP_SIGNAL ||
                 (step->phase < 1u << VERIFY_BITS && (step->phase & (step->phase - 1)) == 0));
+    if (v->program && counter == CECL_COUNTER_CALL)
+        return step->kind == CECL_STEP_SIGNAL || step->phase >= 1;
     if (v->program && counter >= CECL_COUNTERS && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
@@ -297,7 +299,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
 static bool is_at_itself(const struct cecl_step *step)
 {
     return step->counter == CECL_COUNTER_NET ||
-           (step->counter == CECL_COUNTER_TURN && step->kind == CECL_STEP_SIGNAL);
+           (verify_is_bits(step->counter) && step->kind == CECL_STEP_SIGNAL);
 }
 
 /* Checks a flag step, or a step at which lanes meet. */

@@ -65,7 +65,7 @@ struct verify_word {
  * the lower half of the word has such bits. */
 #define VERIFY_BITS 16
 struct verify_bits {
-    uint32_t word;
+    uint32_t word, number;
     struct verify_mark by; /* the last signal */
     struct {
         uint32_t raised; /* how often the bit was set so far */
@@ -288,6 +288,12 @@ static inline bool verify_is_own(uint32_t counter)
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
            counter == CECL_COUNTER_LINE || counter == CECL_COUNTER_REACHED ||
            counter == CECL_COUNTER_HOLDS;
+}
+
+/* Whether a counter is one of the two words of captured calls. */
+static inline bool verify_is_bits(uint32_t counter)
+{
+    return counter == CECL_COUNTER_TURN || counter == CECL_COUNTER_CALL;
 }
 
 /* bits.c: signals and waits of words whose values are sets of bits. *stuck: the bit is not set yet. */

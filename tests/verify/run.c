@@ -185,7 +185,7 @@ static bool is_after(const struct verifier *v, int actor, const struct verify_ma
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
                               uint32_t at, uint32_t counter)
 {
-    if (counter == CECL_COUNTER_TURN)
+    if (verify_is_bits(counter))
         return verify_signal_bits(v, rank, step, at);
     const int actor = verify_actor(v, rank, step->lane), launch = v->ranks[rank].launch;
     const uint64_t value = value_of(v, rank, counter, step->phase);
@@ -361,7 +361,7 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     case CECL_STEP_SIGNAL: return do_signal(v, rank, step, at, step->counter);
     case CECL_STEP_POST: return do_post(v, rank, plan, at);
     case CECL_STEP_WAIT:
-        if (step->counter == CECL_COUNTER_TURN)
+        if (verify_is_bits(step->counter))
             return verify_wait_bit(v, rank, step, at, stuck);
         if (step->counter != CECL_COUNTER_NET)
             return do_wait(v, rank, step, at, stuck);

@@ -169,7 +169,7 @@ static void begin_program(struct verifier *v)
                 const struct cecl_step *step = &launch.plan->steps[s];
                 if (step->lane >= v->nlanes && step->lane < CECL_LANES_MAX)
                     v->nlanes = step->lane + 1;
-                if (step->kind <= CECL_STEP_WAIT && step->counter != CECL_COUNTER_TURN)
+                if (step->kind <= CECL_STEP_WAIT && !verify_is_bits(step->counter))
                     at_least(&v->most_phases, step->phase);
             }
         }
