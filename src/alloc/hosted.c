@@ -42,8 +42,8 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     char *const first = (char *)(uintptr_t)cecl_round_up((uintptr_t)memory, PAGE);
     const size_t bytes = used_bytes(nranks, half_bytes);
     const uint64_t pairs = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t);
-    const uint64_t turn = cecl_round_up(pairs + cecl_hosted_pair_words(nranks) * sizeof(uint32_t),
-                                        sizeof(uint64_t));
+    const uint64_t turn =
+        cecl_round_up(pairs + cecl_hosted_pair_words(nranks) * sizeof(uint32_t), sizeof(uint64_t));
     const uint64_t counts = turn + 2 * sizeof(uint32_t);
     *hosted = (struct cecl_hosted){0};
     CECL_TRY(dev->ops->host_share(dev, first, bytes));
