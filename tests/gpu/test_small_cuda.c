@@ -31,6 +31,8 @@ static uint32_t *numbers[MOST];
 #define ROW 16
 static uint32_t (*rows)[ROW], *done; /* pinned */
 static uint32_t *leaving[MOST];      /* on the GPU */
+static uint64_t (*counts)[ROW];      /* pinned: what numbered calls tell, rows [rank][sender] */
+#define NUMBER 7                     /* of a captured call */
 static uint32_t told;                /* the words' value; 0: no meeting */
 
 static int all_open(void **state)
@@ -57,6 +59,7 @@ static int all_open(void **state)
         must_cuda(cudaDeviceSynchronize());
     }
     must_cuda(cudaHostAlloc((void **)&rows, MOST * sizeof(*rows), cudaHostAllocPortable));
+    must_cuda(cudaHostAlloc((void **)&counts, MOST * sizeof(*counts), cudaHostAllocPortable));
     must_cuda(cudaHostAlloc((void **)&done, MOST * sizeof(*done), cudaHostAllocPortable));
     result = malloc(ROOM);
     assert_non_null(result);
@@ -139,8 +142,9 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
     const struct cecl_counting counting = {.count = numbers[g],
-                                           .told = &rows[0][g],
-                                           .told_apart = sizeof(rows[0]),
+                                           .number = NUMBER,
+                                           .told = &counts[0][g],
+                                           .told_apart = sizeof(counts[0]),
                                            .begun_value = 0xbe9};
     s.epoch = is_counted ? 99 : epoch;
     s.counting = is_counted ? &counting : NULL;
@@ -541,7 +545,8 @@ static int stop_counting(void **state)
         assert_int_equal(count, epoch - 1);
         assert_int_equal(done[g], told + 1);
         for (int p = 0; p < n; p++)
-            assert_true(rows[p][g] != 0 && rows[p][g] == rows[g][g]);
+            assert_true(counts[p][g] == ((uint64_t)NUMBER << 32 | (uint32_t)counts[g][g]));
+        assert_int_not_equal((uint32_t)counts[g][g], 0);
     }
     is_counted = false;
     told = 0;

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -261,5 +262,10 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_first_launch_differs, open_memory),
         cmocka_unit_test(a_later_launch_differs),
     };
+    const char *device = getenv("CECL_DEVICE");
+    if (device && strcmp(device, "cuda") == 0) {
+        puts("skipped: it looks at memory of the host device before waits are released");
+        return 77;
+    }
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }
