@@ -29,11 +29,11 @@ static uint32_t *numbers[MOST];
 
 /* Words that kernels write in a meeting, if they have one: rows [rank][sender]. */
 #define ROW 16
-static uint32_t (*rows)[ROW], *done; /* pinned */
-static uint32_t *leaving[MOST];      /* on the GPU */
-static uint64_t (*counts)[ROW];      /* pinned: what numbered calls tell, rows [rank][sender] */
-#define NUMBER 7                     /* of a captured call */
-static uint32_t told;                /* the words' value; 0: no meeting */
+static uint32_t (*rows)[ROW], *done;  /* pinned */
+static uint32_t *leaving[MOST];       /* on the GPU */
+static uint64_t (*told_numbers)[ROW]; /* pinned: what numbered calls tell, rows [rank][sender] */
+#define NUMBER 7                      /* of a captured call */
+static uint32_t told;                 /* the words' value; 0: no meeting */
 
 static int all_open(void **state)
 {
@@ -59,7 +59,8 @@ static int all_open(void **state)
         must_cuda(cudaDeviceSynchronize());
     }
     must_cuda(cudaHostAlloc((void **)&rows, MOST * sizeof(*rows), cudaHostAllocPortable));
-    must_cuda(cudaHostAlloc((void **)&counts, MOST * sizeof(*counts), cudaHostAllocPortable));
+    must_cuda(
+        cudaHostAlloc((void **)&told_numbers, MOST * sizeof(*told_numbers), cudaHostAllocPortable));
     must_cuda(cudaHostAlloc((void **)&done, MOST * sizeof(*done), cudaHostAllocPortable));
     result = malloc(ROOM);
     assert_non_null(result);
@@ -143,8 +144,8 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     s.slot_bytes = SLOT;
     const struct cecl_counting counting = {.count = numbers[g],
                                            .number = NUMBER,
-                                           .told = &counts[0][g],
-                                           .told_apart = sizeof(counts[0]),
+                                           .told = &told_numbers[0][g],
+                                           .told_apart = sizeof(told_numbers[0]),
                                            .begun_value = 0xbe9};
     s.epoch = is_counted ? 99 : epoch;
     s.counting = is_counted ? &counting : NULL;
@@ -545,8 +546,9 @@ static int stop_counting(void **state)
         assert_int_equal(count, epoch - 1);
         assert_int_equal(done[g], told + 1);
         for (int p = 0; p < n; p++)
-            assert_true(counts[p][g] == ((uint64_t)NUMBER << 32 | (uint32_t)counts[g][g]));
-        assert_int_not_equal((uint32_t)counts[g][g], 0);
+            assert_true(told_numbers[p][g] ==
+                        ((uint64_t)NUMBER << 32 | (uint32_t)told_numbers[g][g]));
+        assert_int_not_equal((uint32_t)told_numbers[g][g], 0);
     }
     is_counted = false;
     told = 0;
