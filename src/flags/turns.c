@@ -1,7 +1,10 @@
 /* The words of captured calls; see turns.h. */
 #include "flags/turns.h"
 
+#include <sched.h>
+
 #include "flags/pads.h"
+#include "util/clock.h"
 
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
@@ -189,12 +192,30 @@ static void release_from(const struct cecl_flags *flags, int peer, uint32_t mine
         dev->ops->host_write(dev, cecl_flags_word(flags, peer, peer, CECL_COUNTER_CALL), 1, mine);
 }
 
-void cecl_turns_release(struct cecl_flags *flags)
+static void release_once(struct cecl_flags *flags)
 {
-    const uint32_t mine = flags->hosted ? awaited(flags) : 0;
+    const uint32_t mine = awaited(flags);
     for (int r = 0; r < flags->nranks; r++)
         if (r != flags->rank && is_of_node(flags, r) && may_wait_for(flags, r))
             release_from(flags, r, mine);
+}
+
+/* Each call waits for a number of its own, and thousands may be enqueued. So this goes on as long as one wait after
+ * the other ends, for a few ms. */
+#define RELEASE_NS 4000000
+#define RELEASE_LOOKS 200
+
+void cecl_turns_release(struct cecl_flags *flags)
+{
+    const int64_t end = cecl_now_ns() + RELEASE_NS;
+    bool goes_on = flags->hosted != NULL;
+    while (goes_on && cecl_now_ns() < end) {
+        const uint32_t before = turn_of(flags, flags->rank);
+        release_once(flags);
+        for (int i = 0; i < RELEASE_LOOKS && turn_of(flags, flags->rank) == before; i++)
+            sched_yield();
+        goes_on = turn_of(flags, flags->rank) != before;
+    }
 }
 
 /* ---- different calls

@@ -1,7 +1,7 @@
 /* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a
  * stand-in for NCCL that is as slow as the input says. A step is a batch of calls, and is
  * repeated many times. So trials begin, take turns, decide, and are cancelled by the next batch.
- * Or two batches come in an order without a period, so that classes of calls are tried. Results
+ * Or two batches come in an order without a period, so that the table decides. Results
  * are the same, whichever library carries a call out. */
 #include <dlfcn.h>
 
