@@ -985,6 +985,9 @@ static bool cancel_in_a_call(struct rank *r)
 /* The end of the communicator waits until no thread is in a call. */
 static void a_thread_that_is_cancelled_is_in_no_call(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__
+    skip_because("the sanitizer takes the end of a cancelled thread for an error");
+#endif
     const time_t start = time(NULL);
     assert_true(run_ranks(RANKS, cancel_in_a_call));
     assert_true(time(NULL) - start < PROMPT);
