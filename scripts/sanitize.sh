@@ -19,7 +19,8 @@ export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=4
 export UBSAN_OPTIONS=print_stacktrace=1
 # Freed memory stays mapped for a while. 256 MiB of it, the default, would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7
+# Children of tests start threads of their own, also where a stream of the parent still has work.
+export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7:die_after_fork=0
 for kind in ${1:-address thread}; do
     [ $only_build = 1 ] || echo "== $kind sanitizer"
     build=$root/build/$kind
