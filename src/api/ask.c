@@ -21,7 +21,6 @@ static int calls_in_a_group(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
@@ -43,7 +42,6 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stats)

@@ -11,7 +11,6 @@ struct ceclGraph {
 
 CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     return comm->dev->captures->stream_begin(comm->dev, stream);
@@ -19,7 +18,6 @@ CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t strea
 
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can be ended after a failure, too */
     if (!graph)
@@ -38,7 +36,6 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
 
 CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
@@ -49,7 +46,6 @@ CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
 
 CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (!graph)
         return ceclSuccess;

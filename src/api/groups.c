@@ -70,7 +70,6 @@ static ceclResult_t end_traced(struct cecl_group *group)
 
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
@@ -120,7 +119,6 @@ static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explana
 
 CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");

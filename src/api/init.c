@@ -39,7 +39,6 @@ static void say_used_up(ceclResult_t result)
 
 CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (!id)
         return cecl_fail(ceclInvalidArgument, "id: NULL");
@@ -102,7 +101,6 @@ static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclUniqueId id,
                                              int rank, const ceclConfig_t *config)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     struct cecl_join join = {.out = comm, .nranks = nranks, .rank = rank, .id = id};
     const bool grouped = cecl_group_is_open();
@@ -147,7 +145,6 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
 CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
                                       const ceclConfig_t *config)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     struct cecl_resolved resolved;
 
@@ -196,7 +193,6 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     struct cecl_resolved resolved;
 

@@ -59,7 +59,6 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!asyncError)
@@ -91,7 +90,6 @@ static ceclResult_t finalize(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
@@ -155,7 +153,6 @@ static ceclResult_t destroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
@@ -168,7 +165,6 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_comm_set_async(
@@ -180,7 +176,6 @@ CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm)
 
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_waiting_forget(comm);

@@ -43,7 +43,6 @@ ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     if (cecl_group_is_open())
         return cecl_waiting_allocate(comm, ptr, bytes);
@@ -74,7 +73,6 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 
 CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
@@ -103,7 +101,6 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
 
 CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
@@ -112,7 +109,6 @@ CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int p
 
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!stats)

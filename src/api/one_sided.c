@@ -7,7 +7,6 @@
 static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args,
                          ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     const uint64_t bytes = args->is_copy ? args->count * cecl_type_bytes(args->type) : 0;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside(args->name, "; one-sided calls do not wait for other calls, "

@@ -3,7 +3,6 @@
 
 CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     struct cecl_options chosen = cecl_config_options(&comm->config);

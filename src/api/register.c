@@ -83,7 +83,6 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
 CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                        ceclRegistration_t *handle)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!handle)
@@ -151,7 +150,6 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
 
 CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));

@@ -267,7 +267,6 @@ static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newco
 CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                                     const ceclConfig_t *config)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     /* peers are not told, because they may be ranks of this same thread */
@@ -394,7 +393,6 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
     CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));

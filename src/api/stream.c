@@ -3,7 +3,6 @@
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!stream)
@@ -13,7 +12,6 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
@@ -25,7 +23,6 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     /* a failed or finalized communicator can still destroy its streams */
     CECL_TRY(cecl_comm_check_handle(comm));
@@ -37,7 +34,6 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 
 CECL_API ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (!event)
@@ -53,7 +49,6 @@ static ceclResult_t check_event(ceclEvent_t event)
 
 CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(check_event(event));
@@ -62,7 +57,6 @@ CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclSt
 
 CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, ceclEvent_t event)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(check_event(event));
@@ -71,7 +65,6 @@ CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, 
 
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(check_event(event));
@@ -81,7 +74,6 @@ CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event)
 CECL_API ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src, size_t bytes,
                                       ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     if (bytes == 0)

@@ -81,7 +81,6 @@ CECL_API ceclResult_t ceclSumRows(const void *rows, size_t nrows, const uint64_t
                                   size_t rowcount, ceclDataType_t datatype, ceclComm_t comm,
                                   ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     const struct cecl_row_sums all = {.rows = rows,
                                       .places = places,

@@ -334,7 +334,6 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
 CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                       ceclWindow_t *window)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
@@ -347,7 +346,6 @@ CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
 
 CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 {
-    CECL_UNCANCELLED;
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));

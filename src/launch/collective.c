@@ -45,7 +45,6 @@ static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, 
 ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *args,
                              ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_UNCANCELLED;
     struct cecl_call call = {.op = &cecl_ops[index]};
     const bool is_grouped = cecl_group_is_open();
     if (is_grouped)
@@ -61,7 +60,6 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
 ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,
                                      ceclComm_t comm, ceclExplanation_t *explanation)
 {
-    CECL_UNCANCELLED;
     struct cecl_call call = {.op = &cecl_ops[index]};
     CECL_TRY(cecl_comm_enter(comm, "ceclExplain"));
     struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call.op), NULL);

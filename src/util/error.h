@@ -7,6 +7,8 @@
 
 #include <cecl/cecl.h>
 
+#include "util/thread.h"
+
 #define CECL_MESSAGE_BYTES 512
 
 /* Records a message, and evaluates to `result`. The message names the argument, its value and what was
@@ -19,10 +21,12 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 }
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A public function begins with CECL_PUBLIC. If it fails, its message then begins with its name; a message that was relayed
- * by cecl_relay does not. A public function that another one calls counts as a part of that one. */
+/* The first statement of a public function. If the function fails, its message begins with its name, unless cecl_relay
+ * relayed it. A public function that another one calls counts as a part of that one. A thread that the program cancels ends
+ * when the function has returned. */
 #define CECL_PUBLIC                                                                                \
-    const bool cecl_is_outermost_ __attribute__((cleanup(cecl_function_left))) =                   \
+    CECL_UNCANCELLED;                                                                              \
+    __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ =           \
         cecl_function_entered(__func__)
 bool cecl_function_entered(const char *name);
 void cecl_function_left(const bool *is_outermost);

@@ -27,8 +27,8 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
     return error;
 }
 
-/* The first statement of each function of the program's that may lock, wait or enter a communicator. A thread that the
- * program cancels (pthread_cancel) ends when the function has returned, so it leaves nothing locked or half done. */
+/* The first statement of a function that may lock or wait and that the program calls: a thread that the program cancels
+ * (pthread_cancel) ends when the function has returned, so it leaves nothing locked or half done. */
 #define CECL_UNCANCELLED                                                                           \
     __attribute__((cleanup(cecl_cancel_restore), unused)) const int cecl_cancel_before_ =          \
         cecl_cancel_disable()

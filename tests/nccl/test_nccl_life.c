@@ -83,7 +83,7 @@ static ceclResult_t end(ceclComm_t ours)
     return ceclSuccess;
 }
 
-static ceclResult_t revoke(ceclComm_t ours)
+static ceclResult_t revoked(ceclComm_t ours)
 {
     REQUIRE(ours->ends == 0);
     ours->has_failed = true;
@@ -113,7 +113,7 @@ const struct cecl_nccl_library *cecl_nccl_library(void)
                                                      .ceclCommDestroy = end,
                                                      .ceclCommFinalize = finalize,
                                                      .ceclCommGetAsyncError = ask,
-                                                     .ceclCommRevoke = revoke};
+                                                     .ceclCommRevoke = revoked};
     return &library;
 }
 

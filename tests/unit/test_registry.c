@@ -680,7 +680,8 @@ static void dropped_memory_stops_no_program_whose_gpu_is_never_idle(void **state
 {
     enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
     const uint64_t kept = tell_of(OTHER, 0, 1);
-    fake.apart = fake.handles = fake.busy = true;
+    fake.apart = fake.handles = true;
+    fake.busy = true;
     asks_left = 10; /* the end of all waits */
     for (uint64_t i = 0; i < ROUNDS; i++) {
         drop_one(i, 1);
@@ -858,7 +859,8 @@ static void a_captured_call_closes_replaced_memory_without_asking(void **state)
 {
     fake.exclusive = true;
     tell_both(3);
-    captured = fake.busy = true;
+    captured = true;
+    fake.busy = true;
     assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_int_equal(fake.nasked, 0);
     assert_int_equal(fake.nbusy, 2);
