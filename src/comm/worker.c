@@ -4,7 +4,7 @@
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
  * for pending work and holds up other threads that copy, allocate or launch. Only stream memory operations and
- * queries go on (docs/measurements.md, "What the driver holds up"). If the pending work is a call whose peer has
+ * queries go on (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
  * died, the watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
 #include <stdlib.h>

@@ -211,7 +211,7 @@ static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclS
 /* In a graph a copy begins once the copy before it has ended, which leaves the links idle for about 2 us.
  * So the copies of a large batch are captured as two chains, which the graph runs at the same time. More
  * chains are worse: peers then write to one rank at the same time. Below this size two are no faster
- * (docs/measurements.md, "Captured calls"). */
+ * (docs/data/results.md, "Captured calls"). */
 #define TWO_CHAINS_BYTES ((size_t)16 << 20) /* bytes of the batch */
 
 /* The stream's next node follows `nodes`, and nothing else. */

@@ -254,7 +254,7 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
 /* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A stream
  * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
  * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
- * other queues (docs/measurements.md, "Hardware queues"). But a copy is held up while the program
+ * other queues (docs/data/results.md, "Hardware queues"). But a copy is held up while the program
  * frees memory. So a write to an unused word is tried first, because a held-up write to a
  * communicator's words might land after the words were freed. If the trial is held up, the words
  * are written behind a copy. */

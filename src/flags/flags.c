@@ -118,7 +118,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
         result = cecl_pads_write_slices(flags, stream);
     result = cecl_pool_agree(flags->pool, result);
     if (result == ceclSuccess) {
-        /* Copied flags were the faster way in all measurements (docs/measurements.md), and all drivers
+        /* Copied flags were the faster way in all measurements (docs/data/results.md), and all drivers
          * allow them. */
         flags->way = wish == CECL_FLAGS_BY_HOST    ? CECL_FLAGS_HOST
                      : wish == CECL_FLAGS_BY_WRITE ? CECL_FLAGS_WRITE

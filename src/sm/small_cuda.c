@@ -5,7 +5,7 @@
 
 /* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. An SM with
  * less to send is done sooner. A call of a single thread block need not count its blocks at the
- * end. Measured: docs/measurements.md, "Small calls by one kernel". */
+ * end. Measured: docs/data/results.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
 /* more warps are divided into thread blocks of this many, up to the largest number of thread
  * blocks */
