@@ -22,7 +22,6 @@ values() {
     CECL_DIRECTION) echo push PULL ;;
     CECL_FLAGS) echo write Copy ;;
     CECL_HOST_ID) echo same same ;; # ranks on different hosts run no calls on the host device
-    CECL_LOCAL_COPY) echo off Probe ;;
     CECL_MAX_SMS) echo 4 8 ;;
     CECL_NCCL) echo off all ;;
     CECL_NCCL_PATH) echo libnccl.so.2 other.so ;;

@@ -38,7 +38,6 @@ struct zerosm_case {
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: copy, write */
     bool legacy;           /* on the legacy default stream, else on a stream of its own */
-    const char *local;     /* CECL_LOCAL_COPY: probe, off */
     int memory;            /* the kind of both buffers (kinds.h) */
     bool late;             /* each rank but the first comes late to each call */
     bool split;            /* on communicators out of ceclCommSplit (zerosm_split.h) */

@@ -89,7 +89,6 @@ static void set_environment(const struct stage *s)
     setenv("CECL_SM_POLICY", s->c->policy, 1);
     setenv("CECL_DIRECTION", s->c->direction, 1);
     setenv("CECL_FLAGS", s->c->flags, 1);
-    setenv("CECL_LOCAL_COPY", s->c->local, 1);
     set_bytes("CECL_STAGING_BYTES", s->c->staging);
     set_bytes("CECL_SEGMENT_BYTES", s->c->staging + 2 * s->all + SEGMENT_ROOM);
     unsetenv("CECL_POOL_BYTES");

@@ -41,7 +41,7 @@ TESTS = {
     "verify": "^test_(.*_verified|verifier_.*)$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
     "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
-    "ce": "^test_(.*_verified|local_copies|fuse|plan_.*|one_thread_calls|steady_state|"
+    "ce": "^test_(.*_verified|fuse|plan_.*|one_thread_calls|steady_state|"
           "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3)$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(reduce|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"

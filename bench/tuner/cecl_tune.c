@@ -12,8 +12,8 @@
 /* Clears settings that would override the table's choice. */
 static void clear_settings(void)
 {
-    static const char *const names[] = {"CECL_CHECK",   "CECL_DIRECTION", "CECL_LOCAL_COPY",
-                                        "CECL_MAX_SMS", "CECL_SM_POLICY", "CECL_TUNING"};
+    static const char *const names[] = {"CECL_CHECK", "CECL_DIRECTION", "CECL_MAX_SMS",
+                                        "CECL_SM_POLICY", "CECL_TUNING"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
 }

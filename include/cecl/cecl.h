@@ -220,8 +220,7 @@ typedef enum {
     CECL_SM_NEVER = 0,
     /* Default. Reductions only; all other calls are zero SM. If a rank's own block has to move, it
      * goes to peers, which send it back. A communicator of one rank has no peers: there an
-     * out-of-place call copies within the GPU, which needs an SM (but see CECL_LOCAL_COPY in
-     * docs/env.md). */
+     * out-of-place call copies within the GPU, which needs an SM. */
     CECL_SM_REDUCE_ONLY = 1,
     /* Reductions, and all that SMs do faster: a rank's own block may be copied within its GPU, and
      * a small all-gather or all-to-all may be one kernel, in place too. Also the calls that only

@@ -64,7 +64,6 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"CECL_DIRECTION", a->direction, b->direction},
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->flags, b->flags},
-        {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
         {"CECL_NET", a->net, b->net},
         {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
         {"urgent (CECL_URGENT)", a->urgent, b->urgent},

@@ -129,36 +129,6 @@ static uint64_t small_timeout_ns(ceclComm_t comm)
     return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
 }
 
-/* The values of CECL_LOCAL_COPY. */
-enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
-
-#define TRIED_IN_VAIN UINT64_MAX
-
-/* Tests which copies within a GPU need no SM. A kind of copy counts only if it needs no SM on any rank. The
- * test uses staging, which is free until all ranks have their communicator. */
-static ceclResult_t find_local_copies(ceclComm_t comm)
-{
-    const struct cecl_engine *engine = &comm->engine;
-    uint64_t mine, held = UINT64_MAX, *all = comm->check_room;
-    uint32_t ways = 0;
-    bool failed = false;
-    if (comm->config.local_copy == LOCAL_COPY_OFF)
-        return ceclSuccess;
-    const ceclResult_t tried = comm->dev->ops->local_copies(
-        comm->dev, cecl_pool_at(&comm->pool, comm->rank, engine->staging_offset),
-        (size_t)engine->staging_bytes, comm->config.local_copy == LOCAL_COPY_PROBE, &ways);
-    mine = tried == ceclSuccess ? ways : TRIED_IN_VAIN;
-    CECL_TRY(cecl_mesh_allgather(comm->mesh, "local copies", &mine, all, sizeof(mine)));
-    for (int r = 0; r < comm->nranks; r++) {
-        failed = failed || all[r] == TRIED_IN_VAIN;
-        held &= all[r];
-    }
-    if (failed)
-        return cecl_mesh_agree(comm->mesh, tried); /* so that all ranks learn why the test failed */
-    comm->local_copies = (uint32_t)held;
-    return ceclSuccess;
-}
-
 /* If there are few hardware queues, waiting streams soon hold all of them. The driver then cannot read flags
  * or end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
 static enum cecl_flags_wish flags_wish(ceclComm_t comm)
@@ -270,7 +240,6 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
-    CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
     /* if the watchdog ended this wait, its error says which peer has gone, and why */
@@ -333,11 +302,9 @@ static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writ
 static void say_joined(ceclComm_t comm)
 {
     char words[CECL_NODES_WORDS];
-    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s%s%s", comm->nranks,
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             flag_ways[comm->engine.flags.way],
-             comm->local_copies ? ", local copies by a copy engine (probed)" : "",
-             comm->nodes ? "; network: " : "",
+             flag_ways[comm->engine.flags.way], comm->nodes ? "; network: " : "",
              comm->engine.net ? comm->engine.net->name
              : comm->nodes    ? "none"
                               : "");

@@ -21,7 +21,7 @@ struct cecl_way {
     /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* copies within one GPU are made only if a copy engine runs them */
+        bool no_sm;  /* there are no copies within one GPU, because these run on SMs */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
             /* one more peer returns a piece for every so many bytes of the own block */
@@ -86,9 +86,6 @@ struct cecl_means {
     /* 0 or 1: which half of the slots, or of the rank's part of host memory, the call uses. Calls alternate
      * between the halves */
     uint8_t half;
-    /* Whether a copy engine would run this call's copies within one GPU. Tested when the communicator is
-     * made. */
-    bool engine_copies_locally;
     /* Whether ranks share a GPU, so that copies between them stay within it. */
     bool shares_gpu;
     /* Whether kernels of the peers can read every rank's input. */

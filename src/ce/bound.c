@@ -125,7 +125,7 @@ void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
     if (!plan->parts && plan->part.way.small)
         explain_small(plan, out);
     else
-        *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + kernels == 0 &&
+        *out = (ceclExplanation_t){.zeroSm = cecl_plan_local_copies(plan) + kernels == 0 &&
                                              !cecl_plan_shares_sms(plan),
                                    .copies = (int)plan->ncopies,
                                    .localCopies = (int)cecl_plan_local_copies(plan),

@@ -10,10 +10,6 @@
 
 static const char zero_sm[] =
     "zero SM: every copy crosses between GPUs and flags are stream operations";
-static const char zero_sm_by_engine[] = "zero SM: a copy engine runs copies within a GPU too "
-                                        "(probed when the communicator was made), and "
-                                        "flags are stream operations";
-
 static const char zero_sm_by_host[] = "zero SM: every copy goes to or from host memory, where it "
                                       "waits for no copy between GPUs, and flags are stream "
                                       "operations";
@@ -22,9 +18,7 @@ const char *cecl_reason_of_moving(const struct cecl_plan *plan)
 {
     if (cecl_plan_shares_sms(plan))
         return CECL_SHARED_GPU_WORDS;
-    if (cecl_plan_sm_copies(plan) > 0)
-        return NULL;
-    return cecl_plan_local_copies(plan) == 0 ? zero_sm : zero_sm_by_engine;
+    return cecl_plan_local_copies(plan) > 0 ? NULL : zero_sm;
 }
 
 static const char *reason_of_small(const struct cecl_call *call)

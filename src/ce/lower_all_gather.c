@@ -64,10 +64,7 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
     else
         copy_own_block(part, plan);
     cecl_plan_barrier(plan);
-    cecl_plan_say(plan, "push, %s",
-                  cecl_plan_local_copies(plan) > 0 && part->means.engine_copies_locally
-                      ? "own block: " CECL_SAY_BY_ENGINE
-                      : "one batch");
+    cecl_plan_say(plan, "push, one batch");
 }
 
 /* Copies the piece that this rank has of another rank's block back to that rank, the `i`-th before this
@@ -106,10 +103,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                         0, bytes_from(part, peer));
     }
     cecl_plan_barrier(plan);
-    cecl_plan_say(plan, "pull, %s",
-                  cecl_plan_local_copies(plan) > 0 && part->means.engine_copies_locally
-                      ? "own block: " CECL_SAY_BY_ENGINE
-                      : "one batch");
+    cecl_plan_say(plan, "pull, one batch");
 }
 
 /* The answer is equal on all ranks, except if a rank came late. Then the barriers do not depend on the

@@ -60,9 +60,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
     else
         copy_own_block(part, plan);
     cecl_plan_barrier(plan);
-    cecl_plan_say(plan, "%s, %s", part->way.move.direction == CECL_PUSH ? "push" : "pull",
-                  part->means.engine_copies_locally ? "own block: " CECL_SAY_BY_ENGINE
-                                                    : "one batch");
+    cecl_plan_say(plan, "%s, one batch", part->way.move.direction == CECL_PUSH ? "push" : "pull");
 }
 
 /* Where the bytes of a block, from byte `from` on, lie in staging. */

@@ -51,8 +51,7 @@ void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (!part->call.in_place)
         cecl_lower_block(part, plan, part->call.rank, part->call.rank);
-    cecl_plan_say(plan, "%s",
-                  part->means.engine_copies_locally ? CECL_SAY_BY_ENGINE : "local copy");
+    cecl_plan_say(plan, "local copy");
 }
 
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most)

@@ -133,7 +133,7 @@ static void explain_group(struct cecl_plan *plan, const struct bundles *bundles)
     else
         snprintf(plan->reason, sizeof(plan->reason),
                  "%" PRIu32 " copies stay within one GPU, which needs an SM: %s",
-                 cecl_plan_sm_copies(plan),
+                 cecl_plan_local_copies(plan),
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 

@@ -127,9 +127,6 @@ static inline int cecl_peer_before(const struct cecl_part *part, int i)
     return cecl_part_peer(part, cecl_part_peers(part) - i);
 }
 
-/* The text that ceclExplain adds if a copy engine makes a local copy. */
-#define CECL_SAY_BY_ENGINE "local copy by a copy engine (probed)"
-
 static inline const char *cecl_plural(uint64_t count)
 {
     return count == 1 ? "" : "s";

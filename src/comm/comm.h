@@ -30,7 +30,6 @@ struct cecl_resolved {
     int32_t flags;       /* CECL_FLAGS's value */
     int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
-    int32_t local_copy;  /* CECL_LOCAL_COPY's value */
     int32_t net;         /* enum cecl_net_wish */
     int32_t share_gpu;   /* CECL_SHARE_GPU's value */
     int32_t check;
@@ -112,7 +111,6 @@ struct ceclComm {
     uint64_t id; /* equal on all ranks, and different for each communicator */
     struct cecl_resolved config;
     struct cecl_options options; /* for the next calls */
-    uint32_t local_copies;       /* CECL_LOCAL_...: copies that need no SM on any rank */
     struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;

@@ -148,7 +148,6 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
-    CECL_TRY(override32(CECL_SET_LOCAL_COPY, &out->local_copy));
     CECL_TRY(override32(CECL_SET_NET, &out->net));
     CECL_TRY(override32(CECL_SET_URGENT, &out->urgent));
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));

@@ -1,5 +1,5 @@
 /* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
- * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_local.c. */
+ * cuda_pointer.c, cuda_region.c, cuda_own.c and cuda_stream.c. */
 #include "device/cuda.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
     /* Freeing pinned memory waits for the GPU. So it is not freed while work is pending. */
-    const bool idle = cuda_streams_end(cuda) && !cuda->stuck && has_ended(cuda, cuda->release) &&
-                      has_ended(cuda, cuda->side);
+    const bool idle =
+        cuda_streams_end(cuda) && has_ended(cuda, cuda->release) && has_ended(cuda, cuda->side);
     if (cuda->side)
         cu->cuStreamDestroy(cuda->side);
     if (cuda->release)
@@ -31,8 +31,6 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
         cu->cuEventDestroy(cuda->order);
     if (cuda->scratch && idle)
         cu->cuMemFreeHost(cuda->scratch);
-    if (cuda->local && idle)
-        cu->cuMemFreeHost(cuda->local);
     return ceclSuccess;
 }
 

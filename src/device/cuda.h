@@ -26,23 +26,19 @@ struct cuda_own {
     struct cuda_own *next; /* of the process */
 };
 
-struct cuda_local;
-
 struct cuda_device {
     struct cecl_device base;
     const struct cecl_driver *cu;
     CUdevice device;
-    CUcontext context;        /* the primary context, retained */
-    CUstream side;            /* cecl's own, independent of callers' streams */
-    CUstream release;         /* for words_release alone */
-    CUstream legacy;          /* runs the work that callers put on the legacy default stream */
-    CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
-    CUevent order;            /* orders any two streams */
-    uint32_t *scratch;        /* pinned words: see CUDA_SCRATCH_... */
-    bool rdma;                /* allocations can be made reachable for network cards */
-    _Atomic bool unlanded;    /* words_release gave up: its writes may still come at any time */
-    bool stuck;               /* work of cecl's own has not ended: nothing may wait for the GPU */
-    struct cuda_local *local; /* the words of cuda_local.c; NULL until they are needed */
+    CUcontext context;     /* the primary context, retained */
+    CUstream side;         /* cecl's own, independent of callers' streams */
+    CUstream release;      /* for words_release alone */
+    CUstream legacy;       /* runs the work that callers put on the legacy default stream */
+    CUevent fork, join;    /* order `legacy` behind the caller's stream and back */
+    CUevent order;         /* orders any two streams */
+    uint32_t *scratch;     /* pinned words: see CUDA_SCRATCH_... */
+    bool rdma;             /* allocations can be made reachable for network cards */
+    _Atomic bool unlanded; /* words_release gave up: its writes may still come at any time */
     struct cuda_own own;
 };
 

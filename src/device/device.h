@@ -102,13 +102,6 @@ struct cecl_row_copy {
 /* CUDA's largest pitch in bytes (cudaDevAttrMaxPitch). */
 #define CECL_PITCH_MAX 2147483647u
 
-/* Kinds of copies within the device that need no SM, as bits. */
-enum {
-    CECL_LOCAL_CONTIGUOUS = 1, /* copies of the operation `copies` */
-    CECL_LOCAL_ROWS = 2        /* copies of the operation `row_copies` */
-};
-#define CECL_LOCAL_ROOM 4096u /* the least memory that local_copies needs for its trial, in bytes */
-
 /* A function of the caller's that a stream runs as work. This struct begins an allocation that also holds
  * what the function needs. */
 struct cecl_stream_call {
@@ -328,18 +321,6 @@ struct cecl_device_ops {
      * because freeing waits for enqueued work. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
-    /* Finds which copies within this device need no SM, and sets *ways. Called once, when the
-     * communicator is made. Waits, within bounds.
-     *
-     * room    memory of this rank that nothing else uses meanwhile; it is overwritten
-     * always  true: try on any device. false: try only on CUDA drivers newer than 13.0, where such a
-     *         copy may need no SM; elsewhere *ways is 0. The host device has no SMs: it sets *ways to all
-     *         kinds if `always` is true.
-     *
-     * On CUDA a kernel holds all SMs for some milliseconds. *ways is 0 after an error, or if other
-     * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
-    ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
-                                 uint32_t *ways);
     /* Calls a function with this device as the thread's current device, for a library that works on
      * the current device. */
     ceclResult_t (*within)(struct cecl_device *dev, ceclResult_t (*function)(void *context),

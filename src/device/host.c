@@ -13,17 +13,6 @@ void host_close(struct cecl_device *dev)
     free(host);
 }
 
-/* No copy on this device needs an SM. It says so only if `always` is true, so that by default tests have the
- * plans of today's GPUs. */
-ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_t bytes, bool always,
-                               uint32_t *ways)
-{
-    (void)dev;
-    (void)room;
-    *ways = always && bytes >= CECL_LOCAL_ROOM ? CECL_LOCAL_CONTIGUOUS | CECL_LOCAL_ROWS : 0;
-    return ceclSuccess;
-}
-
 ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
                          void *context)
 {

@@ -54,7 +54,6 @@
     OP(prefix, memcpy_async)                                                                       \
     OP(prefix, words_release)                                                                      \
     OP(prefix, words_read)                                                                         \
-    OP(prefix, local_copies)                                                                       \
     OP(prefix, within)                                                                             \
     OP(prefix, stream_id)
 #define CECL_DEVICE_OP_DECLARED(prefix, name)                                                      \

@@ -347,7 +347,7 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
     CECL_TRY(note_own(launch));
     snprintf(explanation->path + length, sizeof(explanation->path) - length,
              "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);
-    if (moves && comm->shares_gpu && !(comm->local_copies & CECL_LOCAL_CONTIGUOUS)) {
+    if (moves && comm->shares_gpu) {
         explanation->zeroSm = 0;
         snprintf(explanation->reason, sizeof(explanation->reason), "%s", CECL_SHARED_GPU_WORDS);
     }

@@ -118,7 +118,6 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
                              "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
                              comm->rank, own.from->bytes, own.to->bytes);
         if (comm->nranks == 1 && own.from->bytes > 0 &&
-            !(comm->local_copies & CECL_LOCAL_CONTIGUOUS) &&
             own.from->options.sm_policy == CECL_SM_NEVER)
             return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: a message of a rank to itself "
                                                "needs an SM for its copy within one GPU");

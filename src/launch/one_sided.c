@@ -159,8 +159,7 @@ static ceclResult_t check_memory(ceclComm_t comm, const struct making *making)
 /* Refuses a copy within one GPU if no SM is allowed: with today's drivers such a copy needs an SM. */
 static ceclResult_t check_policy(ceclComm_t comm, int peer)
 {
-    if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW ||
-        (comm->local_copies & CECL_LOCAL_CONTIGUOUS))
+    if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW)
         return ceclSuccess;
     return cecl_fail(
         ceclInvalidUsage,

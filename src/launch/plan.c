@@ -12,15 +12,6 @@
 #include "tune/choose.h"
 #include "util/log.h"
 
-/* Whether a copy engine would run this call's copies within a GPU. A call with strided blocks also makes
- * contiguous copies. */
-static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
-{
-    const uint32_t wanted =
-        CECL_LOCAL_CONTIGUOUS | (call->view.shape.width > 0 ? CECL_LOCAL_ROWS : 0u);
-    return (comm->local_copies & wanted) == wanted;
-}
-
 /* Whether cecl_call_is_outside differs between ranks. */
 static bool some_differ(const struct cecl_part *part)
 {
@@ -57,8 +48,6 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .earlier = told->earlier,
                              .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
-    /* the test at init tried batches of copies, and a graph has no batches */
-    part.means.engine_copies_locally = !call->captured && engine_copies(comm, call);
     if (call->captured) { /* the kernel chooses the half when the call runs */
         part.means.slots_offset = comm->engine.captured_slots_offset;
         part.means.half = 0;
@@ -120,7 +109,7 @@ static bool needs_forbidden_sm(const struct cecl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->ncopies; i++) {
         const struct cecl_copy *copy = &plan->copies[i];
-        if (cecl_copy_needs_sm(plan, copy) &&
+        if (cecl_copy_is_local(copy) &&
             cecl_plan_part(plan, cecl_copy_part(copy))->call.options.sm_policy == CECL_SM_NEVER)
             return true;
     }

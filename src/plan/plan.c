@@ -308,25 +308,11 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
     return count;
 }
 
-bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy)
-{
-    const struct cecl_part *part = cecl_plan_part(plan, cecl_copy_part(copy));
-    return cecl_copy_is_local(copy) && (part->way.small || !part->means.engine_copies_locally);
-}
-
-uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->ncopies; i++)
-        count += cecl_copy_needs_sm(plan, &plan->copies[i]);
-    return count;
-}
-
 /* Whether a part's copies between ranks stay within a GPU that the ranks share. A call through memory of
  * the host has no such copies. */
 static bool shares_sms(const struct cecl_part *part)
 {
-    return part->means.shares_gpu && !part->means.engine_copies_locally && !part->way.by_host &&
+    return part->means.shares_gpu && !part->way.by_host &&
            part->call.op->family != CECL_FAMILY_BARRIER;
 }
 

@@ -318,12 +318,8 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
     return copy->dst.rank == copy->src.rank && copy->dst.area != CECL_AREA_HOST &&
            copy->src.area != CECL_AREA_HOST;
 }
-/* How many local copies a plan has. */
+/* How many local copies a plan has. Each needs an SM. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
-/* Whether a copy needs an SM. It does if it is local and the probe at init has found that no copy engine
- * runs local copies. */
-bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
-uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 /* How many steps of one kind a plan has. */
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has. The kernel of a small call is not counted. */

@@ -37,9 +37,7 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
                     " at the source, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %s%" PRIu64 " bytes%s\n", copy->given ? "given, at most " : "", copy->bytes,
-                !cecl_copy_is_local(copy)        ? ""
-                : cecl_copy_needs_sm(plan, copy) ? " (local: needs an SM)"
-                                                 : " (local: by a copy engine)");
+                cecl_copy_is_local(copy) ? " (local: needs an SM)" : "");
     }
 }
 

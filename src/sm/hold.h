@@ -1,5 +1,5 @@
-/* A kernel that holds every SM of a GPU, to see which work runs without an SM. The device uses it to try
- * local copies; tests and tools use it, too. It has two blocks of 1024 threads for each SM, which take all of
+/* A kernel that holds every SM of a GPU, to see which work runs without an SM. Tests and tools
+ * use it. It has two blocks of 1024 threads for each SM, which take all of
  * the SM's threads. (One block would leave room for a block of another kernel.) The caller provides the words
  * and the stream, and waits. CUDA only. */
 #ifndef CECL_SM_HOLD_H

@@ -33,21 +33,11 @@ static enum cecl_direction direction_of(const struct cecl_call *call,
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Limits for a local copy of the own block. The copy may run on a copy engine, or on SMs if SMs are allowed,
- * but only if the copy is faster than peers that return the block. */
-struct local {
-    /* up to this many bytes, peers are faster than a copy on SMs */
-    uint64_t returned_most;
-    uint64_t engine_most; /* up to this many bytes, a copy engine is faster than peers */
-};
-
+/* Up to `returned_most` bytes, peers that return the own block are faster than a copy on SMs. */
 static void choose_local_copies(const struct cecl_call *call, const struct cecl_means *means,
-                                const struct local *local, struct cecl_way *way)
+                                uint64_t returned_most, struct cecl_way *way)
 {
-    const bool allowed =
-        call->options.sm_policy == CECL_SM_ALLOW && call->bytes > local->returned_most;
-    const bool by_engine = means->engine_copies_locally && call->bytes <= local->engine_most;
-    way->move.no_sm = !allowed && !by_engine;
+    way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW || call->bytes <= returned_most;
     way->move.beside = !way->move.no_sm && !means->late &&
                        call->bytes >= GET(means, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
@@ -70,29 +60,21 @@ static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means 
 void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
-    struct local local = {.returned_most = GET(means, ALL_GATHER_RETURNED_MAX_BYTES)};
-    choose_local_copies(call, means, &local, way);
+    choose_local_copies(call, means, GET(means, ALL_GATHER_RETURNED_MAX_BYTES), way);
     const bool returned =
         way->move.no_sm && call->nranks > 1 && (means->some_outside || cecl_call_is_outside(call));
     way->move.direction = direction_of(call, means, returned);
     way->move.spread = spread_of(call, means, way->move.direction);
-    if (way->move.spread > 0) /* peers pass pieces on to the root, too, at no extra cost */
-        return;
-    local.engine_most = GET(means, ALL_GATHER_ENGINE_COPY_MAX_BYTES);
-    choose_local_copies(call, means, &local, way);
 }
 
 void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means *means,
                            struct cecl_way *way)
 {
-    struct local local = {.returned_most = call->in_place
-                                               ? GET(means, ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES)
-                                               : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES)};
-    choose_local_copies(call, means, &local, way);
+    choose_local_copies(call, means,
+                        call->in_place ? GET(means, ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES)
+                                       : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES),
+                        way);
     way->move.direction = direction_of(call, means, way->move.no_sm && call->nranks > 1);
-    local.engine_most = call->in_place ? GET(means, ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES)
-                                       : GET(means, ALL_TO_ALL_ENGINE_COPY_MAX_BYTES);
-    choose_local_copies(call, means, &local, way);
 }
 
 /* All ranks must choose alike, but only the owner knows the size of its own block, and only the sender knows
@@ -109,7 +91,8 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
 void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
-    way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW && !means->engine_copies_locally;
+    (void)means;
+    way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW;
 }
 
 /* ---- reductions */

@@ -41,31 +41,6 @@ THRESHOLD(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_
 RECKONED(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
          "A block crosses the links three times without SMs, and once with SMs.")
 
-THRESHOLD(ALL_GATHER_ENGINE_COPY_MAX_BYTES, "all_gather.engine_copy_max_bytes", BYTES, 0, TIB,
-          "Out of place, where a copy engine runs local copies: an own block of at most this many "
-          "bytes is copied locally under any policy; peers return a larger one.")
-RECKONED(ALL_GATHER_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
-         "No driver that was tried runs a local copy on a copy engine. A copy engine is reported "
-         "to copy locally at 87 GB/s (NVIDIA/nccl#2177). A block that peers return costs, on 4 "
-         "GPUs, one more exchange of flags and one more batch (13 us), and one more transfer over "
-         "the link, at 390 GB/s. 13 us + b / 390 GB/s = b / 87 GB/s gives b = 1.5 MB, if nothing "
-         "hides the local copy. The pushes hide a part of it, so the limit is larger.")
-
-THRESHOLD(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, "all_to_all.engine_copy_max_bytes", BYTES, 0, TIB,
-          "Out of place, where a copy engine runs local copies: an own block of at most this many "
-          "bytes is copied locally under any policy; peers return a larger one.")
-RECKONED(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
-         "As all_gather.engine_copy_max_bytes, but a returned block crosses the link two more "
-         "times: 13 us + 2 b / 390 GB/s = b / 87 GB/s gives b = 2.1 MB.")
-
-THRESHOLD(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, "all_to_all.in_place_engine_copy_max_bytes",
-          BYTES, 0, TIB,
-          "In place, where a copy engine runs local copies: blocks of at most this many bytes are "
-          "copied out of the rank's own staging under any policy.")
-RECKONED(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 0,
-         "A copy engine would copy ranks - 1 blocks locally at 87 GB/s (NVIDIA/nccl#2177). If "
-         "peers return them, they move at the rate of the link, 390 GB/s.")
-
 THRESHOLD(OWN_BLOCK_SIDE_COPY_MIN_BYTES, "own_block.side_copy_min_bytes", BYTES, 0, NEVER,
           "A local copy of an own block of at least this many bytes runs on the side lane, beside "
           "the pushes; a smaller one is one more copy of their batch.")

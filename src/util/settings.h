@@ -51,11 +51,6 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "several hosts")                                                                             \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "limit of each wait while a communicator is made, ms; ceclGetUniqueId reads it, too")        \
-    X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
-      "whether a new communicator tests if copies within a GPU run on a copy engine. During the "  \
-      "test a kernel holds all SMs, for 50 ms at most. auto: with drivers newer than CUDA 13.0; "  \
-      "probe: with any driver (on the host device the test succeeds). If it succeeds on all "      \
-      "ranks, copy engines copy small own blocks, which peers would return otherwise")             \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "by the tuning table", "1..1024",                  \
       "the most SMs that a kernel of cecl may take; results do not depend on it")                  \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \

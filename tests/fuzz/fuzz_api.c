@@ -45,20 +45,19 @@ static const struct api_puts puts_of = {&model, comms, streams, shares, run_thre
  * setenv, so this function uses putenv. */
 static void draw_settings(void)
 {
-    static const char *const names[] = {
-        "CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_DIRECTION", "CECL_LOCAL_COPY",
-        "CECL_FLAGS",         "CECL_MAX_SMS",   "CECL_CHECK",     "CECL_REGISTER_ON_USE"};
+    static const char *const names[] = {"CECL_STAGING_BYTES",  "CECL_SM_POLICY", "CECL_DIRECTION",
+                                        "CECL_FLAGS",          "CECL_MAX_SMS",   "CECL_CHECK",
+                                        "CECL_REGISTER_ON_USE"};
     static const char *const values[][4] = {{"4K", "16K", "64K", "1M"},
                                             {"reduce_only", "allow", "allow", "reduce_only"},
                                             {"auto", "push", "pull", "auto"},
-                                            {"auto", "probe", "off", "probe"},
                                             {"auto", "write", "copy", "auto"},
                                             {"1", "2", "8", "1024"},
                                             {"0", "0", "0", "1"},
                                             {"1", "1", "0", "1"}};
-    static char texts[8][64];
+    static char texts[7][64];
     const unsigned which = take_byte(&in);
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 7; i++) {
         const unsigned value = which >> i & 1 ? take_below(&in, 4) : 4;
         if (value == 4) {
             unsetenv(names[i]);

@@ -38,7 +38,7 @@ struct setting {
     int n;
     struct cecl_tuning tuning;
     uint64_t staging;
-    bool has_slots, engine, short_chunks;
+    bool has_slots, short_chunks;
     struct cecl_nodes nodes; /* count 0: all ranks are on one node */
 };
 
@@ -225,7 +225,6 @@ static void draw_setting(struct input *in, struct setting *setting)
     const unsigned flags = take_byte(in);
     setting->n = 1 + (int)take_below(in, RANKS_MOST);
     setting->has_slots = flags & 1;
-    setting->engine = flags >> 1 & 1;
     setting->short_chunks = flags >> 2 & 1;
     setting->nodes.count = 0;
     if (flags >> 4 & 1)
@@ -281,7 +280,6 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
                                      .slots_offset = setting->staging,
                                      .slot_bytes = setting->has_slots ? SLOT : 0,
                                      .half = half,
-                                     .engine_copies_locally = setting->engine,
                                      .inputs_readable = true,
                                      .nodes = setting->nodes.count > 0 ? &setting->nodes : NULL,
                                      .late = group->late};

@@ -67,7 +67,7 @@ static void pair_end(struct pair *pair)
 
 /* The counter-test: a local copy needs an SM with these drivers. The copy has no driver hint,
  * because a newer driver may run a hinted copy on a copy engine. If this test fails with a new
- * driver, local copies have become free of SMs, which must be measured. */
+ * driver, local copies have become free of SMs: see docs/decisions/0003. */
 static void local_copy_waits_until_the_sms_are_free(void **state)
 {
     struct kit kit = kit_make(gpu[0]);

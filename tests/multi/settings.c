@@ -9,7 +9,6 @@ static const struct {
 } settings[] = {
     {"CECL_CHECK", {NULL, NULL, NULL, "1"}},
     {"CECL_FLAGS", {NULL, "copy", "write", "host"}},
-    {"CECL_LOCAL_COPY", {NULL, NULL, "probe", "off"}},
     {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
     {"CECL_STAGING_BYTES", {NULL, "4K", "16K", "1M"}},
     {"CECL_URGENT", {NULL, NULL, "0", "1"}},

@@ -324,35 +324,6 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     multi_ok(NULL, ceclCommDestroy(strict));
 }
 
-/* Where a copy engine runs local copies, a single rank needs no SM. */
-static void never_lets_one_rank_copy_by_a_copy_engine(void **state)
-{
-    ceclConfig_t config = multi_config();
-    ceclUniqueId id;
-    ceclComm_t alone = NULL;
-    char *recv = NULL, *send = NULL, want[BYTES], got[BYTES] = {0};
-    config.smPolicy = CECL_SM_NEVER;
-    config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
-    multi_setenv("CECL_LOCAL_COPY", "probe");
-    multi_ok(NULL, ceclGetUniqueId(&id));
-    multi_ok(NULL, ceclCommInitRankConfig(&alone, 1, id, 0, &config));
-    multi_setenv("CECL_LOCAL_COPY", NULL);
-    multi_ok(alone, ceclMemAlloc(alone, (void **)&recv, BYTES));
-    multi_ok(alone, ceclMemAlloc(alone, (void **)&send, BYTES));
-    multi_fill((unsigned char *)want, 9, multi_rank, BYTES);
-    multi_put(alone, send, want, BYTES);
-    const ceclResult_t result = ceclAllGather(send, recv, BYTES, ceclInt8, alone, 0);
-    if (multi_on_gpus(alone) && result != ceclSuccess) {
-        multi_refused(alone, result, ceclInvalidUsage, "needs an SM");
-    } else {
-        multi_ok(alone, result);
-        multi_ok(alone, ceclStreamSynchronize(alone, 0));
-        multi_get(alone, got, recv, BYTES);
-        assert_memory_equal(got, want, BYTES);
-    }
-    multi_ok(NULL, ceclCommDestroy(alone));
-}
-
 static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
 {
     const size_t block = 64, all = (size_t)multi_nranks * block;
@@ -399,7 +370,6 @@ int main(int argc, char **argv)
         REFUSAL(a_field_out_of_range_is_named_on_every_rank),
         REFUSAL(differing_fields_are_named_on_every_rank),
         cmocka_unit_test(calls_that_need_an_sm_are_refused_under_never),
-        cmocka_unit_test(never_lets_one_rank_copy_by_a_copy_engine),
         cmocka_unit_test(pull_of_a_sendbuff_out_of_reach_goes_as_a_push),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

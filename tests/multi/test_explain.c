@@ -97,35 +97,6 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 
-/* On the host device a copy engine runs local copies if the setting asks for it. On GPUs a probe
- * decides, and both results are valid. */
-static void a_local_copy_by_a_copy_engine_is_told_and_zero_sm(void **state)
-{
-    ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_NEVER;
-    multi_setenv("CECL_LOCAL_COPY", "probe");
-    ceclComm_t probed = multi_comm(&config);
-    multi_setenv("CECL_LOCAL_COPY", NULL);
-    char *recv = NULL, *send = NULL;
-    multi_ok(probed, ceclMemAlloc(probed, (void **)&recv, (size_t)multi_nranks * BLOCK));
-    multi_ok(probed, ceclMemAlloc(probed, (void **)&send, (size_t)multi_nranks * BLOCK));
-    for (int op = ceclOpAllGather; op <= ceclOpAlltoAll; op++) {
-        const ceclExplanation_t e = explain(probed, (ceclOp_t)op, send, recv, BLOCK);
-        assert_int_equal(e.zeroSm, !shares_gpu || e.localCopies > 0);
-        if (!multi_on_gpus(probed) || e.localCopies > 0) {
-            assert_int_equal(e.localCopies, 1);
-            assert_int_equal(e.copies, multi_nranks);
-            assert_int_equal(e.barriers, 2);
-            assert_non_null(strstr(e.path, "own block: local copy by a copy engine (probed)"));
-            assert_non_null(strstr(e.reason, "zero SM: a copy engine"));
-        } else {
-            assert_int_equal(e.barriers, 3);
-            assert_null(strstr(e.path, "copy engine"));
-        }
-    }
-    multi_ok(NULL, ceclCommDestroy(probed));
-}
-
 /* Chunks are multiples of 256 bytes, at most staging / peers. */
 static void all_to_all_in_place_tells_its_chunks(void **state)
 {
@@ -292,7 +263,6 @@ int main(int argc, char **argv)
         EXPLAIN(all_gather_out_of_place_is_zero_sm),
         EXPLAIN(all_to_all_is_zero_sm),
         EXPLAIN(local_copies_are_told_where_they_are_allowed),
-        cmocka_unit_test(a_local_copy_by_a_copy_engine_is_told_and_zero_sm),
         cmocka_unit_test(all_to_all_in_place_tells_its_chunks),
         cmocka_unit_test(a_forced_direction_is_told),
         EXPLAIN(an_empty_call_moves_nothing),

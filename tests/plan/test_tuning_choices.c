@@ -60,25 +60,6 @@ static void local_copies_go_aside_from_256_kib_on(void **state)
                      256 * KIB);
 }
 
-static bool engine_copies(enum cecl_op_index op, bool in_place, uint64_t bytes)
-{
-    struct cecl_part part = part_of(op, in_place, CECL_PUSH, bytes);
-    part.call.nranks = 4;
-    part.means.engine_copies_locally = true;
-    part.call.options = (struct cecl_options){CECL_SM_NEVER, CECL_DIRECTION_AUTO, 0};
-    choose(&part);
-    return !part.way.move.no_sm;
-}
-
-static void copy_engines_copy_own_blocks_up_to_2_mib(void **state)
-{
-    assert_true(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB));
-    assert_false(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB + 1));
-    assert_true(engine_copies(CECL_OP_ALL_TO_ALL, false, 2 * MIB));
-    assert_false(engine_copies(CECL_OP_ALL_TO_ALL, false, 2 * MIB + 1));
-    assert_false(engine_copies(CECL_OP_ALL_TO_ALL, true, 1));
-}
-
 static uint64_t rounds_of_a_broadcast(int n, uint64_t bytes)
 {
     uint64_t layout[2 * 8] = {0};
@@ -290,7 +271,6 @@ static struct cecl_part draw_call(uint64_t *x, int n)
     part.means.slot_bytes = 4 * KIB;
     if (cecl_ops[op].family == CECL_FAMILY_REDUCTION && next(x) % 2)
         part.means.inputs_readable = true;
-    part.means.engine_copies_locally = next(x) % 2;
     return part;
 }
 
@@ -377,7 +357,6 @@ int main(void)
         cmocka_unit_test(a_variable_all_to_all_may_copy_locally_whatever_its_size),
         cmocka_unit_test(local_copies_go_aside_from_256_kib_on),
         cmocka_unit_test(ranks_that_differ_in_being_in_place_choose_alike),
-        cmocka_unit_test(copy_engines_copy_own_blocks_up_to_2_mib),
         cmocka_unit_test(broadcasts_spread_from_3_ranks_and_1_mib_on),
         cmocka_unit_test(all_reduces_are_written_by_sms_up_to_32_mib),
         cmocka_unit_test(all_reduces_go_by_staging_from_blocks_of_32_mib_on),

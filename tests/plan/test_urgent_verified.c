@@ -91,7 +91,6 @@ static void no_copy_goes_between_devices(void **state)
         const struct cecl_part part = urgent_of(ops[i], false, 100, true, 1);
         struct cecl_plan *plans = lower_all(&part, 1, 4);
         for (int r = 0; r < 4; r++) {
-            assert_int_equal(cecl_plan_sm_copies(&plans[r]), 0);
             assert_int_equal(cecl_plan_local_copies(&plans[r]), 0);
             for (uint32_t c = 0; c < plans[r].ncopies; c++) {
                 const struct cecl_copy *copy = &plans[r].copies[c];

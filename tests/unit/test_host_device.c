@@ -187,16 +187,6 @@ static void memory_and_words_work_across_processes(void **state)
     tear_down(state);
 }
 
-static void local_copies_need_no_sm_where_that_is_asked(void **state)
-{
-    static char room[CECL_LOCAL_ROOM];
-    uint32_t ways = 9;
-    assert_int_equal(dev->ops->local_copies(dev, room, sizeof(room), false, &ways), ceclSuccess);
-    assert_int_equal(ways, 0);
-    assert_int_equal(dev->ops->local_copies(dev, room, sizeof(room), true, &ways), ceclSuccess);
-    assert_int_equal(ways, CECL_LOCAL_CONTIGUOUS | CECL_LOCAL_ROWS);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,7 +199,6 @@ int main(void)
         DEVICE_TEST(stream_ids_are_never_used_again),
         DEVICE_TEST(an_import_of_too_little_memory_is_refused),
         DEVICE_TEST(more_than_the_machine_has_is_out_of_memory),
-        DEVICE_TEST(local_copies_need_no_sm_where_that_is_asked),
         cmocka_unit_test(memory_and_words_work_across_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

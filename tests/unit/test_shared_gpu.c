@@ -98,18 +98,6 @@ static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
     assert_int_equal(explain_group().zeroSm, 1);
 }
 
-/* If a copy engine runs copies within a GPU, it also runs these. */
-static void with_a_copy_engine_for_them_calls_are_zero_sm(void **state)
-{
-    comms[0]->local_copies = CECL_LOCAL_CONTIGUOUS;
-    OK(ceclGroupStart());
-    OK(ceclAllGather(out, out, BLOCK, ceclInt8, comms[0], NULL));
-    assert_int_equal(explain_group().zeroSm, 1);
-    OK(ceclGroupStart());
-    OK(ceclSend(in, BLOCK, ceclInt8, 1, comms[0], NULL));
-    assert_int_equal(explain_group().zeroSm, 1);
-}
-
 #define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_sharing, close_all)
 int main(void)
 {
@@ -120,7 +108,6 @@ int main(void)
         BETWEEN(messages_are_not_zero_sm),
         BETWEEN(a_reduction_says_what_needs_sms_in_any_case),
         BETWEEN(what_has_no_copy_between_ranks_is_zero_sm),
-        BETWEEN(with_a_copy_engine_for_them_calls_are_zero_sm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
