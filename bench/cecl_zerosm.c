@@ -50,24 +50,24 @@ static const char usage[] =
         __VA_ARGS__                                                                                \
     }
 #define EACH_WAY(...)                                                                              \
-    CASE(__VA_ARGS__, "never", "push", "copy", OWN_STREAM, IN_POOL),                               \
-        CASE(__VA_ARGS__, "never", "push", "copy", LEGACY, IN_POOL),                               \
-        CASE(__VA_ARGS__, "never", "push", "write", OWN_STREAM, IN_POOL),                          \
-        CASE(__VA_ARGS__, "never", "push", "write", LEGACY, IN_POOL)
+    CASE(__VA_ARGS__, "never", "push", "auto", OWN_STREAM, IN_POOL),                               \
+        CASE(__VA_ARGS__, "never", "push", "auto", LEGACY, IN_POOL),                               \
+        CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL),                           \
+        CASE(__VA_ARGS__, "never", "push", "host", LEGACY, IN_POOL)
 
 /* Few bytes in one go, and many bytes in chunks where a rank's own
  * block goes through staging. */
 #define EACH_SIZE(op, place)                                                                       \
-    {op, place, 4u << 10, AMPLE, "never", "push", "copy", OWN_STREAM, IN_POOL},                    \
-        {op, place, 1u << 20, SCANT, "never", "push", "copy", OWN_STREAM, IN_POOL},                \
+    {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL},                    \
+        {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL},                \
     {                                                                                              \
-        op, place, 1u << 20, SCANT, "never", "push", "write", LEGACY, IN_POOL                      \
+        op, place, 1u << 20, SCANT, "never", "push", "host", LEGACY, IN_POOL                       \
     }
 
 /* A rank that comes late moves the bytes in both directions. */
 #define IN_MEMORY(op, place, bytes, memory, late, split)                                           \
     {                                                                                              \
-        op, place, bytes, AMPLE, "never", "push", "copy", OWN_STREAM, memory, late, split          \
+        op, place, bytes, AMPLE, "never", "push", "auto", OWN_STREAM, memory, late, split          \
     }
 #define EACH_ORDER(op, place, bytes, memory, split)                                                \
     IN_MEMORY(op, place, bytes, memory, false, split),                                             \
@@ -113,9 +113,9 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
     /* Pulling is tried in place only: what peers return to a block's owner is always pushed. */
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", OWN_STREAM, IN_POOL},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "write", OWN_STREAM, IN_POOL},
-    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "copy", LEGACY, IN_POOL},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "auto", OWN_STREAM, IN_POOL},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "host", OWN_STREAM, IN_POOL},
+    {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "auto", LEGACY, IN_POOL},
     EACH_ORDER(ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, MEMORY_POOL, false),
     EACH_ORDER(ZEROSM_ALL_GATHER, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, false),
     EACH_ORDER(ZEROSM_ALL_TO_ALL, OUT_OF_PLACE, 1u << 20, MEMORY_POOL, false),
@@ -144,7 +144,7 @@ static const struct zerosm_case cases[] = {
 
 /* The counter-check: only SMs add, so this ends only if they were not held. */
 static const struct zerosm_case counter_case =
-    CASE(ZEROSM_REDUCE_SCATTER, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "copy", OWN_STREAM,
+    CASE(ZEROSM_REDUCE_SCATTER, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "auto", OWN_STREAM,
          IN_POOL);
 
 static const char *const op_names[] = {"all-gather",
@@ -163,7 +163,7 @@ static const char *name_of(const struct zerosm_case *c)
 {
     static char name[200];
     const bool pool = c->memory == MEMORY_POOL;
-    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, flags by %s, %s%s%s%s%s",
+    snprintf(name, sizeof(name), "%s %s, %zu bytes a rank%s, CECL_FLAGS=%s, %s%s%s%s%s",
              op_names[c->op], c->in_place ? "in place" : "out of place", c->bytes,
              strcmp(c->direction, "pull") == 0 ? ", pulled" : "", c->flags,
              c->legacy ? "legacy default stream" : "own stream", pool ? "" : ", ",

@@ -20,7 +20,7 @@ values() {
     CECL_DEBUG) echo none warn ;;
     CECL_DEVICE) echo host auto ;;
     CECL_DIRECTION) echo push PULL ;;
-    CECL_FLAGS) echo write Copy ;;
+    CECL_FLAGS) echo auto Host ;;
     CECL_HOST_ID) echo same same ;; # ranks on different hosts run no calls on the host device
     CECL_MAX_SMS) echo 4 8 ;;
     CECL_NCCL) echo off all ;;

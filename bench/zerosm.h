@@ -36,7 +36,7 @@ struct zerosm_case {
     size_t staging;        /* CECL_STAGING_BYTES */
     const char *policy;    /* CECL_SM_POLICY: never, allow */
     const char *direction; /* CECL_DIRECTION: push, pull */
-    const char *flags;     /* CECL_FLAGS: copy, write */
+    const char *flags;     /* CECL_FLAGS: auto, host */
     bool legacy;           /* on the legacy default stream, else on a stream of its own */
     int memory;            /* the kind of both buffers (kinds.h) */
     bool late;             /* each rank but the first comes late to each call */

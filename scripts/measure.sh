@@ -213,7 +213,7 @@ else
     overlap --op reduce_scatter -b 16M -e 64M -f 2 --json "$out/overlap_reduce_scatter.json"
     published
     overlap --hostcopies -b 64M -e 64M --rounds 11
-    CECL_FLAGS=write perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
+    CECL_FLAGS=host perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20 --in-place --baseline nccl-ce --enqueue
     ranks prefetch examples/example_prefetch --steps 10
     ranks prefetch examples/example_prefetch --steps 10 --in-place
     CECL_DIRECTION=pull perf --op all_gather -b 4K -e 256M -f 16 --rounds 7 -n 20

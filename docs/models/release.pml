@@ -12,7 +12,7 @@
  * a stream passes a call before its blocks have arrived only if its own rank has released it;
  * four releases in a row end a wait.
  *
- * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the
+ * WRITES: flags on the host, which streams write. KERNELS: a kernel does the wait for blocks, the return, and the
  * signal after it. FINALIZE: callers wait for the end of their calls instead of for the stream.
  *
  * Planted faults: RELEASE_FIRST releases waits before peers learn of the failure; NO_SILENCE

@@ -32,7 +32,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
                              .blockBytes = PTRDIFF_MAX / (uint64_t)comm->nranks,
                              .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
                              .smPolicy = comm->options.sm_policy,
-                             .hostFlags = comm->engine.flags.way == CECL_FLAGS_HOST};
+                             .hostFlags = comm->engine.flags.on_host};
     /* types_of records a message for a type that lacks an operation; here that is no error */
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)

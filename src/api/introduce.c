@@ -63,7 +63,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
         {"CECL_DIRECTION", a->direction, b->direction},
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
-        {"CECL_FLAGS", a->flags, b->flags},
+        {"CECL_FLAGS", a->host_flags, b->host_flags},
         {"CECL_NET", a->net, b->net},
         {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
         {"urgent (CECL_URGENT)", a->urgent, b->urgent},

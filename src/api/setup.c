@@ -131,11 +131,9 @@ static uint64_t small_timeout_ns(ceclComm_t comm)
 
 /* If there are few hardware queues, waiting streams soon hold all of them. The driver then cannot read flags
  * or end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
-static enum cecl_flags_wish flags_wish(ceclComm_t comm)
+static bool has_host_flags(ceclComm_t comm)
 {
-    const enum cecl_flags_wish wish = (enum cecl_flags_wish)comm->config.flags;
-    const bool best_on_host = comm->config.urgent || comm->few_queues;
-    return best_on_host && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
+    return comm->config.host_flags || comm->config.urgent || comm->few_queues;
 }
 
 /* Bytes of one half of the host memory that urgent calls use; 0: there are no halves. */
@@ -150,7 +148,7 @@ static uint64_t half_bytes(ceclComm_t comm)
  * the flags of collectives. */
 static bool needs_hosted(ceclComm_t comm)
 {
-    return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
+    return comm->nranks > 1 || has_host_flags(comm);
 }
 
 /* Opens the memory of the host that devices use. Then opens the launcher, whose messages use that memory. */
@@ -234,7 +232,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
-                              &comm->hosted, flags_wish(comm)));
+                              &comm->hosted, has_host_flags(comm)));
     if (comm->nodes)
         CECL_TRY(cecl_transport_open(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
@@ -295,16 +293,13 @@ static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
-static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writes",
-                                        [CECL_FLAGS_COPY] = "copies",
-                                        [CECL_FLAGS_HOST] = "words in host memory"};
-
 static void say_joined(ceclComm_t comm)
 {
     char words[CECL_NODES_WORDS];
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s%s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             flag_ways[comm->engine.flags.way], comm->nodes ? "; network: " : "",
+             comm->engine.flags.on_host ? "words in host memory" : "copies",
+             comm->nodes ? "; network: " : "",
              comm->engine.net ? comm->engine.net->name
              : comm->nodes    ? "none"
                               : "");

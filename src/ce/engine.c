@@ -36,7 +36,7 @@ static ceclResult_t clear_slots(const struct cecl_engine *engine)
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
-                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish)
+                              const struct cecl_hosted *hosted, bool host_flags)
 {
     const uint64_t before = (staging_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     *engine = (struct cecl_engine){.dev = pool->dev,
@@ -52,7 +52,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
     engine->table_offset = before + 2 * slots_bytes(engine);
     engine->table_bytes = table_bytes(pool->nranks);
     engine->carry_offset = engine->table_offset + engine->table_bytes;
-    CECL_TRY(cecl_flags_open(&engine->flags, pool, hosted, wish));
+    CECL_TRY(cecl_flags_open(&engine->flags, pool, hosted, host_flags));
     CECL_TRY(cecl_pool_alloc_kept(pool, engine->carry_offset + engine->carry_bytes,
                                   &engine->staging_offset));
     /* all ranks clear their slots before any rank may write to one */

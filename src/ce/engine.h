@@ -68,7 +68,7 @@ struct cecl_engine {
  * is carried. A zeroed engine, or one that failed to open, may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
-                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
+                              const struct cecl_hosted *hosted, bool host_flags);
 
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);

@@ -27,7 +27,7 @@ struct cecl_resolved {
     int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; may differ between ranks */
     int32_t sm_policy;   /* ceclSmPolicy_t */
     int32_t direction;   /* CECL_DIRECTION's value */
-    int32_t flags;       /* CECL_FLAGS's value */
+    int32_t host_flags;  /* CECL_FLAGS=host */
     int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
     int32_t net;         /* enum cecl_net_wish */

@@ -147,7 +147,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_SM_POLICY, &out->sm_policy));
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
-    CECL_TRY(override32(CECL_SET_FLAGS, &out->flags));
+    CECL_TRY(override32(CECL_SET_FLAGS, &out->host_flags));
     CECL_TRY(override32(CECL_SET_NET, &out->net));
     CECL_TRY(override32(CECL_SET_URGENT, &out->urgent));
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));

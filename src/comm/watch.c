@@ -36,7 +36,7 @@ struct told_call {
 
 static bool is_hosted(ceclComm_t comm)
 {
-    return comm->engine.flags.way == CECL_FLAGS_HOST;
+    return comm->engine.flags.on_host;
 }
 
 static bool begins(struct cecl_net *net, struct cecl_rank_list *late)

@@ -1,4 +1,4 @@
-/* Making and ending flags: their memory, the way in which they travel, and the addresses of words. */
+/* Making and ending flags: their memory, the table from which they are copied, and the addresses of words. */
 #include "flags/flags.h"
 
 #include <stdlib.h>
@@ -36,33 +36,32 @@ struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
     };
 }
 
-/* ---- how flags travel */
+/* ---- the trial of copied flags. If copies between two GPUs got lost, a call's first signal would not arrive,
+ * so the watchdog would not see that the call has begun, and the call would have no time limit. */
 
-/* Sends a flag to every peer in the given way, and waits until the stream has done it. */
-static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_way way,
-                               uint32_t epoch, ceclStream_t stream)
+#define TRIED cecl_flag_value(CECL_FIRST_EPOCH - 1)
+
+/* Sends a flag to every peer, and waits until the stream has done it. */
+static ceclResult_t send_trial(const struct cecl_flags *flags, ceclStream_t stream)
 {
     struct cecl_device *dev = flags->dev;
+    void *src = cecl_flags_source(flags, CECL_LANE_MAIN, CECL_FIRST_EPOCH - 1);
+    size_t bytes = sizeof(uint32_t);
     ceclResult_t result = ceclSuccess;
 
     for (int i = 1; i < flags->nranks && result == ceclSuccess; i++) {
         const int peer = (flags->rank + i) % flags->nranks;
-        if (cecl_mesh_is_away(flags->pool->mesh, peer))
-            continue;
-        uint32_t *flag = cecl_flags_word(flags, peer, flags->rank, CECL_LANE_MAIN);
-        struct cecl_memop write = {flag, cecl_flag_value(epoch), CECL_MEMOP_WRITE};
-        void *dst = flag, *src = cecl_flags_source(flags, CECL_LANE_MAIN, epoch);
-        size_t bytes = sizeof(*flag);
-        struct cecl_batch batch = {&dst, &src, &bytes, 1};
-        result = way == CECL_FLAGS_COPY ? dev->ops->copies(dev, stream, &batch)
-                                        : dev->ops->memops(dev, stream, &write, 1);
+        void *dst = cecl_flags_word(flags, peer, flags->rank, CECL_LANE_MAIN);
+        const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        if (!cecl_mesh_is_away(flags->pool->mesh, peer))
+            result = dev->ops->copies(dev, stream, &batch);
     }
-    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    const ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
     return result != ceclSuccess ? result : waited;
 }
 
-/* Checks that this rank's row has received the flags that peers sent as probes. */
-static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
+/* Checks that the flags of all peers have arrived. */
+static ceclResult_t check_trial(const struct cecl_flags *flags)
 {
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
     if (!row)
@@ -70,24 +69,16 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
     ceclResult_t result = cecl_flags_read(
         flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks, row);
     for (int r = 0; r < flags->nranks && result == ceclSuccess; r++)
-        if (r != flags->rank && !cecl_mesh_is_away(flags->pool->mesh, r) && row[r] != value)
+        if (r != flags->rank && !cecl_mesh_is_away(flags->pool->mesh, r) && row[r] != TRIED)
             result = cecl_fail(ceclUnhandledCudaError,
-                               "a flag of rank %d did not arrive: %#x instead of %#x", r,
-                               (unsigned)row[r], (unsigned)value);
+                               "a flag that rank %d copied to rank %d did not arrive: %#x instead "
+                               "of %#x; do copies between their GPUs work?",
+                               r, flags->rank, (unsigned)row[r], (unsigned)TRIED);
     free(row);
     return result;
 }
 
-/* Collective. Sends flags this way, and checks that they arrive at every rank. No attribute of the driver
- * says whether a way works. */
-static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
-                              ceclStream_t stream)
-{
-    const uint32_t epoch = CECL_FIRST_EPOCH - (way == CECL_FLAGS_COPY ? 1 : 0);
-
-    CECL_TRY(cecl_pool_agree(flags->pool, send_probe(flags, way, epoch, stream)));
-    return cecl_pool_agree(flags->pool, check_probe(flags, cecl_flag_value(epoch)));
-}
+/* ---- life */
 
 static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
 {
@@ -105,8 +96,8 @@ static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t st
     return result != ceclSuccess ? result : waited;
 }
 
-/* Collective. Writes the tables, and chooses the way in which flags travel. */
-static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wish)
+/* Collective. Writes the tables, and tries copied flags. */
+static ceclResult_t begin_tables(const struct cecl_flags *flags)
 {
     struct cecl_device *dev = flags->dev;
     ceclStream_t stream = NULL;
@@ -116,30 +107,12 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
         result = write_values(flags, stream);
     if (result == ceclSuccess)
         result = cecl_pads_write_slices(flags, stream);
-    result = cecl_pool_agree(flags->pool, result);
-    if (result == ceclSuccess) {
-        /* Copied flags were the faster way in all measurements (docs/data/results.md), and all drivers
-         * allow them. */
-        flags->way = wish == CECL_FLAGS_BY_HOST    ? CECL_FLAGS_HOST
-                     : wish == CECL_FLAGS_BY_WRITE ? CECL_FLAGS_WRITE
-                                                   : CECL_FLAGS_COPY;
-        result = probe_way(flags, flags->way, stream);
-        if (result != ceclSuccess && wish == CECL_FLAGS_BY_AUTO) {
-            flags->way = CECL_FLAGS_WRITE;
-            result = probe_way(flags, flags->way, stream);
-        }
-    }
+    if (result == ceclSuccess && !flags->on_host)
+        result = send_trial(flags, stream);
     if (stream)
         dev->ops->stream_destroy(dev, stream);
-    return result;
-}
-
-/* ---- life */
-
-/* Sets this rank's side flags to the first value. After this only signals change them. */
-static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
-{
-    return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(CECL_FIRST_EPOCH));
+    CECL_TRY(cecl_pool_agree(flags->pool, result));
+    return flags->on_host ? ceclSuccess : cecl_pool_agree(flags->pool, check_trial(flags));
 }
 
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
@@ -159,17 +132,13 @@ static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_
     return cecl_signals_describe(flags, hosted, flags->done + signals);
 }
 
-/* Collective. Clears flags and pads on every rank before any rank may write to them. */
+/* Collective. Sets flags to the first value, and clears pads, on every rank before any rank may write to
+ * them. */
 static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    struct cecl_device *dev = flags->dev;
-    ceclResult_t result =
-        flags->way == CECL_FLAGS_HOST
-            ? ceclSuccess
-            : dev->ops->mem_set(dev, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), 0,
-                                CECL_LANES * (size_t)flags->nranks * sizeof(uint32_t));
-    if (result == ceclSuccess)
-        result = begin_side_flags(flags);
+    ceclResult_t result = ceclSuccess;
+    for (int lane = 0; lane < CECL_LANES && result == ceclSuccess; lane++)
+        result = cecl_flags_write_row(flags, lane, cecl_flag_value(CECL_FIRST_EPOCH));
     if (result == ceclSuccess)
         result = cecl_pads_clear(flags);
     if (result == ceclSuccess)
@@ -207,23 +176,22 @@ static ceclResult_t take_memory(struct cecl_flags *flags, const struct cecl_host
 }
 
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
-                             const struct cecl_hosted *hosted, enum cecl_flags_wish wish)
+                             const struct cecl_hosted *hosted, bool on_host)
 {
-    const bool on_host = wish == CECL_FLAGS_BY_HOST;
     *flags = (struct cecl_flags){.dev = pool->dev,
                                  .pool = pool,
                                  .rank = pool->rank,
                                  .nranks = pool->nranks,
-                                 .way = on_host ? CECL_FLAGS_HOST : CECL_FLAGS_COPY};
+                                 .on_host = on_host};
     CECL_TRY(take_memory(flags, on_host ? hosted : NULL));
     CECL_TRY(clear_flags(flags, hosted));
-    CECL_TRY(choose_way(flags, wish));
+    CECL_TRY(begin_tables(flags));
     for (int counter = 0; counter < CECL_COUNTERS; counter++)
         flags->epoch[counter] =
             counter == CECL_COUNTER_SLOTS || counter >= CECL_COUNTER_LINE ? 0 : CECL_FIRST_EPOCH;
     for (int lane = 0; lane < CECL_LANES; lane++) {
         atomic_store(&flags->target[lane], CECL_FIRST_EPOCH);
-        if (flags->way == CECL_FLAGS_COPY)
+        if (!on_host)
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);

@@ -7,9 +7,8 @@
  * when every call so far is done. A call with n phases on a lane adds n to the lane's epoch, on all ranks
  * alike.
  *
- * Flags travel in one of three ways: a stream writes the word at the peer; or a copy engine copies it there
- * from a table of all values that a flag can have; or the rows lie in memory of the host, and a stream writes
- * the word there. Whether a way works is tried when the communicator is made.
+ * Flags travel in one of two ways: a copy engine copies the word to the peer from a table of all values that
+ * a flag can have; or the rows lie in memory of the host, and a stream writes the word there.
  *
  * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The
  * stream that runs a call writes it. A call without phases (any call of a single rank; a put) signals
@@ -40,14 +39,6 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 #define CECL_FIRST_EPOCH 0xffffff00u
 
 #define CECL_PAIR_NOTES 256 /* a power of two */
-
-enum cecl_flag_way {
-    CECL_FLAGS_WRITE, /* remote stream writes */
-    /* a copy engine copies a word; all drivers allow this */
-    CECL_FLAGS_COPY,
-    /* a stream writes to memory of the host; all drivers allow this, and it need not wait for a copy engine */
-    CECL_FLAGS_HOST
-};
 
 /* The kinds of captured calls that are one kernel. Each kind has numbers of its own: a small call renews
  * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
@@ -106,7 +97,7 @@ struct cecl_flags {
     int rank, nranks;
     /* NULL: one node. Flags do not leave a node. Set by the caller of cecl_flags_open */
     const struct cecl_nodes *nodes;
-    enum cecl_flag_way way; /* how the flags of lanes travel */
+    bool on_host; /* the rows lie in memory of the host */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
     const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
@@ -146,25 +137,17 @@ struct cecl_flags {
     uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
 };
 
-/* The values of CECL_FLAGS. */
-enum cecl_flags_wish {
-    CECL_FLAGS_BY_AUTO,
-    CECL_FLAGS_BY_WRITE,
-    CECL_FLAGS_BY_COPY,
-    CECL_FLAGS_BY_HOST
-};
-
 /* Fills in the rows of the table for the epochs of both lanes (their words begin at `rows`), for
  * the slots and for `done`. flags->done must be allocated. */
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 
-/* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
+/* Collective. Takes flags, pads and the table of slices from the pool, and tries whether copied flags arrive.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank. NULL, or
- *         a zeroed struct: there is no such memory */
+ * hosted  memory for messages, and for flags if `on_host`; its words must be zero on every rank. NULL, or a
+ *         zeroed struct: there is no such memory */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
-                             const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
+                             const struct cecl_hosted *hosted, bool on_host);
 
 /* Local. No work may be pending. */
 void cecl_flags_close(struct cecl_flags *flags);
@@ -279,8 +262,8 @@ struct cecl_progress {
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
 /* Silences flags. From then on no call can begin. Enqueued copies of flags still run when waits are
- * released, but signal nothing to peers. Flags by stream writes cannot be silenced, because their values
- * are in the stream; peers then learn of the failure only from the mesh. */
+ * released, but signal nothing to peers. Flags on the host cannot be silenced, because their values are in
+ * the stream; peers then learn of the failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);

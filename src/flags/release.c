@@ -91,7 +91,7 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out)
 {
-    if (flags->way != CECL_FLAGS_HOST)
+    if (!flags->on_host)
         return flags->dev->ops->words_read(flags->dev, words, count, out);
     for (size_t i = 0; i < count; i++)
         out[i] = atomic_load((const _Atomic uint32_t *)&words[i]);
@@ -102,7 +102,7 @@ ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint
 {
     const struct cecl_device_ops *ops = flags->dev->ops;
     uint32_t *row = cecl_flags_word(flags, flags->rank, 0, lane);
-    if (flags->way != CECL_FLAGS_HOST)
+    if (!flags->on_host)
         return ops->words_release(flags->dev, row, (size_t)flags->nranks, value);
     ops->host_write(flags->dev, row, (size_t)flags->nranks, value);
     return ceclSuccess;
@@ -157,7 +157,7 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     /* must be stored before targets are read: see cecl_flags_begin */
     atomic_store(&flags->silent, true);
-    if (flags->way != CECL_FLAGS_COPY)
+    if (flags->on_host)
         return ceclSuccess; /* the values are in the stream */
     const uint32_t done = epoch_done(flags), side = atomic_load(&flags->target[CECL_LANE_SIDE]),
                    pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,

@@ -40,11 +40,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "which rank copies a block: its owner (push) or its receiver (pull); auto: push, and for "   \
       "reductions as the tuning table says. Calls out of place without SMs always push, and so "   \
       "does an all-to-all if peers cannot reach every sendbuff")                                   \
-    X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy|host",                      \
-      "how flags reach peers. write: a stream writes them at the peer; copy: a copy engine "       \
-      "copies them; host: a stream writes them to memory of the host. auto: copy, or write if "    \
-      "copies fail; host with CECL_URGENT=1, or if CUDA_DEVICE_MAX_CONNECTIONS is below 8 on "     \
-      "some rank, because copy and write may hang then when a rank fails")                         \
+    X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|host",                                 \
+      "how flags reach peers. host: a stream writes them to memory of the host. auto: a copy "     \
+      "engine copies them; host with CECL_URGENT=1, or if CUDA_DEVICE_MAX_CONNECTIONS is below 8 " \
+      "on some rank, because copied flags may hang then when a rank fails")                        \
     X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "the machine's id", "text",                         \
       "ranks with different texts count as ranks of different hosts, even if they share one. Set " \
       "it for containers or cloned machines whose ids are equal, or to try a program as if over "  \

@@ -51,7 +51,7 @@ static void draw_settings(void)
     static const char *const values[][4] = {{"4K", "16K", "64K", "1M"},
                                             {"reduce_only", "allow", "allow", "reduce_only"},
                                             {"auto", "push", "pull", "auto"},
-                                            {"auto", "write", "copy", "auto"},
+                                            {"auto", "host", "auto", "auto"},
                                             {"1", "2", "8", "1024"},
                                             {"0", "0", "0", "1"},
                                             {"1", "1", "0", "1"}};

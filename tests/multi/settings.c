@@ -8,7 +8,7 @@ static const struct {
     const char *name, *values[4];
 } settings[] = {
     {"CECL_CHECK", {NULL, NULL, NULL, "1"}},
-    {"CECL_FLAGS", {NULL, "copy", "write", "host"}},
+    {"CECL_FLAGS", {NULL, NULL, "auto", "host"}},
     {"CECL_SEGMENT_BYTES", {NULL, "4K", "64K", "16M"}},
     {"CECL_STAGING_BYTES", {NULL, "4K", "16K", "1M"}},
     {"CECL_URGENT", {NULL, NULL, "0", "1"}},

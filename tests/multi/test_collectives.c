@@ -117,13 +117,12 @@ static bool may_take_none(void)
 /* All-to-all's sendbuff is symmetric here, which pull needs. */
 static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
-    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"write", "copy",
-                                                                                "host"};
+    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"auto", "host"};
     const char *const policies[] = {may_take_none() ? "never" : "reduce_only", "allow"};
-    for (int way = 0; way < 12; way++) {
+    for (int way = 0; way < 8; way++) {
         multi_setenv("CECL_DIRECTION", directions[way % 2]);
-        multi_setenv("CECL_FLAGS", flags[way / 2 % 3]);
-        multi_setenv("CECL_SM_POLICY", policies[way / 6]);
+        multi_setenv("CECL_FLAGS", flags[way / 2 % 2]);
+        multi_setenv("CECL_SM_POLICY", policies[way / 4]);
         ceclComm_t comm = multi_comm(NULL);
         for (uint64_t i = 0; i < 24; i++)
             multi_check(comm,

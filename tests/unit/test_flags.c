@@ -40,7 +40,6 @@ static int open_flags(void **state)
                                 .pool = &pool,
                                 .rank = RANK,
                                 .nranks = RANKS,
-                                .way = CECL_FLAGS_COPY,
                                 .values_offset = 4096,
                                 .pads_offset = SLICE - 65536,
                                 .slices_offset = SLICE - 256};
@@ -433,9 +432,9 @@ static void silence_leaves_values_that_no_pending_call_copies(void **state)
             assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
 }
 
-static void written_flags_are_not_silenced(void **state)
+static void flags_on_the_host_are_not_silenced(void **state)
 {
-    flags.way = CECL_FLAGS_WRITE;
+    flags.on_host = true;
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
@@ -544,7 +543,7 @@ int main(void)
         FLAGS_TEST(no_call_begins_after_a_silence),
         FLAGS_TEST(all_side_flags_of_pending_calls_are_silenced),
         FLAGS_TEST(silence_leaves_values_that_no_pending_call_copies),
-        FLAGS_TEST(written_flags_are_not_silenced),
+        FLAGS_TEST(flags_on_the_host_are_not_silenced),
         FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
         FLAGS_TEST(a_release_touches_no_peers_row),
         FLAGS_TEST(a_kernel_that_gave_up_tells_on_whom),

@@ -86,12 +86,12 @@ static void run(const char *flags, const char *direction)
 
 static void collectives_among_threads_are_right_with_copied_flags(void **state)
 {
-    run("copy", "push");
+    run("auto", "push");
 }
 
-static void collectives_among_threads_are_right_with_written_flags_and_pull(void **state)
+static void collectives_among_threads_are_right_with_flags_on_the_host_and_pull(void **state)
 {
-    run("write", "pull");
+    run("host", "pull");
 }
 
 static void collectives_among_threads_are_right_in_an_urgent_communicator(void **state)
@@ -151,7 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_of_the_library_have_names),
         cmocka_unit_test(collectives_among_threads_are_right_with_copied_flags),
-        cmocka_unit_test(collectives_among_threads_are_right_with_written_flags_and_pull),
+        cmocka_unit_test(collectives_among_threads_are_right_with_flags_on_the_host_and_pull),
         cmocka_unit_test(collectives_among_threads_are_right_in_an_urgent_communicator),
         cmocka_unit_test(a_missing_gpu_list_entry_is_refused),
         cmocka_unit_test(cuda_without_a_gpu_for_each_rank_is_refused),
