@@ -43,10 +43,10 @@ static bool has_found_difference(ceclComm_t comm)
         return false;
     cecl_fail(
         ceclInvalidUsage,
-        "rank %d launched a graph whose call is %s (captured call %u), and this rank's call is "
-        "%s (captured call %u): launch graphs in the same order on all ranks",
-        found.rank, name_of(comm, found.theirs), found.theirs, name_of(comm, found.mine),
-        found.mine);
+        "rank %d launched a graph whose call is %s (captured call %u), and rank %d one whose call "
+        "is %s (captured call %u): launch graphs in the same order on all ranks",
+        found.rank, name_of(comm, found.theirs), found.theirs, comm->rank,
+        name_of(comm, found.mine), found.mine);
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
     return true;
 }

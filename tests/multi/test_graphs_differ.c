@@ -15,17 +15,27 @@
 #define SMALL 16
 #define POISON 0xa5
 
-static ceclComm_t comm;
-static ceclStream_t stream;
-static uint32_t *send, *recv[2];
-static size_t bytes; /* of a recvbuff */
+/* One pair of graphs has a communicator of its own: the pairs differ side by side, because each is found only after
+ * three looks of the watchdog. */
+struct trial {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    uint32_t *send, *recv[2];
+    ceclGraph_t graphs[2];
+    /* how many ranks have failed, in memory of all ranks: waits are released only once all have */
+    _Atomic int *failed;
+    struct cecl_device *dev;
+    const struct cecl_device_ops *true_ops;
+    struct cecl_device_ops ops;
+    _Atomic bool has_looked, was_touched;
+};
 
-/* ---- how many ranks have failed, in memory of all ranks: waits are released only once all have */
+#define TRIALS_MAX 32
+static struct trial trials[TRIALS_MAX];
+static _Atomic int *failed; /* [2][TRIALS_MAX], in memory of all ranks */
+static size_t bytes;        /* of a recvbuff */
 
-static _Atomic int *failed;
-static const struct cecl_device_ops *true_ops;
-static struct cecl_device_ops ops;
-static _Atomic bool has_looked, was_touched;
+/* ---- looking before waits are released */
 
 static bool is_poisoned(const uint32_t *at)
 {
@@ -36,96 +46,96 @@ static bool is_poisoned(const uint32_t *at)
 }
 
 /* Called before this rank's watchdog ends waits. */
-static void look(void)
+static struct trial *look(const struct cecl_device *dev)
 {
-    if (!atomic_load(&has_looked)) {
-        atomic_store(&was_touched, !is_poisoned(recv[0]) || !is_poisoned(recv[1]));
-        atomic_store(&has_looked, true);
-        atomic_fetch_add(failed, 1);
+    struct trial *t = trials;
+    while (t->dev != dev)
+        t++;
+    if (!atomic_load(&t->has_looked)) {
+        atomic_store(&t->was_touched, !is_poisoned(t->recv[0]) || !is_poisoned(t->recv[1]));
+        atomic_store(&t->has_looked, true);
+        atomic_fetch_add(t->failed, 1);
     }
-    for (int i = 0; atomic_load(failed) < multi_nranks && i < 60000; i++)
+    for (int i = 0; atomic_load(t->failed) < multi_nranks && i < 60000; i++)
         multi_pause_ms(1);
+    return t;
 }
 
 static void set_bits_late(struct cecl_device *dev, uint32_t *word, uint32_t bits)
 {
-    look();
-    true_ops->host_set_bits(dev, word, bits);
+    look(dev)->true_ops->host_set_bits(dev, word, bits);
 }
 static void write_late(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
 {
-    look();
-    true_ops->host_write(dev, words, count, value);
+    look(dev)->true_ops->host_write(dev, words, count, value);
 }
 static ceclResult_t release_late(struct cecl_device *dev, uint32_t *words, size_t count,
                                  uint32_t value)
 {
-    look();
-    return true_ops->words_release(dev, words, count, value);
+    return look(dev)->true_ops->words_release(dev, words, count, value);
 }
 
-static void watch_releases(bool on)
+static void watch_releases(struct trial *t)
 {
-    if (on) {
-        true_ops = comm->dev->ops;
-        ops = *true_ops;
-        ops.host_set_bits = set_bits_late;
-        ops.host_write = write_late;
-        ops.words_release = release_late;
-    }
-    comm->dev->ops = on ? &ops : true_ops;
+    t->dev = t->comm->dev;
+    t->true_ops = t->dev->ops;
+    t->ops = *t->true_ops;
+    t->ops.host_set_bits = set_bits_late;
+    t->ops.host_write = write_late;
+    t->ops.words_release = release_late;
+    t->dev->ops = &t->ops;
 }
 
 /* ---- calls */
 
-typedef ceclResult_t (*make_call)(uint32_t *out);
+typedef ceclResult_t (*make_call)(const struct trial *t, uint32_t *out);
 
-static ceclResult_t gather(uint32_t *out)
+static ceclResult_t gather(const struct trial *t, uint32_t *out)
 {
-    return ceclAllGather(send, out, COUNT, ceclUint32, comm, stream);
+    return ceclAllGather(t->send, out, COUNT, ceclUint32, t->comm, t->stream);
 }
-static ceclResult_t exchange(uint32_t *out)
+static ceclResult_t exchange(const struct trial *t, uint32_t *out)
 {
-    return ceclAlltoAll(send, out, COUNT, ceclUint32, comm, stream);
+    return ceclAlltoAll(t->send, out, COUNT, ceclUint32, t->comm, t->stream);
 }
-static ceclResult_t reduce(uint32_t *out)
+static ceclResult_t reduce(const struct trial *t, uint32_t *out)
 {
-    return ceclAllReduce(send, out, COUNT, ceclUint32, ceclSum, comm, stream);
+    return ceclAllReduce(t->send, out, COUNT, ceclUint32, ceclSum, t->comm, t->stream);
 }
-static ceclResult_t reduce_small(uint32_t *out)
+static ceclResult_t reduce_small(const struct trial *t, uint32_t *out)
 {
-    return ceclAllReduce(send, out, SMALL, ceclFloat32, ceclSum, comm, stream);
+    return ceclAllReduce(t->send, out, SMALL, ceclFloat32, ceclSum, t->comm, t->stream);
 }
-static ceclResult_t reduce_small_integers(uint32_t *out)
+static ceclResult_t reduce_small_integers(const struct trial *t, uint32_t *out)
 {
-    return ceclAllReduce(send, out, SMALL, ceclUint32, ceclSum, comm, stream);
+    return ceclAllReduce(t->send, out, SMALL, ceclUint32, ceclSum, t->comm, t->stream);
 }
-static ceclResult_t scatter_small(uint32_t *out)
+static ceclResult_t scatter_small(const struct trial *t, uint32_t *out)
 {
-    return ceclReduceScatter(send, out, SMALL, ceclFloat32, ceclSum, comm, stream);
+    return ceclReduceScatter(t->send, out, SMALL, ceclFloat32, ceclSum, t->comm, t->stream);
 }
-static ceclResult_t reduce_scatter(uint32_t *out)
+static ceclResult_t reduce_scatter(const struct trial *t, uint32_t *out)
 {
-    return ceclReduceScatter(send, out, COUNT, ceclUint32, ceclSum, comm, stream);
+    return ceclReduceScatter(t->send, out, COUNT, ceclUint32, ceclSum, t->comm, t->stream);
 }
-static ceclResult_t broadcast(uint32_t *out)
+static ceclResult_t broadcast(const struct trial *t, uint32_t *out)
 {
-    return ceclBroadcast(send, out, COUNT, ceclUint32, 0, comm, stream);
+    return ceclBroadcast(t->send, out, COUNT, ceclUint32, 0, t->comm, t->stream);
 }
-static ceclResult_t barrier(uint32_t *out)
+static ceclResult_t barrier(const struct trial *t, uint32_t *out)
 {
-    return ceclBarrier(comm, stream);
+    return ceclBarrier(t->comm, t->stream);
 }
-static ceclResult_t gather_to_root(uint32_t *out)
+static ceclResult_t gather_to_root(const struct trial *t, uint32_t *out)
 {
-    return ceclGather(send, out, COUNT, ceclUint32, 0, comm, stream);
+    return ceclGather(t->send, out, COUNT, ceclUint32, 0, t->comm, t->stream);
 }
-static ceclResult_t group(uint32_t *out)
+static ceclResult_t group(const struct trial *t, uint32_t *out)
 {
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclAllGather(send, out, COUNT / 2, ceclUint32, comm, stream));
-    multi_ok(comm, ceclAlltoAll(send, out + multi_nranks * (COUNT / 2), COUNT / 2, ceclUint32, comm,
-                                stream));
+    multi_ok(t->comm, ceclGroupStart());
+    multi_ok(t->comm, ceclAllGather(t->send, out, COUNT / 2, ceclUint32, t->comm, t->stream));
+    multi_ok(t->comm, ceclAlltoAll(t->send, out + multi_nranks * (COUNT / 2), COUNT / 2, ceclUint32,
+                                   t->comm, t->stream));
     return ceclGroupEnd();
 }
 
@@ -152,6 +162,9 @@ static const struct pair pairs[] = {
     {"group, reduction", {group, reduce}, {"ceclAllGather", "ceclAllReduce"}},
 };
 
+#define PAIRS (sizeof(pairs) / sizeof(pairs[0]))
+_Static_assert(PAIRS <= TRIALS_MAX, "each pair has a communicator");
+
 /* ---- */
 
 static int open_memory(void **state)
@@ -168,92 +181,100 @@ static int open_memory(void **state)
     return 0;
 }
 
-static void open_all(void)
-{
-    ceclConfig_t config = multi_config();
-    comm = multi_comm(&config);
-    bytes = (size_t)multi_nranks * COUNT * sizeof(uint32_t);
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, bytes));
-    for (int i = 0; i < 2; i++) {
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&recv[i], bytes));
-        memset(recv[i], POISON, bytes);
-    }
-    memset(send, 1 + multi_rank, bytes);
-    has_looked = was_touched = false;
-    *failed = 0;
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static ceclGraph_t captured(make_call make, uint32_t *out)
+static ceclGraph_t captured(const struct trial *t, make_call make, uint32_t *out)
 {
     ceclGraph_t graph = NULL;
-    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    multi_ok(comm, make(out));
-    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    multi_ok(t->comm, ceclStreamBeginCapture(t->comm, t->stream));
+    multi_ok(t->comm, make(t, out));
+    multi_ok(t->comm, ceclStreamEndCapture(t->comm, t->stream, &graph));
     return graph;
 }
 
-static void end_all(ceclGraph_t graphs[2])
+static void poison(const struct trial *t)
 {
-    MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 2; i++)
-        multi_ok(NULL, ceclGraphDestroy(graphs[i]));
-    watch_releases(false);
-    (void)!ceclCommAbort(comm);
-    MPI_Barrier(MPI_COMM_WORLD);
+        memset(t->recv[i], POISON, bytes);
 }
 
-static void expect_both_names(const struct pair *pair)
+/* `before`: how often all ranks first launch both graphs in the same order. */
+static void prepare(struct trial *t, const struct pair *pair, int before)
 {
-    const char *said = ceclGetLastError(comm);
+    ceclConfig_t config = multi_config();
+    t->comm = multi_comm(&config);
+    multi_ok(t->comm, ceclStreamCreate(t->comm, &t->stream));
+    multi_ok(t->comm, ceclMemAlloc(t->comm, (void **)&t->send, bytes));
+    for (int i = 0; i < 2; i++)
+        multi_ok(t->comm, ceclMemAlloc(t->comm, (void **)&t->recv[i], bytes));
+    memset(t->send, 1 + multi_rank, bytes);
+    for (int i = 0; i < 2; i++)
+        t->graphs[i] = captured(t, pair->make[i], t->recv[i]);
+    for (int i = 0; i < 2 * before; i++)
+        multi_ok(t->comm, ceclGraphLaunch(t->graphs[i % 2], t->stream));
+    multi_ok(t->comm, ceclStreamSynchronize(t->comm, t->stream));
+    poison(t);
+}
+
+static void expect_both_names(const struct trial *t, const struct pair *pair)
+{
+    const char *said = ceclGetLastError(t->comm);
     if (!strstr(said, "launched a graph whose call is") || !strstr(said, pair->said[0]) ||
         !strstr(said, pair->said[1]) || !strstr(said, "captured call 1)") ||
-        !strstr(said, "captured call 2)"))
+        !strstr(said, "captured call 2)") || strstr(said, "this rank"))
         fail_msg("%s, rank %d: %s", pair->name, multi_rank, said);
 }
 
-/* odd: the rank whose order differs. `before`: how often all ranks first launch both graphs in the same order. */
-static void differ(const struct pair *pair, int odd, int before)
+static void expect_untouched(struct trial *t, const struct pair *pair)
 {
-    ceclGraph_t graphs[2];
-    open_all();
-    for (int i = 0; i < 2; i++)
-        graphs[i] = captured(pair->make[i], recv[i]);
-    for (int i = 0; i < 2 * before; i++)
-        multi_ok(comm, ceclGraphLaunch(graphs[i % 2], stream));
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    for (int i = 0; i < 2; i++)
-        memset(recv[i], POISON, bytes);
-    MPI_Barrier(MPI_COMM_WORLD);
-    watch_releases(true);
-    for (int i = 0; i < 2; i++)
-        (void)!ceclGraphLaunch(graphs[multi_rank == odd ? 1 - i : i], stream);
-    if (multi_async_within(comm, PROMPT) == ceclSuccess)
+    if (multi_async_within(t->comm, PROMPT) == ceclSuccess)
         fail_msg("%s, rank %d: no error", pair->name, multi_rank);
-    for (int i = 0; i < 45000 && !has_looked; i++)
+    for (int i = 0; i < 45000 && !t->has_looked; i++)
         multi_pause_ms(1);
-    if (!has_looked || was_touched)
+    if (!t->has_looked || t->was_touched)
         fail_msg("%s, rank %d: %s", pair->name, multi_rank,
-                 was_touched ? "bytes have moved" : "waits have not ended");
-    expect_both_names(pair);
-    end_all(graphs);
+                 t->was_touched ? "bytes have moved" : "waits have not ended");
+    expect_both_names(t, pair);
 }
 
-static void all_pairs(int odd, int before)
+static void end(struct trial *t)
 {
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-        differ(&pairs[i], odd, before);
+    for (int i = 0; i < 2; i++)
+        multi_ok(NULL, ceclGraphDestroy(t->graphs[i]));
+    t->dev->ops = t->true_ops;
+    (void)!ceclCommAbort(t->comm);
+}
+
+/* odd: the rank whose order differs. half: of the counters in memory of all ranks. */
+static void all_pairs(int odd, int before, int half)
+{
+    bytes = (size_t)multi_nranks * COUNT * sizeof(uint32_t);
+    memset(trials, 0, sizeof(trials));
+    for (size_t i = 0; i < PAIRS; i++) {
+        trials[i].failed = &failed[half * TRIALS_MAX + (int)i];
+        prepare(&trials[i], &pairs[i], before);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t i = 0; i < PAIRS; i++)
+        watch_releases(&trials[i]);
+    for (size_t i = 0; i < 2 * PAIRS; i++) {
+        const struct trial *t = &trials[i / 2];
+        (void)!ceclGraphLaunch(t->graphs[multi_rank == odd ? 1 - i % 2 : i % 2], t->stream);
+    }
+    for (size_t i = 0; i < PAIRS; i++)
+        expect_untouched(&trials[i], &pairs[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t i = 0; i < PAIRS; i++)
+        end(&trials[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static void the_first_launch_differs(void **state)
 {
-    all_pairs(0, 0);
+    all_pairs(0, 0, 0);
 }
 
 static void a_later_launch_differs(void **state)
 {
-    all_pairs(multi_nranks - 1, 3);
+    all_pairs(multi_nranks - 1, 3, 1);
 }
 
 int main(int argc, char **argv)
