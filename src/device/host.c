@@ -21,6 +21,7 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 }
 
 static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
+                                                .region_stays = host_region_stays,
                                                 .call = host_call,
                                                 .words_overwrite = host_words_overwrite,
                                                 .stream_create_urgent = host_stream_create,

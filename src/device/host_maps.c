@@ -1,4 +1,4 @@
-/* Reading /proc/self/maps; see host_maps.h. */
+/* Reading /proc/PID/maps; see host_maps.h. */
 #include "device/host_maps.h"
 
 #include <errno.h>
@@ -120,18 +120,19 @@ static ceclResult_t read_list(int fd, uint64_t low, host_mapping_taker *take, vo
     do
         got = read(fd, part, sizeof(part));
     while (got > 0 && take_part(&line, part, (size_t)got, low, take, context));
-    return got < 0 ? cecl_fail(ceclSystemError, "read /proc/self/maps: %s", strerror(errno))
+    return got < 0 ? cecl_fail(ceclSystemError, "read the list of mappings: %s", strerror(errno))
                    : ceclSuccess;
 }
 
 /* around: `at` is a byte of a mapping, of which the lines before `at` are wanted, too */
-static ceclResult_t read_maps(uint64_t at, bool around, host_mapping_taker *take, void *context)
+static ceclResult_t read_maps(const char *path, uint64_t at, bool around, host_mapping_taker *take,
+                              void *context)
 {
     struct host_mapping mapping;
     enum answer answer;
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
+        return cecl_fail(ceclSystemError, "open %s: %s", path, strerror(errno));
     uint64_t low = around ? lowest_around(fd, at) : at;
     while ((answer = ask(fd, low, &mapping)) == FOUND && take(context, &mapping))
         low = mapping.end;
@@ -142,10 +143,17 @@ static ceclResult_t read_maps(uint64_t at, bool around, host_mapping_taker *take
 
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
 {
-    return read_maps(low, false, take, context);
+    return read_maps("/proc/self/maps", low, false, take, context);
+}
+
+ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    return read_maps(path, low, false, take, context);
 }
 
 ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context)
 {
-    return read_maps(at, true, take, context);
+    return read_maps("/proc/self/maps", at, true, take, context);
 }

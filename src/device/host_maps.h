@@ -1,4 +1,4 @@
-/* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
+/* Reads /proc/PID/maps, the list of a process's mappings: most often this process's. Since Linux 6.11 the kernel answers questions about
  * single mappings, so only those that are needed are read. Allocates nothing, because calls look at the memory of
  * their buffers each time. */
 #ifndef CECL_DEVICE_HOST_MAPS_H
@@ -25,7 +25,10 @@ typedef bool host_mapping_taker(void *context, const struct host_mapping *mappin
  * enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
 
-/* The same from a lower address on: the kernel may have split the mapping that has the byte at `at` into lines, and
+/* The same for the mappings of the process `pid` of this namespace. */
+ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context);
+
+/* As host_maps_read, from a lower address on: the kernel may have split the mapping that has the byte at `at` into lines, and
  * none of them comes before that address. */
 ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context);
 

@@ -107,6 +107,17 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
                         peer));
 }
 
+/* Whether the peer still has the memory, as far as this process can see. Collectives have the peer's own call look,
+ * but here the peer makes none. */
+static bool is_still_there(const struct making *making)
+{
+    const struct cecl_device_ops *ops = making->comm->dev->ops;
+    const struct cecl_one_sided_args *args = making->args;
+    const struct cecl_share_part *part = &args->window->parts[args->peer];
+    return part->pid == 0 || making->bytes == 0 || !ops->region_stays ||
+           ops->region_stays(part->pid, part->home + args->offset, making->bytes, part->id);
+}
+
 /* Checks that the bytes lie within the memory that the peer shares. */
 static ceclResult_t check_range(const struct making *making)
 {
@@ -118,7 +129,7 @@ static ceclResult_t check_range(const struct making *making)
             "offset %zu: %" PRIu64 " bytes from this offset on end outside the %" PRIu64
             " bytes that rank %d shares in window %" PRIu32,
             args->offset, making->bytes, part->bytes, args->peer, args->window->number);
-    if (cecl_imports_are_dropped(&part->imports))
+    if (cecl_imports_are_dropped(&part->imports) || !is_still_there(making))
         return cecl_fail(ceclInvalidUsage,
                          "window %" PRIu32 ": rank %d has freed or replaced its memory, which "
                          "must stay until ceclWindowFree",
