@@ -42,7 +42,7 @@
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
  * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
  * expected; for a call of a group also its number ("call 2 of 3 in the group, ceclAllGather: ...").
- * A handle of a communicator, stream, request, graph, window or registration that has ended is refused until
+ * A handle of a communicator, stream, graph, window or registration that has ended is refused until
  * a new one gets the same value, which may be at once: do not use it again.
  * The text of each call lists its errors. In addition, every call that takes a communicator may
  * return
@@ -1497,10 +1497,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a peer's file that has become too
- * short; a stream as in ceclAllGather), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
- * its memory; the peer is this rank, and an SM is not allowed; inside a group; `stream` captures a
- * graph),
- * ceclRemoteError (the peer has left: the communicator has failed). */
+ * short; a stream as in ceclAllGather), ceclInvalidUsage (a buffer that passes the end of its
+ * allocation; the peer has freed or unmapped its memory: the host device looks at the peer's mappings,
+ * GPUs learn it only once a call of the peer has found it; the peer is this rank, and an SM is not
+ * allowed; inside a group; `stream` captures a graph), ceclRemoteError (the peer has left: the
+ * communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
                                            size_t offset, ceclComm_t comm, ceclStream_t stream);
@@ -1667,7 +1668,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less), and none between nodes. Launch graphs with messages in the order in which
  *     they were captured.
- *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
+ *   - Destroy a graph before you free memory that its calls use, and before their communicator.
+ *     A free and the communicator's end look for 2 s before they say that a graph holds calls: its last
+ *     launch may still run, and the driver reports the end of a graph late. */
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
@@ -1685,13 +1688,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStr
 
 /* Carries out what the graph has captured, in the order of `stream`, any number of times.
  * Local; the host waits only while the driver's queue is full. Threads: any, one at a time for graphs
- * of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, no such stream),
+ * of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, destroyed, no such stream),
  * ceclInvalidUsage (the communicator has ended; `stream` captures), the asynchronous error,
  * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
 
 /* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.
- * Local. Threads: any. Ownership: no longer the caller's. Errors: ceclUnhandledCudaError. */
+ * Local. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument
+ * (destroyed before), ceclUnhandledCudaError. */
 CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph);
 
 #ifdef __cplusplus

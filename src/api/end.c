@@ -11,12 +11,19 @@
 #include "launch/launcher.h"
 #include "util/log.h"
 
-#define GRAVES 64 /* the handles of this many ended communicators are still recognized */
+#define GRAVES                                                                                     \
+    64 /* the handles of this many ended communicators are recognized, however many are made */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Ended communicators. Their memory is never freed, so that calls with their handles are recognized and refused; new
+ * communicators get the oldest. */
+static ceclComm_t first, last;
+static int count;
 
 /* Keeps a communicator for ever, because something may still touch its memory. */
 static void lose(ceclComm_t comm)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static ceclComm_t lost;
 
     comm->magic = 0;
@@ -26,15 +33,8 @@ static void lose(ceclComm_t comm)
     pthread_mutex_unlock(&lock);
 }
 
-/* Keeps an ended communicator for a while, so that calls with its handle are recognized and
- * refused. Then frees it. */
 static void bury(ceclComm_t comm)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static ceclComm_t first, last;
-    static int count;
-    ceclComm_t oldest = NULL;
-
     memset(comm, 0, sizeof(*comm));
     pthread_mutex_lock(&lock);
     if (last)
@@ -42,13 +42,22 @@ static void bury(ceclComm_t comm)
     else
         first = comm;
     last = comm;
-    if (++count > GRAVES) {
-        oldest = first;
-        first = oldest->next;
+    count++;
+    pthread_mutex_unlock(&lock);
+}
+
+ceclComm_t cecl_comm_alloc(void)
+{
+    ceclComm_t comm = NULL;
+    pthread_mutex_lock(&lock);
+    if (count > GRAVES) {
+        comm = first;
+        first = comm->next;
+        comm->next = NULL;
         count--;
     }
     pthread_mutex_unlock(&lock);
-    free(oldest);
+    return comm ? comm : calloc(1, sizeof(*comm));
 }
 
 /* Frees what remains once the communicator's threads have ended. */

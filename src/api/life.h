@@ -11,7 +11,9 @@
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *comm);
 
-/* end.c. Frees all parts of a communicator that exist. `drained`: no work is pending on its memory. If work
+/* end.c. Memory of zeros for a communicator; NULL: the host has none. */
+ceclComm_t cecl_comm_alloc(void);
+/* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory. If work
  * is pending, or graphs hold calls of the communicator, its memory stays mapped. Returns how many captured
  * calls graphs hold. */
 uint32_t cecl_comm_free(ceclComm_t comm, bool drained);

@@ -247,7 +247,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
 
 static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *config)
 {
-    ceclComm_t comm = calloc(1, sizeof(*comm));
+    ceclComm_t comm = cecl_comm_alloc();
     if (!comm)
         return NULL;
     comm->rank = rank;

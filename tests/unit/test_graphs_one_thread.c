@@ -168,12 +168,35 @@ static void a_communicator_is_not_finalized_while_a_stream_captures(void **state
     OK(ceclCommFinalize(comms[1]));
 }
 
+/* The program may keep a handle too long: each use of it is refused, whatever graph came and went since. */
+static void a_destroyed_graph_is_refused(void **state)
+{
+    ceclGraph_t graphs[2];
+    for (int i = 0; i < 2; i++) {
+        OK(ceclStreamBeginCapture(comms[0], streams[0]));
+        OK(ceclMemcpyAsync(comms[0], recv[0], recv[0] + COUNT, COUNT, streams[0]));
+        OK(ceclStreamEndCapture(comms[0], streams[0], &graphs[i]));
+    }
+    OK(ceclGraphDestroy(graphs[0]));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ceclGraphLaunch(graphs[i], streams[0]), ceclInvalidArgument);
+        assert_non_null(strstr(ceclGetLastError(NULL), "ceclGraphLaunch: graph"));
+        assert_non_null(strstr(ceclGetLastError(NULL), "destroyed before?"));
+        assert_int_equal(ceclGraphDestroy(graphs[i]), ceclInvalidArgument);
+        assert_non_null(strstr(ceclGetLastError(NULL), "ceclGraphDestroy: graph"));
+        OK(i == 0 ? ceclGraphLaunch(graphs[1], streams[0]) : ceclSuccess);
+        OK(i == 0 ? ceclGraphDestroy(graphs[1]) : ceclSuccess);
+    }
+    OK(ceclStreamSynchronize(comms[0], streams[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_call_is_refused_at_once),
         cmocka_unit_test(a_group_of_all_ranks_is_captured),
         cmocka_unit_test(messages_of_all_ranks_are_captured),
+        cmocka_unit_test(a_destroyed_graph_is_refused),
         cmocka_unit_test(a_captured_message_is_explained),
         cmocka_unit_test(a_group_that_outlasts_its_capture_is_refused),
         cmocka_unit_test(a_communicator_is_not_finalized_while_a_stream_captures),

@@ -864,6 +864,12 @@ static void a_destroyed_handle_is_refused(void **state)
     assert_int_equal(ceclCommAbort(comms[1]), ceclInvalidArgument);
     assert_int_equal(ceclCommCount(comms[1], &count), ceclInvalidArgument);
     assert_non_null(strstr(ceclGetLastError(NULL), "destroyed before?"));
+    for (int i = 0; i < 70; i++) { /* the memory of the handle serves others meanwhile */
+        ceclComm_t alone;
+        assert_int_equal(ceclCommInitAll(&alone, 1, NULL), ceclSuccess);
+        assert_int_equal(ceclCommDestroy(alone), ceclSuccess);
+    }
+    assert_int_equal(ceclCommCount(comms[1], &count), ceclInvalidArgument);
 }
 
 static void the_librarys_own_memory_is_nobodys(void **state)
