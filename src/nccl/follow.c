@@ -434,8 +434,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     const bool is_finalizing =
         !IS_NCCLS_OWN() && cecl_nccl_comm_is(comm, CECL_NCCL_SET(FINALIZING));
     const ncclResult_t result = cecl_nccl_pass_ncclCommGetAsyncError(comm, error);
-    if (IS_NCCLS_OWN() || result != ceclSuccess || *error != ceclSuccess)
+    if (IS_NCCLS_OWN() || result != ceclSuccess)
         return result;
+    if (*error != ceclSuccess) {
+        if (*error != ceclInProgress)
+            (void)!cecl_nccl_comm_error(
+                comm); /* what cecl knows belongs to ncclGetLastError's text */
+        return result;
+    }
     *error = cecl_nccl_birth_look(comm);
     if (*error == ceclSuccess)
         *error = is_finalizing ? ceclInProgress : cecl_nccl_comm_error(comm);

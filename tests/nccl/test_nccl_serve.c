@@ -904,16 +904,17 @@ static void *end_soon(void *argument)
     return NULL;
 }
 
-/* Waits until the loss of another rank is the asynchronous error. Then aborts the communicator. */
-static bool hears_of_a_loss(const struct rank *r)
+/* Waits until the loss of another rank is the asynchronous error, with these words. Then aborts the communicator. */
+static bool hears_of_a_loss(const struct rank *r, const char *words)
 {
     ncclResult_t error = 0;
-    bool is = true;
-    for (int i = 0; i < 100 * PROMPT && error == 0; i++) {
+    bool is = true, said = false;
+    for (int i = 0; i < 100 * PROMPT && !said; i++) {
         is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
+        said = error != 0 && strstr(ncclGetLastError(r->comm), words);
         usleep(10000);
     }
-    return is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+    return is && said && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
 }
 
 /* Rank 0 waits for the others, which make no call. */
@@ -939,7 +940,7 @@ static bool abort_from_another_thread(struct rank *r, bool while_destroying)
             pthread_join(destroys, NULL);
         is = is && aborter.result == 0 && (!while_destroying || destroyer.result == 0);
     } else {
-        is = hears_of_a_loss(r);
+        is = hears_of_a_loss(r, "in NCCL's place: by ncclCommAbort");
     }
     r->comm = NULL;
     return is;
@@ -1425,7 +1426,7 @@ static bool lose_rank_1(struct rank *r)
 {
     if (r->rank == 1)
         raise(SIGKILL);
-    const bool is = hears_of_a_loss(r);
+    const bool is = hears_of_a_loss(r, "rank 1 ended unexpectedly");
     r->comm = NULL;
     return is;
 }

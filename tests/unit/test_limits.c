@@ -1,5 +1,6 @@
 /* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
  * it is refused. Ranks of one process, on the host device. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -228,6 +229,31 @@ static void a_limit_on_files_is_named_and_no_signal(void **state)
     close_ranks(2);
 }
 
+/* The pool's range of addresses is as large as the machine's memory, unless CECL_POOL_BYTES says less. */
+static void a_limit_on_addresses_is_named_with_a_cure(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the sanitizer's own range of addresses is larger than any limit */
+#endif
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)4 << 30, .rlim_max = before.rlim_max};
+    unsetenv("CECL_POOL_BYTES");
+    assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+    const ceclResult_t refused = ceclCommInitAll(comms, 2, NULL);
+    char words[1024];
+    snprintf(words, sizeof(words), "%s", ceclGetLastError(NULL));
+    setenv("CECL_POOL_BYTES", "64M", 1);
+    const ceclResult_t cured = ceclCommInitAll(comms, 2, NULL);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(refused, ceclOutOfMemory);
+    if (!strstr(words, "for each of 2 ranks: set config.poolBytes or CECL_POOL_BYTES to less, or "
+                       "raise the limit of address space (ulimit -v)"))
+        fail_msg("%s", words);
+    assert_int_equal(cured, ceclSuccess);
+    close_ranks(2);
+}
+
 int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
@@ -243,6 +269,7 @@ int main(void)
         cmocka_unit_test(ranks_share_the_memory_that_is_lent),
         cmocka_unit_test(a_process_that_may_open_too_few_files_is_told_how_many),
         cmocka_unit_test(a_limit_on_files_is_named_and_no_signal),
+        cmocka_unit_test(a_limit_on_addresses_is_named_with_a_cure),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(memory);
