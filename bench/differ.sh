@@ -21,12 +21,11 @@ values() {
     CECL_DEVICE) echo host auto ;;
     CECL_DIRECTION) echo push PULL ;;
     CECL_FLAGS) echo auto Host ;;
-    CECL_HOST_ID) echo same same ;; # ranks on different hosts run no calls on the host device
+    CECL_HOST_ID) echo same same ;; # ranks of different hosts are refused
     CECL_MAX_SMS) echo 4 8 ;;
     CECL_NCCL) echo off all ;;
     CECL_NCCL_PATH) echo libnccl.so.2 other.so ;;
     CECL_NCCL_STATS | CECL_NVTX | CECL_REGISTER_ON_USE) echo 0 1 ;;
-    CECL_NET) echo auto MPI ;;
     CECL_NODE_SIZE) echo 1 2 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;

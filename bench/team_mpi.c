@@ -44,7 +44,7 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
     /* a program with threads has already initialized MPI in its own way */
     MPI_Initialized(&is_there);
     if (!is_there)
-        MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads); /* for CECL_NET=mpi */
+        MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &threads);
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, nranks);
     return &team;

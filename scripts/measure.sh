@@ -9,7 +9,7 @@
 #   train  only the training, without tests
 #   faults only what happens when ranks fail: with few and many hardware queues, a part of the fault suite, a soak
 #   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues graphs
-#          puts nodes splits published
+#          puts splits published
 # Environment:
 #   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
 #   OUT               folder for the results
@@ -43,7 +43,7 @@ only)
     for name in "${@:2}"; do
         case $name in
         all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | published) ;;
-        puts | nodes | splits) ;;
+        puts | splits) ;;
         *)
             echo "measure.sh: only: $name is not a measurement" >&2
             exit 2
@@ -122,14 +122,6 @@ puts() {
     perf --op put -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
     perf --op put -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
 }
-# As nodes of NODE_SIZE ranks, with NCCL between them, beside NCCL alone.
-nodes() {
-    local op size=${NODE_SIZE:-1}
-    for op in all_gather alltoall reduce_scatter all_reduce; do
-        echo "CECL_NODE_SIZE=$size"
-        CECL_NODE_SIZE=$size perf --op $op --type bfloat16 -b 1M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
-    done
-}
 # The largest size is that of 4,096 tokens of 7,168 bfloat16, each sent to 8 experts: 448 MiB a rank.
 splits() {
     local op
@@ -204,7 +196,6 @@ else
     queues
     graphs
     puts
-    nodes
     splits
     perf -b 64K -e 64K --rounds 9 --group 64
     perf -b 64M -e 64M --rounds 9 --rows 2048

@@ -39,11 +39,10 @@ for kind in ${1:-address thread}; do
     #   the time and cover the same code, except the messages of refusals;
     # - plot_ and fsdp_compare run Python;
     # - a test of a tool that waits for dozens of programs: nccl-tests' reader;
-    # - random calls over even nodes: those over 3 + 5 and over nodes of one rank stay;
     # - under the thread sanitizer, tests with a single thread: they have no race; and test_blame, which
     #   starts hundreds of processes: the sanitizer ends each of them a second later.
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
-    left_out="$left_out|^nccl_tests_compares|^test_(group|random|variable)_nodes_of_[24]"
+    left_out="$left_out|^nccl_tests_compares"
     left_out="$left_out|fsdp_(resume|compare|loss_equal|refuses_bad_(data|options|checkpoints))"
     case $kind in
     address) labels='unit|plan|multi' ;;

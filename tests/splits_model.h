@@ -32,7 +32,6 @@ struct model_memory {
 
 struct model {
     struct cecl_splits_form form;
-    uint64_t node[MODEL_RANKS]; /* the node of each rank; model_draw puts all on one node */
     bool has_offsets;
     /* bytes from the start of slice, and of `send` and `scales` */
     size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
@@ -250,87 +249,41 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
     at->end = 0;
 }
 
-static inline uint32_t model_near(const struct model *m, int rank)
-{
-    uint32_t near = 0;
-    for (uint32_t r = 0; r < MODEL_RANKS && r < m->form.nranks; r++)
-        near |= (uint32_t)(m->node[r] == m->node[rank]) << r;
-    return near;
-}
-
 /* A step of a rank, on this memory. */
 static inline struct cecl_splits model_step(const struct model *m, struct model_memory *at,
                                             int rank, enum cecl_splits_step step)
 {
-    return (struct cecl_splits){
-        .step = step,
-        .rank = (uint32_t)rank,
-        .from = (uint32_t)rank,
-        .near = model_near(m, rank),
-        .form = m->form,
-        .shape = 0x5EA1,
-        .number = &at->number[rank],
-        .rows = {at->send[rank] + m->send_at, 0, m->form.send_rows * m->form.row_bytes},
-        .scales = {at->scales[rank] + m->send_at, 0, m->form.send_rows * m->form.scale_bytes},
-        .splits = at->splits[rank],
-        .offsets = m->has_offsets ? at->offsets[rank] : NULL,
-        .out = at->out[rank],
-        .slices = at->slices[0],
-        .slice = MODEL_SLICE,
-        .table_offset = 64,
-        .recv_offset = m->recv_at[rank],
-        .scales_offset = m->scales_at[rank],
-        .end = &at->end,
-        .trouble = &at->trouble[rank]};
+    return (struct cecl_splits){.step = step,
+                                .rank = (uint32_t)rank,
+                                .form = m->form,
+                                .shape = 0x5EA1,
+                                .number = &at->number[rank],
+                                .rows = at->send[rank] + m->send_at,
+                                .scales = at->scales[rank] + m->send_at,
+                                .splits = at->splits[rank],
+                                .offsets = m->has_offsets ? at->offsets[rank] : NULL,
+                                .out = at->out[rank],
+                                .slices = at->slices[0],
+                                .slice = MODEL_SLICE,
+                                .table_offset = 64,
+                                .recv_offset = m->recv_at[rank],
+                                .scales_offset = m->scales_at[rank],
+                                .end = &at->end,
+                                .trouble = &at->trouble[rank]};
 }
 
-/* Passes an array of rank `from` to the ranks of the node of rank `by`, in parts of random size. */
-static inline void model_pass(const struct model *m, struct model_memory *at, uint64_t *x, int by,
-                              int from, bool is_scales, void (*each)(const struct cecl_splits *))
-{
-    const struct cecl_splits theirs = model_step(m, at, from, CECL_SPLITS_MOVE);
-    const struct cecl_splits_held all = is_scales ? theirs.scales : theirs.rows, none = {0};
-    for (uint64_t first = 0, bytes; first < all.bytes; first += bytes) {
-        struct cecl_splits pass = model_step(m, at, by, CECL_SPLITS_PASS);
-        bytes = 1 + model_below(x, all.bytes - first);
-        const struct cecl_splits_held some = {(const unsigned char *)all.at + first, first, bytes};
-        pass.from = (uint32_t)from;
-        pass.rows = is_scales ? none : some;
-        pass.scales = is_scales ? some : none;
-        each(&pass);
-    }
-}
-
-/* Calls `each` with all steps of all ranks, over random nodes, and `meet` where ranks meet. Lines go to other
- * nodes in between. */
-static inline void model_run(struct model *m, struct model_memory *at, uint64_t *x,
+/* Calls `each` with all steps of all ranks, and `meet` where ranks meet. */
+static inline void model_run(struct model *m, struct model_memory *at,
                              void (*each)(const struct cecl_splits *), void (*meet)(void))
 {
-    const int n = (int)m->form.nranks;
-    const uint64_t nodes = 1 + model_below(x, 3),
-                   line = cecl_splits_line_bytes(m->form.nranks, m->form.experts);
-    for (int r = 0; r < n; r++)
-        m->node[r] = model_below(x, nodes);
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < (int)m->form.nranks; r++) {
         const struct cecl_splits tell = model_step(m, at, r, CECL_SPLITS_TELL);
         each(&tell);
     }
     meet();
-    for (int r = 0; r < n; r++)
-        for (int p = 0; p < n; p++)
-            if (m->node[r] != m->node[p])
-                memcpy(at->slices[p] + 64 + (size_t)r * line, at->slices[r] + 64 + (size_t)r * line,
-                       line);
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < (int)m->form.nranks; r++) {
         const struct cecl_splits move = model_step(m, at, r, CECL_SPLITS_MOVE);
         each(&move);
-        for (uint64_t node = 0; node < nodes; node++) {
-            int by = 0;
-            while (by < n && m->node[by] != node)
-                by++;
-            for (int scales = 0; scales < 2 && by < n && node != m->node[r]; scales++)
-                model_pass(m, at, x, by, r, scales, each);
-        }
     }
     meet();
 }
@@ -371,7 +324,7 @@ static inline void model_check(struct model *m, const struct model_memory *at)
         model_check_trouble(m, at, r);
 }
 
-/* ---- lines of other calls: 4 ranks on one node, and no row moves by a line that is not of the call */
+/* ---- lines of other calls: 4 ranks, and no row moves by a line that is not of the call */
 
 typedef void model_each(const struct cecl_splits *);
 typedef void model_meet(void);
@@ -406,14 +359,11 @@ static inline void model_first_call(struct model *m, struct model_memory *at, mo
     }
 }
 
-/* Rank `r` moves its rows, and passes on rows of the next one. It writes nothing, and names rank `other`. */
+/* Rank `r` moves its rows. It writes nothing, and names rank `other`. */
 static inline void model_must_move_nothing(const struct model *m, struct model_memory *at, int r,
                                            uint32_t other, model_each *each, model_meet *meet)
 {
-    struct cecl_splits call = model_step(m, at, r, CECL_SPLITS_MOVE);
-    each(&call);
-    call.step = CECL_SPLITS_PASS;
-    call.from = (call.rank + 1) % m->form.nranks;
+    const struct cecl_splits call = model_step(m, at, r, CECL_SPLITS_MOVE);
     each(&call);
     meet();
     assert_int_equal(at->trouble[r].what, CECL_SPLITS_OTHER);

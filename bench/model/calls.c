@@ -41,13 +41,12 @@ static struct cecl_part part_of(const struct model_call *call, const struct cecl
                  .bytes = call->bytes,
                  .count = call->bytes,
                  .element = 1,
-                 .nranks = call->nodes.nranks,
+                 .nranks = call->nranks,
                  .options.sm_policy = call->sm_policy},
         .means = {.tuning = tuning,
                   .staging_bytes = call->staging
                                        ? call->staging
                                        : cecl_tuning_get(tuning, CECL_TUNE_STAGING_MAX_BYTES),
-                  .nodes = call->nodes.count > 1 ? &call->nodes : NULL,
                   .late = call->late != 0}};
     if (part.call.op->family == CECL_FAMILY_REDUCTION) {
         part.call.element = 2;
@@ -56,26 +55,20 @@ static struct cecl_part part_of(const struct model_call *call, const struct cecl
     cecl_choose(&part.call, &part.means, &part.way);
     part.way.small = false;
     part.means.tuning = NULL;
-    if (call->chunk)
-        part.way.net.chunk = call->chunk;
-    if (call->wave)
-        part.way.net.wave = (uint32_t)call->wave;
-    if (call->chain >= 0)
-        part.way.net.chain = call->chain;
     return part;
 }
 
 ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *plans)
 {
-    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, call->nodes.nranks);
+    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, call->nranks);
     const struct cecl_part part = part_of(call, &tuning);
     const uint32_t count = call->group ? (uint32_t)call->group : 1;
-    memset(plans, 0, (size_t)call->nodes.nranks * sizeof(*plans));
-    for (int r = 0; r < call->nodes.nranks; r++) {
+    memset(plans, 0, (size_t)call->nranks * sizeof(*plans));
+    for (int r = 0; r < call->nranks; r++) {
         struct cecl_part group[MODEL_GROUP_MAX], mine = part;
         mine.call.rank = r;
         /* ranks in time come before late ranks; ranks of the same kind come in the order of their numbers */
-        for (int p = 0; mine.means.late && p < call->nodes.nranks && p < 64; p++) {
+        for (int p = 0; mine.means.late && p < call->nranks && p < 64; p++) {
             const bool i_am_late = call->late >> r & 1, is_late = call->late >> p & 1;
             if (i_am_late == is_late ? p < r : i_am_late)
                 mine.earlier |= UINT64_C(1) << p;
@@ -84,7 +77,7 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
             group[i] = mine;
         const ceclResult_t result = cecl_lower_group(group, count, &plans[r]);
         if (result != ceclSuccess) {
-            model_calls_free(plans, call->nodes.nranks);
+            model_calls_free(plans, call->nranks);
             return result;
         }
     }
@@ -99,7 +92,7 @@ void model_calls_free(struct cecl_plan *plans, int nranks)
 
 double model_bus_bandwidth(const struct model_call *call, double us)
 {
-    const double n = call->nodes.nranks, bytes = (double)call->bytes;
+    const double n = call->nranks, bytes = (double)call->bytes;
     const struct cecl_op *op = &cecl_ops[call->op];
     double moved = bytes;
     if (op->family == CECL_FAMILY_REDUCTION && op->to == CECL_TO_ALL)
@@ -109,47 +102,21 @@ double model_bus_bandwidth(const struct model_call *call, double us)
     return us > 0 ? (call->group ? call->group : 1) * moved / us / 1e3 : 0;
 }
 
-/* Bytes that one GPU's link and its NIC carry in each direction. */
-static void carried(const struct model_call *call, double *link, double *nic)
+/* Bytes that one GPU's link carries in each direction. */
+static double carried(const struct model_call *call)
 {
-    const double m = call->nodes.count, g = cecl_node_size(&call->nodes, 0), n = m * g,
-                 bytes = (double)call->bytes;
+    const double n = call->nranks, bytes = (double)call->bytes;
     switch (call->op) {
     case CECL_OP_ALL_GATHER:
-        *link = (g - 1) * m * bytes;
-        *nic = (m - 1) * bytes;
-        break;
-    /* Blocks for other nodes go to the ranks that carry them. Blocks for the own node go
-     * directly. */
     case CECL_OP_ALL_TO_ALL:
-        *link = ((g - 1) + (n - g) * (g - 1) / g) * bytes;
-        *nic = (n - g) * bytes;
-        break;
-    case CECL_OP_REDUCE_SCATTER:
-        *link = (g - 1) * m * bytes;
-        *nic = (m - 1) * bytes;
-        break;
-    case CECL_OP_ALL_REDUCE:
-        *link = 2 * (g - 1) / g * bytes;
-        *nic = 2 * (m - 1) / m * bytes / g;
-        break;
-    /* each rail brings a piece, and the piece then goes to all other ranks of the node */
-    case CECL_OP_BROADCAST:
-        *link = (g > 1 ? (g - 1) / g : 0) * bytes;
-        *nic = m > 1 ? bytes / g : 0;
-        break;
-    default: *link = *nic = 0; break;
+    case CECL_OP_REDUCE_SCATTER: return (n - 1) * bytes;
+    case CECL_OP_ALL_REDUCE: return 2 * (n - 1) / n * bytes;
+    case CECL_OP_BROADCAST: return n > 1 ? (n - 1) / n * bytes : 0;
+    default: return 0;
     }
 }
 
 double model_closed(const struct model_call *call, const struct model_rates *rates)
 {
-    double link, nic;
-    for (int i = 0; i < call->nodes.count; i++)
-        if (cecl_node_size(&call->nodes, i) != cecl_node_size(&call->nodes, 0))
-            return 0;
-    carried(call, &link, &nic);
-    const double inside = link / rates->push / 1e3,
-                 outside = nic * rates->per_nic / rates->nic / 1e3;
-    return (call->group ? call->group : 1) * (inside > outside ? inside : outside);
+    return (call->group ? call->group : 1) * carried(call) / rates->push / 1e3;
 }

@@ -2,7 +2,6 @@
 #ifndef CECL_MODEL_CALLS_H
 #define CECL_MODEL_CALLS_H
 
-#include "call/nodes.h"
 #include "model.h"
 
 struct model_call {
@@ -11,12 +10,9 @@ struct model_call {
     uint8_t sm_policy; /* ceclSmPolicy_t */
     uint64_t bytes;    /* of a block, as the call counts it */
     uint64_t staging;  /* 0: as on GPUs of 141 GB */
-    uint64_t chunk; /* bytes that are sent between nodes at a time; 0: the tuning table's value */
-    int wave;       /* most nodes with which a rank exchanges at a time; 0: as `chunk` */
-    int chain;      /* 0 or 1; -1: the tuning table's value */
-    uint64_t late;  /* bit r: rank r came late to the call; one node */
-    int group;      /* so many of these calls, as one group; 0: one call */
-    struct cecl_nodes nodes;
+    uint64_t late;     /* bit r: rank r came late to the call */
+    int group;         /* so many of these calls, as one group; 0: one call */
+    int nranks;
 };
 
 /* Makes the plans of all ranks, in plans [nranks], which model_calls_free gives back. */
@@ -31,8 +27,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op);
 
 /* nccl-tests' bus bandwidth of all calls, in GB/s. */
 double model_bus_bandwidth(const struct model_call *call, double us);
-/* The closed formula for pipelined calls, in us: the time that a GPU's link or its NIC needs for its bytes,
- * whichever is longer. 0: there is no formula for the call. */
+/* The closed formula for pipelined calls, in us: the time that a GPU's link needs for its bytes. 0: there is no
+ * formula for the call. */
 double model_closed(const struct model_call *call, const struct model_rates *rates);
 
 #endif

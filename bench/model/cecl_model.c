@@ -12,14 +12,12 @@ static const char usage[] =
     "Usage: cecl_model [options]\n"
     "  --op NAME        all_gather, alltoall, reduce_scatter, all_reduce, reduce, broadcast,\n"
     "                   gather, scatter or barrier\n"
-    "  --nodes M        number of nodes; default 1\n"
-    "  --gpus G         GPUs of each node, a rank each; default 8. A list for uneven nodes: 3,5\n"
+    "  --gpus G         GPUs, a rank each; default 8\n"
     "  -b, -e BYTES     first and last size of a block, with K, M or G; default 64M, at most\n"
     "                   1024G. For a reduction over all ranks: of the input. -f N: factor\n"
     "                   between sizes; default 4\n"
     "  --out-of-place   otherwise in place; --sm-allow: as CECL_SM_POLICY=allow\n"
-    "  --staging BYTES  --chunk BYTES  --wave NODES  --chain 0|1: instead of the tuning table's\n"
-    "                   values\n"
+    "  --staging BYTES  instead of the tuning table's value\n"
     "  --group N        a group of N such calls, instead of one call\n"
     "  --late RANK:US   RANK comes US us later than the others, and its peers' hosts do not wait\n"
     "                   for it\n"
@@ -33,9 +31,8 @@ struct options {
     struct model_call call;
     struct model_rates rates;
     uint64_t first, last;
-    int factor, nodes, late_rank, runs;
+    int factor, late_rank, runs;
     double late_us;
-    const char *gpus;
     bool show_rates, plans;
 };
 
@@ -82,25 +79,7 @@ static bool late_of(struct options *o, const char *text)
     return true;
 }
 
-enum {
-    OP = 256,
-    NODES,
-    GPUS,
-    OUT,
-    ALLOW,
-    STAGING,
-    CHUNK,
-    WAVE,
-    CHAIN,
-    GROUP,
-    LATE,
-    RUNS,
-    RATES,
-    RATE,
-    SHOW,
-    PLANS,
-    HELP
-};
+enum { OP = 256, GPUS, OUT, ALLOW, STAGING, GROUP, LATE, RUNS, RATES, RATE, SHOW, PLANS, HELP };
 
 static bool read_rates(struct options *o, const char *path)
 {
@@ -119,9 +98,7 @@ static bool take_call(struct model_call *call, int option, const char *value)
     case OUT: call->in_place = false; return true;
     case ALLOW: call->sm_policy = CECL_SM_ALLOW; return true;
     case STAGING: return bytes_of(value, &call->staging);
-    case CHUNK: return bytes_of(value, &call->chunk);
-    case WAVE: return number_of(value, 1, CECL_MAX_RANKS, &call->wave);
-    case CHAIN: return number_of(value, 0, 1, &call->chain);
+    case GPUS: return number_of(value, 1, CECL_MAX_RANKS, &call->nranks);
     case GROUP: return number_of(value, 1, MODEL_GROUP_MAX, &call->group);
     default: return false;
     }
@@ -130,8 +107,6 @@ static bool take_call(struct model_call *call, int option, const char *value)
 static bool take(struct options *o, int option, const char *value)
 {
     switch (option) {
-    case NODES: return number_of(value, 1, CECL_MAX_RANKS, &o->nodes);
-    case GPUS: o->gpus = value; return *value;
     case LATE: return late_of(o, value);
     case RUNS: return number_of(value, 1, 10000, &o->runs);
     case RATE: return rate_of(&o->rates, value);
@@ -145,39 +120,22 @@ static bool take(struct options *o, int option, const char *value)
     }
 }
 
-/* Makes nodes of the sizes in the list, which is repeated as often as needed. */
-static bool make_nodes(struct options *o)
-{
-    uint16_t node_of[CECL_MAX_RANKS];
-    const char *at = o->gpus;
-    int n = 0, listed = 1;
-    for (const char *c = o->gpus; *c; c++)
-        listed += *c == ',';
-    const int nodes = listed > 1 && o->nodes == 1 ? listed : o->nodes;
-    for (int node = 0; node < nodes; node++) {
-        char *end;
-        const long size = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || size < 1 || n + size > CECL_MAX_RANKS)
-            return false;
-        for (long i = 0; i < size; i++)
-            node_of[n++] = (uint16_t)node;
-        at = *end ? end + 1 : o->gpus;
-    }
-    return cecl_nodes_make(&o->call.nodes, node_of, n) == ceclSuccess;
-}
-
 static int read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"op", 1, NULL, OP},           {"nodes", 1, NULL, NODES},
-        {"gpus", 1, NULL, GPUS},       {"out-of-place", 0, NULL, OUT},
-        {"sm-allow", 0, NULL, ALLOW},  {"staging", 1, NULL, STAGING},
-        {"chunk", 1, NULL, CHUNK},     {"wave", 1, NULL, WAVE},
-        {"chain", 1, NULL, CHAIN},     {"group", 1, NULL, GROUP},
-        {"late", 1, NULL, LATE},       {"runs", 1, NULL, RUNS},
-        {"rates", 1, NULL, RATES},     {"rate", 1, NULL, RATE},
-        {"show-rates", 0, NULL, SHOW}, {"plans", 0, NULL, PLANS},
-        {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"op", 1, NULL, OP},
+                                          {"gpus", 1, NULL, GPUS},
+                                          {"out-of-place", 0, NULL, OUT},
+                                          {"sm-allow", 0, NULL, ALLOW},
+                                          {"staging", 1, NULL, STAGING},
+                                          {"group", 1, NULL, GROUP},
+                                          {"late", 1, NULL, LATE},
+                                          {"runs", 1, NULL, RUNS},
+                                          {"rates", 1, NULL, RATES},
+                                          {"rate", 1, NULL, RATE},
+                                          {"show-rates", 0, NULL, SHOW},
+                                          {"plans", 0, NULL, PLANS},
+                                          {"help", 0, NULL, HELP},
+                                          {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "b:e:f:", longs, NULL)) >= 0;) {
         if (option == HELP) {
             fputs(usage, stdout);
@@ -189,15 +147,15 @@ static int read_options(struct options *o, int argc, char **argv)
             return 2;
         }
     }
-    if (optind < argc || !make_nodes(o) || o->late_rank >= o->call.nodes.nranks) {
-        fprintf(stderr, "cecl_model: %d nodes of %s GPUs: up to %d ranks expected\n%s", o->nodes,
-                o->gpus, CECL_MAX_RANKS, usage);
+    if (optind < argc || o->late_rank >= o->call.nranks) {
+        fprintf(stderr, "cecl_model: %d GPUs, and no rank %d\n%s", o->call.nranks, o->late_rank,
+                usage);
         return 2;
     }
     if (o->last < o->first)
         o->last = o->first;
     if (o->runs == 0)
-        o->runs = o->call.nodes.nranks > 128 ? 1 : 20;
+        o->runs = o->call.nranks > 128 ? 1 : 20;
     return -1;
 }
 
@@ -216,20 +174,19 @@ static void print_plans(const struct cecl_plan *plans, int nranks, double made)
             most = &plans[r];
     const double kib =
         (double)(most->nsteps * sizeof(*most->steps) + most->ncopies * sizeof(*most->copies) +
-                 most->ntransfers * sizeof(*most->transfers) +
                  most->nreductions * sizeof(*most->reductions) +
                  most->nsources * sizeof(*most->sources)) /
         1024;
-    printf("%10s a plan: %u steps, %u copies, %u transfers in %u exchanges, %u reductions, %u "
-           "barriers; %.0f KiB, %.0f us to make\n",
-           "", most->nsteps, most->ncopies, most->ntransfers, most->nexchanges, most->nreductions,
-           most->phases[CECL_LANE_MAIN], kib, made / nranks * 1e6);
+    printf(
+        "%10s a plan: %u steps, %u copies, %u reductions, %u barriers; %.0f KiB, %.0f us to make\n",
+        "", most->nsteps, most->ncopies, most->nreductions, most->phases[CECL_LANE_MAIN], kib,
+        made / nranks * 1e6);
 }
 
 static ceclResult_t play(struct options *o, struct cecl_plan *plans, double *start)
 {
     const struct model_call *call = &o->call;
-    const int n = call->nodes.nranks;
+    const int n = call->nranks;
     struct model_outcome out;
     const double before = seconds();
     CECL_TRY(model_calls_lower(call, plans));
@@ -245,8 +202,8 @@ static ceclResult_t play(struct options *o, struct cecl_plan *plans, double *sta
             printf(" %11.1f %8.1f %6.3f", closed, model_bus_bandwidth(call, closed), closed / us);
         else
             printf(" %11s %8s %6s", "-", "-", "-");
-        printf("  %-10s %4d %5.2f %7d %4d  %s\n", out.link ? out.link : "-", out.link_of,
-               out.busiest, out.incast_nvlink, out.incast_nic, plans[0].path);
+        printf("  %-10s %4d %5.2f %7d  %s\n", out.link ? out.link : "-", out.link_of, out.busiest,
+               out.incast, plans[0].path);
         if (o->plans)
             print_plans(plans, n, made);
     }
@@ -256,15 +213,14 @@ static ceclResult_t play(struct options *o, struct cecl_plan *plans, double *sta
 
 static ceclResult_t play_all(struct options *o)
 {
-    char words[CECL_NODES_WORDS];
-    const int n = o->call.nodes.nranks;
+    const int n = o->call.nranks;
     struct cecl_plan *plans = calloc((size_t)n, sizeof(*plans));
     double *start = calloc((size_t)n, sizeof(*start));
     ceclResult_t result = plans && start ? ceclSuccess : ceclOutOfMemory;
-    printf("# %s %s, %s\n", cecl_ops[o->call.op].noun,
-           o->call.in_place ? "in place" : "out of place", cecl_nodes_words(&o->call.nodes, words));
+    printf("# %s %s, %d GPUs\n", cecl_ops[o->call.op].noun,
+           o->call.in_place ? "in place" : "out of place", n);
     printf("#    bytes          us   bus GB/s   closed us bus GB/s  share  busiest link      full "
-           "incast  NIC  way\n");
+           "incast  way\n");
     for (uint64_t bytes = o->first; bytes <= o->last && result == ceclSuccess;
          bytes *= (uint64_t)o->factor) {
         o->call.bytes = o->call.op == CECL_OP_BARRIER ? 0 : bytes;
@@ -278,12 +234,10 @@ static ceclResult_t play_all(struct options *o)
 int main(int argc, char **argv)
 {
     static struct options o;
-    o.call = (struct model_call){.op = CECL_OP_ALL_GATHER, .in_place = true, .chain = -1};
+    o.call = (struct model_call){.op = CECL_OP_ALL_GATHER, .in_place = true, .nranks = 8};
     o.rates = model_rates_default();
     o.first = 64u << 20;
     o.factor = 4;
-    o.nodes = 1;
-    o.gpus = "8";
     const int code = read_options(&o, argc, argv);
     if (code >= 0)
         return code;

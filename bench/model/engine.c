@@ -67,7 +67,7 @@ static void begin_copy(struct model_run *p, int rank, double now)
                          local ? MODEL_NO_LINK : model_link(p, MODEL_NVLINK_IN, copy->dst.rank));
     p->failed = p->failed || flow == MODEL_NO_LINK;
     if (!p->failed)
-        p->flows.flows[flow].owner[0] = p->flows.flows[flow].owner[1] = model_engine_event(p, rank);
+        p->flows.flows[flow].owner = model_engine_event(p, rank);
 }
 
 void model_engine_goes_on(struct model_run *p, int rank, double now)

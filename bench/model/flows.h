@@ -16,7 +16,7 @@ struct model_flow {
     /* bytes left; bytes per us, now and at most; the time for which `left` holds */
     double left, rate, most, since;
     uint32_t link[2], next[2], before[2];
-    uint32_t owner[2]; /* events of the simulation that own it */
+    uint32_t owner; /* the event of the engine that has begun it */
 };
 struct model_flows {
     struct model_heap *heap; /* the end of flow f is event base + f */

@@ -2,8 +2,8 @@
  *
  *     rank   lanes, whose steps run in order; one copy engine, which serves batches and flags of all lanes,
  *            first come first served, one copy at a time
- *     GPU    a link into the switch of its node and one out of it; a NIC of its own, or one for several GPUs
- *     flow   a copy or a transfer in progress. Flows of one link share it evenly
+ *     GPU    a link into the switch and one out of it
+ *     flow   a copy in progress. Flows of one link share it evenly
  *
  * Waits end a random time too late, differently on each rank. So ranks drift apart, as GPUs do, and two copies
  * to one GPU meet where the plan has one after the other.
@@ -34,11 +34,7 @@
     RATE(after, 1.0, "us for a stream to follow another one: assumed")                             \
     RATE(kernel, 5.0, "us to begin a reduction: a kernel's small call on 2 GPUs")                  \
     RATE(reduce, 900, "GB/s of sources that SMs reduce in their own memory: see docs/scale.md")    \
-    RATE(local, 1000, "GB/s of a copy within a GPU, on SMs: assumed")                              \
-    RATE(nic, 50, "GB/s of a NIC, each way: given")                                                \
-    RATE(group, 8.0, "us for a group of sends and receives to begin: NCCL's small calls, 8 to 11") \
-    RATE(message, 3.0, "us from the last byte sent to its receipt: assumed")                       \
-    RATE(per_nic, 1, "GPUs that share a NIC")
+    RATE(local, 1000, "GB/s of a copy within a GPU, on SMs: assumed")
 
 struct model_rates {
 #define RATE(name, value, words) double name;
@@ -57,9 +53,9 @@ struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
     double first_us;  /* from the same start to the first rank's end */
     double busiest;   /* the share of that time in which the busiest link would be full */
-    const char *link; /* the busiest link: "NVLink out", "NVLink in", "NIC out", "NIC in" */
-    int link_of;      /* the number of the busiest link's GPU or NIC */
-    int incast_nvlink, incast_nic; /* the most flows into one link at a time */
+    const char *link; /* the busiest link: "NVLink out" or "NVLink in" */
+    int link_of;      /* the number of the busiest link's GPU */
+    int incast;       /* the most flows into one link at a time */
     uint64_t events;
 };
 

@@ -29,18 +29,13 @@ void model_look_again(struct model_run *p, int rank, double now)
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];
-    const struct model_rank *r = &p->ranks[rank];
     double end = now;
-    uint32_t s = r->lanes[lane].at;
+    uint32_t s = p->ranks[rank].lanes[lane].at;
     for (; s < plan->nsteps; s++) {
         const struct cecl_step *step = &plan->steps[s];
         if (step->lane != lane || step->kind != CECL_STEP_WAIT)
             break;
-        double seen;
-        if (step->counter == CECL_COUNTER_NET)
-            seen = r->nexchanged >= step->phase ? r->exchanged[step->phase - 1] : MODEL_NEVER;
-        else
-            seen = *model_seen(p, rank, step->peer, step->counter, step->phase);
+        const double seen = *model_seen(p, rank, step->peer, step->counter, step->phase);
         if (seen < 0)
             return MODEL_NEVER;
         end = seen > end ? seen : end;
@@ -121,10 +116,6 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
             model_pause(p, rank, lane, now + p->rates->after, upto);
         break;
     case CECL_STEP_REDUCE: model_pause(p, rank, lane, now + reduce_us(p, rank, step), upto); break;
-    case CECL_STEP_EXCHANGE:
-        me->doing = MODEL_BEGINNING;
-        model_heap_set(&p->heap, model_lane_event(rank, lane), now + p->rates->group);
-        break;
     case CECL_STEP_SPLITS: /* calls by splits and small calls cannot be played */
     case CECL_STEP_POST: p->failed = true; break;
     }
@@ -149,14 +140,7 @@ void model_advance(struct model_run *p, int rank, int lane, double now)
 
 static void lane_event(struct model_run *p, int rank, int lane, double now)
 {
-    struct model_rank *r = &p->ranks[rank];
-    struct model_lane *me = &r->lanes[lane];
-    if (me->doing == MODEL_BEGINNING) {
-        model_exchange_begins(p, rank, now);
-        return;
-    }
-    if (me->upto == me->at + 1 && p->plans[rank].steps[me->at].kind == CECL_STEP_EXCHANGE)
-        r->exchanged[r->nexchanged++] = now;
+    struct model_lane *me = &p->ranks[rank].lanes[lane];
     me->at = me->upto;
     model_advance(p, rank, lane, now);
     model_look_again(p, rank, now);
@@ -173,71 +157,45 @@ static void happen(struct model_run *p, uint32_t what, double now)
     } else {
         const struct model_flow ended = p->flows.flows[what - engines];
         model_flow_end(&p->flows, now, what - engines);
-        if (ended.owner[0] >= lanes) {
-            model_copy_ends(p, (int)(ended.owner[0] - lanes), now);
-        } else {
-            model_transfer_ends(p, ended.owner[0], now);
-            model_transfer_ends(p, ended.owner[1], now);
-        }
+        model_copy_ends(p, (int)(ended.owner - lanes), now);
     }
 }
 
 /* ---- a run */
 
-/* The largest node, and the most phases of any plan. */
+/* The most phases of any plan. */
 static void measure(struct model_run *p)
 {
-    p->most_local = p->nodes ? 1 : p->nranks;
-    for (int node = 0; p->nodes && node < p->nodes->count; node++)
-        if (cecl_node_size(p->nodes, node) > p->most_local)
-            p->most_local = cecl_node_size(p->nodes, node);
     for (int r = 0; r < p->nranks; r++)
         for (int lane = 0; lane < CECL_LANES; lane++)
             if (p->plans[r].phases[lane] >= p->phases)
                 p->phases = p->plans[r].phases[lane] + 1;
 }
 
-static bool allocate_ranks(struct model_run *p)
-{
-    bool fine = true;
-    p->ranks = calloc((size_t)p->nranks, sizeof(*p->ranks));
-    for (int r = 0; p->ranks && r < p->nranks; r++) {
-        p->ranks[r].exchanged = calloc(p->plans[r].nexchanges + 1u, sizeof(double));
-        fine = fine && p->ranks[r].exchanged;
-    }
-    return p->ranks && fine;
-}
-
 static bool allocate(struct model_run *p)
 {
     const size_t n = (size_t)p->nranks;
     measure(p);
-    const size_t flags = n * (size_t)p->most_local * CECL_LANES * p->phases;
+    const size_t flags = n * n * CECL_LANES * p->phases;
     p->seen = malloc((flags + 1) * sizeof(*p->seen));
-    p->pairs = calloc(p->nodes ? n * n : 1, sizeof(*p->pairs));
+    p->ranks = calloc(n, sizeof(*p->ranks));
     p->flows.links = calloc(MODEL_LINKS * n, sizeof(*p->flows.links));
     p->flows.base = model_engine_event(p, p->nranks);
     p->flows.heap = &p->heap;
-    if (!allocate_ranks(p) || !p->seen || !p->pairs || !p->flows.links ||
-        !model_heap_grow(&p->heap, p->flows.base))
+    if (!p->ranks || !p->seen || !p->flows.links || !model_heap_grow(&p->heap, p->flows.base))
         return false;
     for (size_t i = 0; i < flags; i++)
         p->seen[i] = MODEL_NEVER;
     for (uint32_t i = 0; i < MODEL_LINKS * n; i++)
-        p->flows.links[i] = (struct model_link){
-            .rate = 1e3 * (i < model_link(p, MODEL_NIC_OUT, 0) ? p->rates->link : p->rates->nic),
-            .first = MODEL_NO_LINK};
+        p->flows.links[i] =
+            (struct model_link){.rate = 1e3 * p->rates->link, .first = MODEL_NO_LINK};
     return true;
 }
 
 static void release(struct model_run *p)
 {
-    for (int r = 0; p->ranks && r < p->nranks; r++)
-        free(p->ranks[r].exchanged);
     free(p->ranks);
     free(p->seen);
-    free(p->pairs);
-    free(p->waiting);
     free(p->flows.links);
     free(p->flows.flows);
     free(p->flows.unused);
@@ -246,7 +204,7 @@ static void release(struct model_run *p)
 
 static void tell(const struct model_run *p, double first, struct model_outcome *out)
 {
-    static const char *const kinds[] = {"NVLink out", "NVLink in", "NIC out", "NIC in"};
+    static const char *const kinds[] = {"NVLink out", "NVLink in"};
     *out = (struct model_outcome){.events = p->events};
     out->first_us = p->ranks[0].end - first;
     for (int r = 0; r < p->nranks; r++) {
@@ -257,11 +215,8 @@ static void tell(const struct model_run *p, double first, struct model_outcome *
     for (int i = 0; i < MODEL_LINKS * p->nranks; i++) {
         const struct model_link *link = &p->flows.links[i];
         const double share = out->us > 0 ? link->bytes / link->rate / out->us : 0;
-        int *incast = i / p->nranks == MODEL_NVLINK_IN ? &out->incast_nvlink
-                      : i / p->nranks == MODEL_NIC_IN  ? &out->incast_nic
-                                                       : NULL;
-        if (incast && link->most > *incast)
-            *incast = link->most;
+        if (i / p->nranks == MODEL_NVLINK_IN && link->most > out->incast)
+            out->incast = link->most;
         if (share > out->busiest) {
             out->busiest = share;
             out->link = kinds[i / p->nranks];
@@ -305,23 +260,18 @@ static void add(struct model_outcome *sum, const struct model_outcome *one)
     sum->first_us += one->first_us;
     sum->busiest += one->busiest;
     sum->events += one->events;
-    if (one->incast_nvlink > sum->incast_nvlink)
-        sum->incast_nvlink = one->incast_nvlink;
-    if (one->incast_nic > sum->incast_nic)
-        sum->incast_nic = one->incast_nic;
+    if (one->incast > sum->incast)
+        sum->incast = one->incast;
 }
 
 ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
                         const double *start, int runs, struct model_outcome *outcome)
 {
-    struct model_outcome one, sum = {0};
+    struct model_outcome one = {0}, sum = {0};
     const int needed = rates->jitter > 0 ? runs : 1;
     for (int i = 1; i <= needed; i++) {
-        struct model_run p = {.plans = plans,
-                              .nranks = nranks,
-                              .rates = rates,
-                              .nodes = plans[0].part.means.nodes,
-                              .seed = (uint64_t)i};
+        struct model_run p = {
+            .plans = plans, .nranks = nranks, .rates = rates, .seed = (uint64_t)i};
         const ceclResult_t result = run(&p, start, &one);
         release(&p);
         CECL_TRY(result);

@@ -5,23 +5,20 @@
 #include "flows.h"
 #include "model.h"
 
-#define MODEL_LANES ((int)CECL_LANE_NET + 1)
+#define MODEL_LANES CECL_LANES
 #define MODEL_NEVER (-1.0)
 
 /* What a lane does now. */
 enum model_doing {
-    MODEL_AT_STEP,   /* nothing; it is at a step */
-    MODEL_BLOCKED,   /* it is at a step that waits for others */
-    MODEL_PAUSING,   /* until its event; then it goes on with step `upto` */
-    MODEL_ENGAGED,   /* its batch or its flags are with the engine */
-    MODEL_BEGINNING, /* its exchange begins at its event */
-    MODEL_EXCHANGING,
+    MODEL_AT_STEP, /* nothing; it is at a step */
+    MODEL_BLOCKED, /* it is at a step that waits for others */
+    MODEL_PAUSING, /* until its event; then it goes on with step `upto` */
+    MODEL_ENGAGED, /* its batch or its flags are with the engine */
     MODEL_DONE
 };
 struct model_lane {
     enum model_doing doing;
     uint32_t at, upto; /* its step; the first step behind what it does now */
-    uint32_t left;     /* transfers of its exchange that have not ended */
     uint32_t copy;     /* the next copy of its batch */
 };
 
@@ -30,34 +27,18 @@ struct model_rank {
     struct model_lane lanes[MODEL_LANES];
     uint8_t queue[MODEL_LANES];
     int queued;
-    double *exchanged; /* [nexchanges] when each exchange ended */
-    uint32_t nexchanged;
     uint64_t delays; /* random delays so far */
     double end;
-};
-
-/* For two ranks: the sends that still miss their receive, or the receives that still miss their
- * send. */
-struct model_waiting {
-    uint32_t lane_event, next;
-};
-struct model_pair {
-    uint32_t first, last; /* in `waiting`, from 1 on */
-    bool sends;
 };
 
 struct model_run {
     const struct cecl_plan *plans;
     const struct model_rates *rates;
-    const struct cecl_nodes *nodes;
-    int nranks, most_local;
+    int nranks;
     uint64_t seed;
     struct model_rank *ranks;
-    double *seen;             /* [holder][writer's local][lane][phase]: when a flag is seen */
-    uint32_t phases;          /* the most phases of any lane, plus 1 */
-    struct model_pair *pairs; /* [sender][receiver] */
-    struct model_waiting *waiting;
-    uint32_t nwaiting, waiting_capacity, unused;
+    double *seen;           /* [holder][writer][lane][phase]: when a flag is seen */
+    uint32_t phases;        /* the most phases of any lane, plus 1 */
     struct model_heap heap; /* lanes; engines; flows */
     struct model_flows flows;
     uint64_t events;
@@ -74,20 +55,15 @@ static inline uint32_t model_engine_event(const struct model_run *p, int rank)
 {
     return (uint32_t)(p->nranks * MODEL_LANES + rank);
 }
-enum { MODEL_NVLINK_OUT, MODEL_NVLINK_IN, MODEL_NIC_OUT, MODEL_NIC_IN, MODEL_LINKS };
+enum { MODEL_NVLINK_OUT, MODEL_NVLINK_IN, MODEL_LINKS };
 static inline uint32_t model_link(const struct model_run *p, int kind, int index)
 {
     return (uint32_t)(kind * p->nranks + index);
 }
-static inline int model_local(const struct model_run *p, int rank)
-{
-    return p->nodes ? p->nodes->local[rank] : rank;
-}
 static inline double *model_seen(const struct model_run *p, int holder, int writer, uint32_t lane,
                                  uint32_t phase)
 {
-    const size_t word =
-        ((size_t)holder * (size_t)p->most_local + (size_t)model_local(p, writer)) * 2 + lane;
+    const size_t word = ((size_t)holder * (size_t)p->nranks + (size_t)writer) * CECL_LANES + lane;
     return &p->seen[word * p->phases + phase];
 }
 static inline const struct cecl_step *model_step(const struct model_run *p, int rank, int lane)
@@ -105,9 +81,5 @@ void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t
 void model_engage(struct model_run *p, int rank, int lane, double now, uint32_t upto);
 void model_engine_goes_on(struct model_run *p, int rank, double now);
 void model_copy_ends(struct model_run *p, int rank, double now);
-
-/* -- exchange.c: an exchange begins; one of its transfers has ended, for the rank of that lane */
-void model_exchange_begins(struct model_run *p, int rank, double now);
-void model_transfer_ends(struct model_run *p, uint32_t lane_event, double now);
 
 #endif

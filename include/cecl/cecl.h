@@ -376,13 +376,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
  * several ranks are late.
- * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
- * one host. Over nodes a collective waits on the host until all ranks have made it. Barriers and calls
- * by splits on the device do not, but the first one may wait until NCCL has connected the ranks.
- * Refused over nodes (ceclInvalidUsage; the message says what to call instead): ceclCommGetDeviceComm,
- * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the host
- * device only communicators of ceclCommInitMpi and their children have a network between hosts. Other
- * hosts reach the ranks of a host through the process of its first rank, so let that process end last.
+ * Hosts: all ranks must be on one host, in one network namespace. Others are refused on all ranks
+ * (ceclInvalidUsage). CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -422,33 +417,6 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, 
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
-
-/* How a program lends its NCCL. The program has a communicator of NCCL's over the same ranks. cecl
- * splits that communicator, and sends what leaves a node over the split. */
-typedef struct {
-    void *context; /* handed to both callbacks */
-    void *library; /* NCCL, as dlopen gave it; it stays open */
-    /* Calls ncclCommSplit of the program's communicator with equal colors on all ranks, this rank as
-     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until *split is
-     * there, for a bounded time. Returns an ncclResult_t. Called while cecl's communicator is made: on
-     * all ranks, or on none if all are on one node. */
-    int (*split)(void *context, void *config, void **split);
-    /* Orders cecl's exchanges among the program's calls of NCCL. Called with isBefore = 1 before
-     * exchanges are enqueued on `stream`, and with 0 after that, also if that failed. Returns a
-     * ceclResult_t.
-     * NULL: the program orders them by other means. */
-    int (*order)(void *context, ceclStream_t stream, int isBefore);
-} ceclNcclNet_t;
-
-/* As ceclCommInitOob, with the program's NCCL as the network between nodes. `comm` must end before
- * the program's communicator of NCCL's.
- * net  library and split set, on all ranks; copied. Its callbacks are used until `comm` ends.
- * Children of `comm` do not inherit it. Errors: also ceclInvalidUsage if only some ranks lend NCCL.
- * Otherwise as ceclCommInitOob. */
-CECL_API CECL_CHECKED ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
-                                                       const ceclOob_t *oob,
-                                                       const ceclNcclNet_t *net,
-                                                       const ceclConfig_t *config);
 
 /* The color of a rank that joins no new communicator in ceclCommSplit. NCCL's value. */
 #define CECL_SPLIT_NOCOLOR (-1)
@@ -507,11 +475,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *   ceclTimeout          Such a rank did not come; the message names it.
  * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
  * then be made again, with another list for example. If lists differed, a rank that had not come to
- * that call, and comes to the next one before the others, gets the same error: let it call again.
- * If the ranks that stay are on several hosts, they meet at the first of them, which all must reach
- * over CECL_SOCKET_IFNAME. Then lists that differ in the first rank that stays end in ceclTimeout; a
- * rank that comes after the others' call has failed waits for their next call; and a rank that
- * refuses its arguments waits up to 5 s for the others, to tell them. */
+ * that call, and comes to the next one before the others, gets the same error: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -531,9 +495,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
-/* Tells which ranks share a node (see Nodes in ceclCommInitRankConfig).
- * nodes  [nranks] [out] the number of each rank's node. Nodes are numbered from 0, in the order of their
- *        first ranks.
+/* Tells which ranks share a host (see Hosts in ceclCommInitRankConfig).
+ * nodes  [nranks] [out] the number of each rank's host: 0.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
@@ -586,8 +549,7 @@ CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
  * everything that peers have published.
  * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
  *             ceclGetLastError(comm) has the message.
- * Local; does not wait, except once for up to 500 ms if NCCL between nodes has failed, for news of
- * the rank that caused it. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
+ * Local; does not wait. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
 /* ------------------------------------------------------------------------------------------------
@@ -631,8 +593,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
  * peerPtr  [out]
  * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on
  * both ranks.
- * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL), ceclInvalidUsage
- * (a peer on another node). */
+ * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
                                                       void **peerPtr);
 
@@ -734,7 +695,7 @@ typedef struct ceclDeviceComm {
  * or without pending calls, so that kernels of peers that wait for this rank end.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
- * Errors: ceclInvalidArgument (NULL), ceclInvalidUsage (over nodes). */
+ * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
 
 /* ------------------------------------------------------------------------------------------------
@@ -991,18 +952,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             after it may read recvsplits.
  * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
- * No kernel of cecl waits for a peer. A peer of the same node without rows costs nothing. Because
+ * No kernel of cecl waits for a peer. A peer without rows costs nothing. Because
  * kernels move the rows, the call is refused unless the policy is CECL_SM_ALLOW.
- * Over nodes the network carries all sendrows rows of each rank once to each other node, because only
- * the device knows the splits. Further kernels move the rows on to their ranks.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
  * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
- * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank. Over
- * nodes a rank may fail before all of its rows have come, and with ceclRemoteError if it has not seen
- * the splits yet.
+ * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
  * In a group it must be the only call.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
- * same order on `comm`. If ranks differ, also over hosts, no row moves, and the communicator fails on
+ * same order on `comm`. If ranks differ, no row moves, and the communicator fails on
  * every rank, with ceclInvalidUsage, or ceclRemoteError on a rank that a peer told first. The message
  * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the message
  * says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
@@ -1206,9 +1163,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * elements are first multiplied by a power of two, so that their sum cannot overflow. In float64
  * and float32 this rounds elements whose product is below the smallest normal number. Every NaN in a
  * result has the same bits, except in place on a communicator of one rank, where the call writes
- * nothing. Over nodes the elements of each node's ranks are combined and rounded first, and then these
- * results, in the order of the nodes. So there the bits also depend on which ranks share a node, and a
- * node's sum may overflow.
+ * nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
@@ -1243,8 +1198,7 @@ typedef struct {
  *                         [C C][D D]                         width 2, rows 2, count 1
  *
  * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
- * a kernel reduces them there in chunks, whatever the number of tiles. The staging is the receiver's, or,
- * if the receiver is on another node, that of a rank of the sender's node.
+ * a kernel reduces them there in chunks, whatever the number of tiles.
  * (A rank's own tiles are copied within its GPU, which takes SMs.) Results have the bits of
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
@@ -1436,8 +1390,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *
  * These calls are refused inside a group, and need none. On a stream that captures a graph they are
  * refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
- * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
- * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy and the end of the process wait for them as
+ * CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy and the end of the process wait for them as
  * for other calls. */
 
 #define CECL_SIGNALS 64
@@ -1666,7 +1619,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
  *     other. So put a send and a receive that the peer captures in the other order into one group. A
  *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
- *     ceclCommLimits is less), and none between nodes. Launch graphs with messages in the order in which
+ *     ceclCommLimits is less). Launch graphs with messages in the order in which
  *     they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
  *     A free and the communicator's end look for 2 s before they say that a graph holds calls: its last

@@ -11,12 +11,9 @@ extern "C" {
 #endif
 
 /* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI until this call returns,
- * and never after, except on the host device: there a duplicate of mpiComm carries data between hosts
- * (with CECL_NET=mpi also between pretended nodes). Then MPI must have MPI_THREAD_MULTIPLE, and the
- * program ends the communicator before it calls MPI_Finalize.
+ * and never after.
  * comm     [out] written on success only.
- * mpiComm  an intracommunicator; an intercommunicator is refused. If its ranks are on several hosts, CECL_SOCKET_IFNAME must name the network
- *          interface that connects them, on all ranks; see ceclCommInitRankConfig.
+ * mpiComm  an intracommunicator; an intercommunicator is refused.
  * config   NULL for defaults; read during the call only.
  * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
  * ceclCommInitOob; an error of MPI's is ceclSystemError; ceclInvalidUsage before MPI_Init and after

@@ -45,11 +45,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
     }
     pool->proposals = calloc((size_t)nranks, sizeof(*pool->proposals));
     pool->fds = calloc((size_t)nranks, sizeof(*pool->fds));
-    pool->away = calloc((size_t)nranks, sizeof(*pool->away));
-    for (int r = 0; r < nranks && pool->away; r++)
-        pool->away[r] = cecl_mesh_is_away(mesh, r);
     void *base = NULL;
-    ceclResult_t result = pool->proposals && pool->fds && pool->away
+    ceclResult_t result = pool->proposals && pool->fds
                               ? reserve_range(pool, (size_t)range, &base)
                               : cecl_fail(ceclOutOfMemory, "no host memory for the pool's tables");
     pool->base = base;
@@ -71,7 +68,6 @@ void cecl_pool_close(struct cecl_pool *pool)
     free(pool->segments);
     free(pool->proposals);
     free(pool->fds);
-    free(pool->away);
     cecl_blocks_clear(&pool->blocks);
     *pool = (struct cecl_pool){0};
 }

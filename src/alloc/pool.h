@@ -39,9 +39,6 @@ struct cecl_pool {
     /* [nranks], allocated at open, so that an exchange cannot fail for lack of host memory */
     struct cecl_proposal *proposals;
     int *fds; /* [nranks], allocated at open */
-    /* [nranks] whether a rank is on another host, out of reach; kept here because the mesh may be
-     * closed first */
-    bool *away;
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */

@@ -120,9 +120,7 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
     registry->posted = message->message;
     for (int i = 1; i < registry->nranks; i++) {
         const int peer = (registry->rank + i) % registry->nranks;
-        const ceclResult_t result = cecl_mesh_is_away(registry->mesh, peer)
-                                        ? ceclSuccess
-                                        : post_to(registry, peer, message, fds, nfds, deadline);
+        const ceclResult_t result = post_to(registry, peer, message, fds, nfds, deadline);
         if (result == ceclSuccess || first != ceclSuccess)
             continue;
         first = result;

@@ -185,9 +185,6 @@ struct cecl_imports {
 ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
                                   const struct cecl_peer_buffer *buffers, size_t count,
                                   struct cecl_imports *imports);
-/* Whether a peer has dropped one of the windows in which these buffers lie, as for cecl_imports_collect. */
-bool cecl_registry_has_lost(struct cecl_registry *registry, const struct cecl_peer_buffer *buffers,
-                            size_t count);
 void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
 /* Notes that the call that is being made uses these imports, which then stay open until cecl_imports_used
  * or cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */

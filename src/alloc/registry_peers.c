@@ -157,25 +157,6 @@ ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* A window that this rank does not know is on its way, or was dropped and is closed. */
-static bool is_lost(const struct cecl_peer_windows *peer, uint64_t number)
-{
-    const struct cecl_import *import = registry_find_import(peer, number);
-    return import ? import->dropped : peer->taken >= peer->promised;
-}
-
-bool cecl_registry_has_lost(struct cecl_registry *registry, const struct cecl_peer_buffer *buffers,
-                            size_t count)
-{
-    bool lost = false;
-    pthread_mutex_lock(&registry->lock);
-    for (size_t i = 0; i < count && !lost; i++)
-        lost = buffers[i].window >= CECL_WINDOW_FIRST &&
-               is_lost(&registry->peers[i / 2 % (size_t)registry->nranks], buffers[i].window);
-    pthread_mutex_unlock(&registry->lock);
-    return lost;
-}
-
 void cecl_imports_drop(struct cecl_imports *imports)
 {
     while (imports->count > 0)

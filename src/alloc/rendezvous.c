@@ -35,9 +35,8 @@ static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t byt
 void cecl_segment_close(struct cecl_pool *pool, struct cecl_segment *segment, int nmapped)
 {
     while (nmapped-- > 0)
-        if (!pool->away[nmapped])
-            pool->dev->ops->mem_unmap(pool->dev, cecl_pool_at(pool, nmapped, segment->offset),
-                                      (size_t)segment->bytes);
+        pool->dev->ops->mem_unmap(pool->dev, cecl_pool_at(pool, nmapped, segment->offset),
+                                  (size_t)segment->bytes);
     pool->dev->ops->mem_release(pool->dev, &segment->own);
 }
 
@@ -59,8 +58,6 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     if (peer == pool->rank)
         return dev->ops->mem_map(dev, addr, &segment->own);
 
-    if (pool->away[peer])
-        return ceclSuccess;
     struct cecl_mem mem = {0};
     CECL_TRY(dev->ops->mem_import(dev, fd, (size_t)segment->bytes, &mem));
     ceclResult_t result = dev->ops->mem_map(dev, addr, &mem);

@@ -58,9 +58,6 @@ CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, si
     CECL_TRY(cecl_comm_check(comm));
     if (!memory || !bytes)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", memory ? "bytes" : "memory");
-    if (cecl_mesh_spans_hosts(comm->mesh))
-        return cecl_comm_refuse_over_nodes(comm, "memory that all ranks share",
-                                           "make a communicator of one host (ceclCommSplit)");
     *memory = cecl_shared_at(&comm->shared, CECL_SHARED_LENT);
     *bytes = CECL_LENT_BYTES;
     return ceclSuccess;

@@ -72,20 +72,14 @@ static void free_parts(ceclComm_t comm)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);
     if (drained) {
-        if (comm->engine.net)
-            comm->engine.net->ops->close(comm->engine.net);
         cecl_engine_close(&comm->engine);
         cecl_pool_close(&comm->pool);
         cecl_hosted_close(&comm->hosted);
         if (comm->dev)
             comm->dev->ops->close(comm->dev);
         cecl_shared_close(&comm->shared);
-    } else if (comm->engine.net && comm->engine.net->ops->give_up) {
-        comm->engine.net->ops->give_up(comm->engine.net);
     }
     cecl_registrations_free(comm);
-    if (drained)
-        free(comm->nodes);
     free(comm->parent_ranks);
     free(comm->check_room);
     free(comm->meetings);
@@ -114,8 +108,7 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
     comm->trace = NULL;
     if (comm->mesh && comm->engine.flags.done)
         cecl_mesh_last_words(comm->mesh,
-                             (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN],
-                                                        atomic_load(&comm->history.calls)});
+                             (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN]});
     /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
         cecl_mesh_say_goodbye(comm->mesh);

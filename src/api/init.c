@@ -74,7 +74,6 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     if (join->meeting) {
         oob.context = join;
         oob.allgather = ask_threads;
-        oob.find_address = NULL; /* all ranks are in this process */
     }
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
@@ -167,26 +166,9 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                             .timeout_ms = resolved.init_timeout_ms,
                             .deadline = cecl_deadline(resolved.init_timeout_ms),
                             .context = (void *)(uintptr_t)oob,
-                            .allgather = ask_caller,
-                            .find_address = cecl_tcp_named_address};
+                            .allgather = ask_caller};
 
     return cecl_comm_setup(&ours, &resolved, local, comm);
-}
-
-CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
-                                          const ceclOob_t *oob, const ceclNcclNet_t *net,
-                                          const ceclConfig_t *config)
-{
-    CECL_PUBLIC;
-    if (!net || !net->library || !net->split)
-        return cecl_fail(ceclInvalidArgument, "net%s: NULL",
-                         !net            ? ""
-                         : !net->library ? "->library"
-                                         : "->split");
-    cecl_net_lend(&(struct cecl_net_lender){.nccl = net});
-    const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, oob, config);
-    cecl_net_lend(NULL);
-    return result;
 }
 
 /* ---- all ranks in one process */

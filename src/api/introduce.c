@@ -38,8 +38,6 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
     if (local == ceclSuccess)
         local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
     if (local == ceclSuccess)
-        local = cecl_mesh_reach(*mesh, &me->reach);
-    if (local == ceclSuccess)
         local = find_host(&me->host);
     if (local == ceclSuccess)
         local = cecl_net_random(&me->drawn, sizeof(me->drawn));
@@ -64,7 +62,6 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"CECL_DIRECTION", a->direction, b->direction},
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->host_flags, b->host_flags},
-        {"CECL_NET", a->net, b->net},
         {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
         {"urgent (CECL_URGENT)", a->urgent, b->urgent},
         {"CECL_CHECK", a->check, b->check},
@@ -129,16 +126,7 @@ ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks)
                              (int)all[r].rank, r);
         CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
     }
-    return cecl_hellos_agree_on_nodes(all, nranks);
-}
-
-/* If ranks are on several hosts, adds links to the mesh. */
-static ceclResult_t spread(struct cecl_mesh *mesh, const struct cecl_hello *all, int nranks)
-{
-    uint16_t host[CECL_MAX_RANKS];
-    return cecl_hellos_hosts(all, nranks, host) > 1
-               ? cecl_mesh_spread(mesh, host, &all->reach, sizeof(*all))
-               : ceclSuccess;
+    return cecl_hellos_compare_sizes(all, nranks);
 }
 
 static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
@@ -226,6 +214,6 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));
     CECL_TRY(config->device == CECL_DEVICE_CUDA ? cecl_hellos_gpus_suffice(all, oob->nranks)
                                                 : ceclSuccess);
-    CECL_TRY(spread(*mesh, all, oob->nranks));
+    CECL_TRY(cecl_hellos_on_one_host(all, oob->nranks));
     return cecl_mesh_connect(*mesh, &all->invitation, sizeof(*all));
 }

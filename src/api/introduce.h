@@ -14,8 +14,7 @@ struct cecl_hello {
     uint64_t magic;
     int32_t version, nranks, rank;
     struct cecl_invitation invitation;
-    uint64_t host; /* ranks with equal numbers can reach each other's abstract sockets */
-    struct cecl_reach reach;
+    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
     int32_t few_queues; /* cecl_queues_are_few */
     int32_t status;     /* ceclResult_t of what this rank has done so far; `text` has the message */
     struct cecl_resolved config;
@@ -43,14 +42,14 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
 /* Checks the introductions. The message is equal on all ranks, and names the rank that differs. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
-/* nodes.c. Numbers the hosts in the order of their first ranks, and returns how many hosts there are.
- * host  [nranks] out */
-int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
-/* Checks that all ranks have the same CECL_NODE_SIZE, and that its nodes lie within hosts. The message names
- * the ranks that differ. */
-ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks);
-/* Makes the layout of the ranks over nodes, which the caller frees. *nodes is NULL for a single node. */
-ceclResult_t cecl_hellos_nodes(const struct cecl_hello *all, int nranks, struct cecl_nodes **nodes);
+/* hosts.c. Checks that all ranks have the same CECL_NODE_SIZE. The message names the ranks that differ. */
+ceclResult_t cecl_hellos_compare_sizes(const struct cecl_hello *all, int nranks);
+/* Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends.
+ * host  [nranks] out; *count: how many there are */
+ceclResult_t cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host,
+                               int *count);
+/* Refuses ranks of several hosts. The message is equal on all ranks. */
+ceclResult_t cecl_hellos_on_one_host(const struct cecl_hello *all, int nranks);
 /* Whether at least one of the ranks has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 

@@ -53,7 +53,7 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
     if (!nodes)
         return cecl_fail(ceclInvalidArgument, "nodes: NULL");
     for (int rank = 0; rank < comm->nranks; rank++)
-        nodes[rank] = comm->nodes ? comm->nodes->node[rank] : 0;
+        nodes[rank] = 0;
     return ceclSuccess;
 }
 
@@ -83,8 +83,6 @@ static ceclResult_t finalize(ceclComm_t comm)
         result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
-    if (result == ceclSuccess && comm->engine.net && comm->engine.net->ops->finish)
-        comm->engine.net->ops->finish(comm->engine.net);
     return result;
 }
 

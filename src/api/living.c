@@ -5,15 +5,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "boot/links.h"
 #include "flags/lines.h"
 #include "util/clock.h"
 #include "util/fork.h"
 
 /* how long pending calls may delay the end of the process */
 #define ENDING_MS 200
-/* how long a process with links to other hosts waits for the other ranks of its host to end */
-#define LINKS_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
@@ -88,8 +85,7 @@ static void say_goodbye(ceclComm_t comm)
 {
     if (!is_healthy(comm) || !is_idle(comm))
         return; /* peers then notice that this rank ended unexpectedly */
-    cecl_mesh_last_words(comm->mesh, (struct cecl_mesh_goodbye){comm->living.word,
-                                                                atomic_load(&comm->history.calls)});
+    cecl_mesh_last_words(comm->mesh, (struct cecl_mesh_goodbye){comm->living.word});
     cecl_mesh_say_goodbye(comm->mesh);
 }
 
@@ -102,7 +98,6 @@ __attribute__((destructor)) static void end(void)
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         say_goodbye(comm);
     pthread_mutex_unlock(&lock);
-    cecl_links_end(LINKS_MS);
 }
 
 /* CUDA has already registered its exit handlers, so they run after `settle`. */

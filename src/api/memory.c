@@ -90,9 +90,6 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
         return ceclInvalidArgument; /* cecl_pool_locate recorded the message */
-    if (cecl_comm_is_away(comm, peer))
-        return cecl_comm_refuse_over_nodes(comm, "ceclGetPeerPointer to another node",
-                                           "send messages to other nodes (ceclSend, ceclRecv)");
     if (peer != comm->rank)
         atomic_store(&comm->gave_pointers, true);
     *peerPtr = cecl_pool_at(&comm->pool, peer, offset);

@@ -7,7 +7,6 @@
 #include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
-#include "api/transport.h"
 #include "boot/meeting.h"
 #include "comm/trace.h"
 #include "launch/check.h"
@@ -39,7 +38,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
                      "ranks share a GPU (CECL_SHARE_GPU=1): copies between them run on its SMs, so "
                      "no call that moves data is zero SM");
         for (int r = 0; r < comm->nranks; r++)
-            if (!cecl_mesh_is_away(comm->mesh, r) && !cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
+            if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(
                     ceclInvalidUsage,
                     "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
@@ -50,13 +49,6 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
     if (comm->config.device == CECL_DEVICE_AUTO && comm->rank == 0)
         warn_of_host_device();
     return cecl_host_open(&comm->dev);
-}
-
-/* Finds out which rank is on which node, and opens the device that all ranks use. */
-static ceclResult_t begin(ceclComm_t comm, const struct cecl_hello *all)
-{
-    CECL_TRY(cecl_hellos_nodes(all, comm->nranks, &comm->nodes));
-    return open_device(comm, all);
 }
 
 static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
@@ -174,7 +166,6 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
-        [CECL_SHARED_NET] = cecl_transport_shared_bytes(comm),
         [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
@@ -220,7 +211,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     for (int r = 0; r < comm->nranks; r++)
         comm->id ^= all[r].drawn;
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
-    CECL_TRY(cecl_mesh_agree(comm->mesh, begin(comm, all)));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(open_shared(comm));
     CECL_TRY(open_hosted(comm));
@@ -233,8 +224,6 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, has_host_flags(comm)));
-    if (comm->nodes)
-        CECL_TRY(cecl_transport_open(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
@@ -295,16 +284,9 @@ static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 
 static void say_joined(ceclComm_t comm)
 {
-    char words[CECL_NODES_WORDS];
-    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s%s", comm->nranks,
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             comm->engine.flags.on_host ? "words in host memory" : "copies",
-             comm->nodes ? "; network: " : "",
-             comm->engine.net ? comm->engine.net->name
-             : comm->nodes    ? "none"
-                              : "");
-    if (comm->nodes)
-        cecl_log(CECL_LOG_INFO, comm->rank, "%s", cecl_nodes_words(comm->nodes, words));
+             comm->engine.flags.on_host ? "words in host memory" : "copies");
 }
 
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,

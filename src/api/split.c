@@ -42,7 +42,6 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            (int)out->device, (int)device);
     out->device = device;
     out->cuda_device = comm->dev->ordinal;
-    out->node = comm->nodes ? comm->nodes->node[comm->rank] : 0;
     out->trace_rank = comm->config.trace_rank >= 0 ? comm->config.trace_rank : comm->rank;
     return result;
 }
@@ -84,38 +83,6 @@ static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
     return ceclSuccess;
 }
 
-static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_address *at)
-{
-    const struct members *members = oob->context;
-    *at = cecl_mesh_address(members->parent->mesh);
-    return ceclSuccess;
-}
-
-/* Whether the members are on several hosts. Members on one host need no network address, and a host that is
- * cut off may have none. */
-static bool span_hosts(const struct members *members)
-{
-    for (int m = 0; m < members->count; m++)
-        if (cecl_mesh_is_away(members->parent->mesh, members->parent_ranks[m]))
-            return true;
-    return false;
-}
-
-/* Sets up the new communicator. If its parent can lend its network, the child uses that. */
-static ceclResult_t set_up(const struct members *members, struct cecl_oob *oob,
-                           const struct cecl_resolved *config, ceclComm_t *child)
-{
-    struct cecl_net *net = members->parent->engine.net;
-    struct cecl_net_lender lender;
-    if (!net || !net->ops->lend || !net->ops->lend(net, &lender))
-        return cecl_comm_setup(oob, config, ceclSuccess, child);
-    lender.ranks = members->parent_ranks;
-    cecl_net_lend(&lender);
-    const ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, child);
-    cecl_net_lend(NULL);
-    return result;
-}
-
 /* Makes the new communicator. Collective over the members. Frees the arrays of `members`. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
@@ -125,9 +92,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
-    if (span_hosts(members))
-        oob->find_address = address_in_parent;
-    ceclResult_t result = set_up(members, oob, config, &child);
+    ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
         members->parent_ranks = NULL;

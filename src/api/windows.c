@@ -224,7 +224,7 @@ static ceclResult_t open_parts(ceclWindow_t window, const struct told *all)
         window->parts[r].id = all[r].id;
         if (all[r].id != 0 && space != 0 && all[r].process.space == space)
             window->parts[r].pid = all[r].process.pid;
-        if (r != comm->rank && all[r].bytes > 0 && !cecl_mesh_is_away(comm->mesh, r))
+        if (r != comm->rank && all[r].bytes > 0)
             result = open_part(window, r, all[r].posted);
     }
     comm->launcher->making = NULL;

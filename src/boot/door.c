@@ -65,14 +65,6 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-int cecl_door_leave(struct cecl_door *door)
-{
-    const int listener = door->listener;
-    door->listener = -1;
-    cecl_door_close(door);
-    return listener;
-}
-
 /* How many ms a caller has before a newer one may replace it. */
 static int hearing_ms(const struct cecl_door *door)
 {

@@ -54,8 +54,6 @@ ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller));
 /* Closes the listener and every caller that was not taken. */
 void cecl_door_close(struct cecl_door *door);
-/* Like cecl_door_close, but keeps the listener open, and returns it. Callers may wait in its queue. */
-int cecl_door_leave(struct cecl_door *door);
 
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);

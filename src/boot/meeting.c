@@ -208,8 +208,6 @@ static ceclResult_t wait_inside(const struct cecl_meeting_plan *plan, struct mee
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
     struct meeting *meeting = NULL;
-    if (meeting_is_over_hosts(plan))
-        return meeting_join_over_hosts(plan, parts);
     meeting_forget(plan);
     CECL_TRY(come_in(plan, &meeting));
     return wait_inside(plan, meeting, meeting->serial, parts);
@@ -261,8 +259,6 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
     char words[CECL_MESSAGE_BYTES];
     bool published = false;
     cecl_keep_message(words);
-    if (meeting_is_over_hosts(plan) && meeting_refuse_over_hosts(plan, result))
-        return cecl_fail_with(result, words);
     meeting_forget(plan);
     do {
         meeting_read(plan);

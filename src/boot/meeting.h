@@ -2,11 +2,7 @@
  * a new communicator. A meeting has a list of members. It is complete when all members have come with the
  * same list. It fails for all members if one refuses, dies or does not come, or if lists differ so that
  * ranks wait for each other. Each member brings a part, and gets the parts of all when the meeting is
- * complete.
- *
- * Members on several hosts meet at the first member instead (meeting_hosts.c). The first member can compare only
- * lists that begin with it. If lists begin with different members, nobody sees that they differ, and time limits
- * end the calls. */
+ * complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -64,7 +60,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
  * no meeting waits, the plan's members fail when they come. If this rank's plan does not list this rank,
  * the reason says instead that its list differs from the lists of the ranks that wait for it. Returns
- * `result`, with its message. Does not wait for peers, except for at most 5 s for members on several hosts. */
+ * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

@@ -184,33 +184,6 @@ ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
  * them would keep few cores busy. ns: 0 before the first sleep */
 void meeting_nap(const struct cecl_meeting_plan *plan, int64_t *ns);
 
-/* ---- members on several hosts (meeting_hosts.c). If all members are on one host, they meet in that host's shared
- * memory, even if the communicator has ranks on other hosts. */
-bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
-ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
-/* Tells the other members the last message. Waits a moment for them. Returns false, and tells no rank, if all living
- * members are on this host. */
-bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
-
-/* What a member sends to the root. */
-struct meeting_said {
-    struct cecl_rank_set members;
-    int32_t result; /* ceclResult_t of a refusal, whose words are in `bytes` */
-    /* ms that the member goes on waiting when the `patience_ms` of its answer (tcp.h) are over; negative: without
-     * end */
-    int32_t more_ms;
-    char bytes[CECL_MEETING_PART_BYTES];
-};
-_Static_assert(sizeof(struct meeting_said) <= CECL_OOB_PART_BYTES, "an answer holds it");
-
-/* ms that a rank which refuses waits for members that come soon, to tell them why. */
-#define MEETING_TOLD_MS 5000
-
-/* meeting_root.c. The first function is the first member's part in a meeting. The second is called by a rank that
- * refuses, if other members may connect to this rank as their root; it tells them the last message. */
-ceclResult_t meeting_be_root(const struct cecl_meeting_plan *plan, void *parts);
-void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t result);
-
 /* ---- lists that differ (meeting_lists.c) */
 
 /* The oldest failure that this rank must report when it comes to a meeting, or NULL. */

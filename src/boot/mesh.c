@@ -48,12 +48,12 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
-    mesh->listener = mesh->reach_fd = -1;
+    mesh->listener = -1;
 
     for (size_t r = 0; r < n; r++)
         mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
-    mesh->polls = calloc(5 * n + 6, sizeof(*mesh->polls));
+    mesh->polls = calloc(5 * n + 3, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     mesh->wake_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -70,8 +70,8 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
         cecl_mesh_close(mesh);
         return result;
     }
-    mesh->life_polls = mesh->polls + 2 * n + 3;
-    mesh->post_polls = mesh->life_polls + 2 * n + 2;
+    mesh->life_polls = mesh->polls + 2 * n + 1;
+    mesh->post_polls = mesh->life_polls + 2 * n + 1;
     *out = mesh;
     return ceclSuccess;
 }
@@ -90,7 +90,6 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     cecl_net_drop(own, 3);
     if (mesh->listener >= 0)
         cecl_net_close(mesh->listener);
-    mesh_hosts_close(mesh);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
     free(mesh->verdicts);
@@ -116,6 +115,27 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh)
 }
 
 /* ---- the part of one peer */
+
+#define FRAME_MAGIC 0x6365636cu
+
+/* Whether the peer's frame belongs to the same exchange as ours. */
+static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
+{
+    return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
+           memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
+}
+
+/* Checks a frame of which `got` bytes were received. `is_long`: it had more bytes. */
+static ceclResult_t judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
+                                size_t got, bool is_long)
+{
+    t->received = true;
+    const bool is_whole = got == sizeof(t->header) + x->bytes && !is_long;
+    return got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
+                   (matches(&t->header, &x->header) && !is_whole)
+               ? cecl_fail(ceclInternalError, "rank %d sent an invalid frame", rank)
+               : ceclSuccess;
+}
 
 static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
 {
@@ -152,7 +172,7 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
         t->fd = fds[0];
     cecl_net_drop(fds + 1, nfds - 1);
     t->fd_lost = flags & MSG_CTRUNC;
-    return mesh_judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
+    return judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
 }
 /* ---- all peers at the same time */
 
@@ -198,21 +218,11 @@ static int fill_polls(struct cecl_mesh *mesh)
                    waits = r != mesh->rank && !(sent && got);
         mesh->polls[r] = (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
         mesh->polls[mesh->nranks + r] =
-            (struct pollfd){.fd = waits ? peer->data : -1, /* -1 also for a rank of another host */
+            (struct pollfd){.fd = waits ? peer->data : -1,
                             .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
         awaited += waits;
     }
     return awaited;
-}
-
-/* News of other hosts arrives on one line, and the watchdog may read it first. So a wait looks at the
- * peers' states this often. */
-#define AWAY_TICK_MS 50
-
-static int wait_ms(const struct cecl_mesh *mesh, int64_t deadline)
-{
-    const int left = cecl_ms_left(deadline);
-    return mesh->hosts && (left < 0 || left > AWAY_TICK_MS) ? AWAY_TICK_MS : left;
 }
 
 /* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
@@ -224,8 +234,7 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
     if (*through)
         return ceclSuccess;
     *interrupt = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
-    mesh_away_polls(mesh, interrupt + 1);
-    const int ready = cecl_net_poll(polls, 2 * n + 3, wait_ms(mesh, deadline));
+    const int ready = cecl_net_poll(polls, 2 * n + 1, cecl_ms_left(deadline));
     if (ready < 0)
         return errno == EINTR ? ceclSuccess
                               : cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
@@ -248,14 +257,12 @@ static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct mesh_exchan
     bool through = false;
     for (int r = 0; r < mesh->nranks; r++)
         mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
-    CECL_TRY(mesh_away_begin(mesh, x));
     while (!through) {
         for (int r = 0; r < mesh->nranks; r++)
-            if (r != mesh->rank && !cecl_mesh_is_away(mesh, r)) {
+            if (r != mesh->rank) {
                 CECL_TRY(send_frame(mesh, r, x));
                 CECL_TRY(receive_frame(mesh, r, x));
             }
-        CECL_TRY(mesh_away_move(mesh, x));
         CECL_TRY(wait_for_peers(mesh, deadline, &through));
     }
     return ceclSuccess;
@@ -284,7 +291,7 @@ static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange
     }
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         const struct mesh_header *theirs = &mesh->peers[r].transfer.header;
-        if (r == mesh->rank || mesh_frame_matches(theirs, &x->header))
+        if (r == mesh->rank || matches(theirs, &x->header))
             continue;
         result =
             cecl_fail(ceclInvalidUsage,
@@ -303,7 +310,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const cha
 {
     const int64_t deadline =
         atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
-    struct mesh_exchange x = {.header = {.magic = MESH_FRAME_MAGIC, .bytes = bytes}, .fd = fd};
+    struct mesh_exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
     ceclResult_t result = ceclSuccess;
     size_t done = 0;
 
@@ -350,12 +357,11 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
     return ceclSuccess;
 }
 
-/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank, or on another
- * host. */
+/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank. */
 static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
 {
     struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
-    if (rank != mesh->rank && !cecl_mesh_is_away(mesh, rank) && transfer->fd < 0)
+    if (rank != mesh->rank && transfer->fd < 0)
         return transfer->fd_lost
                    ? cecl_fail(ceclSystemError,
                                "rank %d has no descriptor left for the one that rank %d sent; is "

@@ -1,6 +1,4 @@
-/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives. If ranks are on
- * several hosts, only ranks of one host have such sockets; messages to other hosts go through links
- * (links.h).
+/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives.
  *
  * The sockets carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS),
  * messages about memory at any time, and the news that a peer left, died or aborted. The sockets' names
@@ -26,11 +24,6 @@ struct cecl_invitation {
     struct cecl_process process;
 };
 
-/* Where a leader listens for links of other hosts. Zeroed: nowhere. */
-struct cecl_reach {
-    struct cecl_address at;
-};
-
 /* At a timeout a rank may not know which of several late ranks is to blame. It then waits at most this
  * many ms for a peer to name that rank, because the peers' timeouts end soon, too. A watchdog, or the
  * kernel of a small call, takes less than this to notice a timeout (comm.h). */
@@ -47,24 +40,6 @@ ceclResult_t cecl_mesh_check_limit(int nranks);
  * invitation  [out] what this rank must tell the peers; the process is set also on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
-/* Listens for links of other hosts, if oob->find_address finds an address. Local.
- * reach  [out] what this rank must tell the peers */
-ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach);
-/* Tells the mesh that ranks are on several hosts. Called before cecl_mesh_connect. Local; the result is equal
- * on all ranks, unless one lacks memory.
- *
- * host     [nranks] the number of each rank's host; numbers begin at 0, without a gap
- * reaches  rank r's struct cecl_reach is `apart` * r bytes behind it */
-ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, const void *reaches,
-                              size_t apart);
-/* Whether the ranks are on several hosts, and whether `rank` is on another host than this rank. mesh NULL:
- * false. Any thread. */
-bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh);
-bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank);
-/* The leader of this rank's host, which is the host's first rank. */
-int cecl_mesh_leader(const struct cecl_mesh *mesh);
-/* Where other hosts reach this rank, for a communicator that is made out of this one. */
-struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
 
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
@@ -91,7 +66,6 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 /* What a rank's goodbye says. */
 struct cecl_mesh_goodbye {
     uint32_t epoch; /* the last one of the main lane */
-    uint32_t calls; /* how many calls the rank has made (comm/history.h) */
 };
 /* Sets what this rank's goodbye says. Local. */
 void cecl_mesh_last_words(struct cecl_mesh *mesh, struct cecl_mesh_goodbye words);
@@ -115,11 +89,11 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
  * become everyone's. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Sends `fd` to every peer of this host and receives theirs: fds[r] is from rank r; it is -1 for this rank, and
- * for ranks of other hosts. The caller closes them, and keeps `fd`. On failure no received descriptor is left open. Collective. */
+/* Sends `fd` to every peer and receives theirs: fds[r] is from rank r; it is -1 for this rank. The caller closes them,
+ * and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Rank `root` sends *fd to every peer of its host; each host has its own root. On the other ranks *fd
+/* Rank `root` sends *fd to every peer. On the other ranks *fd
  * becomes a descriptor of the same file, which the caller closes. On failure *fd is unchanged. If root's
  * *fd is -1, the other ranks fail. Collective. */
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
@@ -184,11 +158,6 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye, and with which words. If so, sets *words. */
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words);
-/* Tells the ranks of other hosts this rank's last call (comm/history.h). Best effort; never blocks. Returns whether
- * it was sent. */
-bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call);
-/* The call that a rank of another host told last; 0: none. Any thread. */
-uint64_t cecl_mesh_call_of(const struct cecl_mesh *mesh, int rank);
 /* Tells all peers that this rank gives up, and why. Best effort; never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
 /* Ends waits of this rank's other threads in the calls above, with ceclRemoteError. */

@@ -96,7 +96,7 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
-/* Fails if a rank has given up, or a rank of this host has ended, or the oob knows of such a rank. */
+/* Fails if a rank has given up, or a rank has ended, or the oob knows of such a rank. */
 static ceclResult_t check_peers(struct cecl_mesh *mesh, bool is_long)
 {
     const struct cecl_oob *oob = mesh->oob;
@@ -162,15 +162,14 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     int *const places[MESH_CHANNELS] = {&peer->data, &peer->life, &peer->post};
-    return channel < MESH_CHANNELS ? places[channel] : mesh_line_place(mesh, rank, channel);
+    return channel < MESH_CHANNELS ? places[channel] : NULL;
 }
 
-/* Whether a hello comes from another rank of this host. */
+/* Whether a hello comes from another rank. */
 static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                        const struct hello *hello, int fd)
 {
     return hello->magic == HELLO_MAGIC && hello->rank < mesh->nranks && hello->rank != mesh->rank &&
-           !cecl_mesh_is_away(mesh, hello->rank) &&
            cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
 }
 
@@ -197,7 +196,7 @@ static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
 static bool is_missing(const struct cecl_mesh *mesh, int rank)
 {
     const struct mesh_peer *peer = &mesh->peers[rank];
-    return !cecl_mesh_is_away(mesh, rank) && (peer->data < 0 || peer->life < 0 || peer->post < 0);
+    return peer->data < 0 || peer->life < 0 || peer->post < 0;
 }
 
 static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
@@ -257,9 +256,7 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invited *
                                   struct cecl_door *door)
 {
     const int64_t long_since = cecl_deadline(MESH_LONG_MS);
-    int expected = mesh_lines_awaited(mesh);
-    for (int r = mesh->rank + 1; r < mesh->nranks; r++)
-        expected += cecl_mesh_is_away(mesh, r) ? 0 : MESH_CHANNELS;
+    int expected = (mesh->nranks - 1 - mesh->rank) * MESH_CHANNELS;
     while (expected > 0) {
         const int left = cecl_ms_left(mesh->init_deadline), trouble = cecl_door_trouble(door);
         const bool is_long = cecl_ms_left(long_since) == 0;
@@ -305,7 +302,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
          looks++) /* the first look accepts, the second reads */
         attend(mesh, of_rank(all, mesh->rank), door, 0);
     for (int r = 0; r < mesh->nranks; r++) {
-        if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
+        if (r == mesh->rank || mesh->peers[r].life >= 0)
             continue;
         if (!call_with_reason(of_rank(all, r), mesh->rank, reason)) {
             cecl_door_close(door); /* the door's descriptors become free */
@@ -324,7 +321,7 @@ static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
     bool lacks = false;
     for (int r = 0; r < mesh->nranks && !lacks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
-        if (r == mesh->rank || peer->process >= 0 || cecl_mesh_is_away(mesh, r))
+        if (r == mesh->rank || peer->process >= 0)
             continue;
         peer->process = all ? cecl_process_watch(&of_rank(all, r)->process)
                             : cecl_process_watch_pid((int32_t)credentials_of(peer->data).pid);
@@ -339,31 +336,19 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
     watch_processes(mesh, NULL);
 }
 
-/* Connects to the lower ranks of this host, and to the leader again for each line. */
+/* Connects to the lower ranks. */
 static ceclResult_t call_peers(struct cecl_mesh *mesh, const struct invited *all)
 {
-    const int leader = cecl_mesh_leader(mesh);
-    for (int peer = 0; peer < mesh->rank; peer++) {
-        const struct cecl_invitation *theirs = of_rank(all, peer);
-        if (cecl_mesh_is_away(mesh, peer))
-            continue;
+    for (int peer = 0; peer < mesh->rank; peer++)
         for (int channel = 0; channel < MESH_CHANNELS; channel++)
-            CECL_TRY(call_peer(mesh, theirs, peer, channel, place_of(mesh, peer, channel)));
-        for (int line = 0; line < CECL_LINES_OF_RANK && mesh->hosts && peer == leader; line++)
-            CECL_TRY(call_peer(mesh, theirs, peer, MESH_LINES + line, &mesh->hosts->line[line]));
-    }
+            CECL_TRY(
+                call_peer(mesh, of_rank(all, peer), peer, channel, place_of(mesh, peer, channel)));
     return ceclSuccess;
-}
-
-static const struct cecl_invitation *invited(const void *context, int rank)
-{
-    return of_rank(context, rank);
 }
 
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
 {
     const struct invited all = {.first = invitations, .apart = apart};
-    const struct mesh_calls calls = {&all, invited, check_peers};
     const struct cecl_invitation *mine = of_rank(&all, mesh->rank);
     struct cecl_door door;
     watch_processes(mesh, &all);
@@ -373,8 +358,6 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
         result = call_peers(mesh, &all);
     if (result == ceclSuccess)
         result = await_callers(mesh, &all, &door);
-    if (result == ceclSuccess)
-        result = mesh_connect_hosts(mesh, &calls);
     if (result == ceclRemoteError) /* a peer that has gone may have connected before to tell why */
         result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, mine, &door},
                                    MESH_REASON_MS);
@@ -387,6 +370,5 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
     cecl_keep_message(words);
     tell_unconnected(mesh, &all, &door, &reason);
     cecl_door_close(&door);
-    mesh_hosts_give_up(mesh, &calls, &reason);
     return cecl_fail_with(result, words);
 }

@@ -1,6 +1,5 @@
 /* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_post.c sends
- * and takes messages, mesh_watch.c watches. mesh_hosts.c connects hosts, and mesh_away.c exchanges
- * messages with ranks of other hosts. */
+ * and takes messages, mesh_watch.c watches. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -9,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "boot/links.h"
 #include "boot/mesh.h"
 
 /* ms to wait for the reason of a peer that gives up while ranks connect */
@@ -61,35 +59,6 @@ struct mesh_exchange {
     int fd; /* a descriptor to send along, or -1 */
 };
 
-/* A frame of a rank of another host that arrived before this rank's exchange began. A rank is at most one
- * frame ahead. */
-struct mesh_early {
-    bool is_last; /* the rank's last word came on the line of frames, so no more frames come */
-    size_t bytes; /* 0: none */
-    char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
-};
-
-/* Where a rank takes connections of other hosts: links while ranks join, and later for a meeting. */
-struct mesh_door {
-    struct cecl_address at;
-    uint8_t secret[16];
-};
-
-/* What only a mesh over several hosts has. */
-struct mesh_hosts {
-    int leader;
-    uint16_t *host;               /* [nranks] */
-    struct mesh_door *doors;      /* [nranks] */
-    int line[CECL_LINES_OF_RANK]; /* to the leader's thread, or -1 */
-    bool is_sent;                 /* the frame of the current exchange is sent */
-    _Atomic bool life_ended;      /* the life line was read to its end */
-    struct mesh_early *early;     /* [nranks] */
-    _Atomic uint64_t *calls;      /* [nranks] see cecl_mesh_call_of */
-    /* -- in a leader, until its thread owns them -- */
-    int (*lines)[CECL_LINES_OF_RANK]; /* [nranks] the thread's ends of the lines */
-    int *links;                       /* [nranks] by host */
-};
-
 struct mesh_peer {
     int data, life, post;    /* the three sockets, which keep packets' boundaries; -1: none */
     _Atomic bool post_ended; /* no further message comes by `post`; set once */
@@ -97,9 +66,6 @@ struct mesh_peer {
     _Atomic int state;       /* enum mesh_state */
     bool has_words;          /* set before MESH_LEFT, as `words` is */
     struct cecl_mesh_goodbye words;
-    /* for a rank of another host in MESH_ABORTED: it has ended since, or cannot be reached */
-    _Atomic int has_gone;
-    _Atomic bool is_cut_off;
     /* set with MESH_ABORTED, as in struct mesh_life; guarded by life_lock */
     char why[MESH_TEXT_BYTES];
     struct mesh_transfer transfer;
@@ -121,71 +87,25 @@ struct cecl_mesh {
     ceclResult_t broken; /* why an exchange failed midway; no more exchanges are possible then */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
-    /* [2 * nranks + 3], for the thread that exchanges; start of the allocation */
+    /* [2 * nranks + 1], for the thread that exchanges; start of the allocation */
     struct pollfd *polls;
-    struct pollfd *life_polls; /* [2 * nranks + 2], behind `polls`, for the thread that watches */
+    struct pollfd *life_polls; /* [2 * nranks + 1], behind `polls`, for the thread that watches */
     /* [nranks + 1], behind `life_polls`, for the thread that takes messages */
     struct pollfd *post_polls;
     bool has_left;  /* the goodbye was said; only the thread that ends the mesh says it */
     bool has_words; /* whether `words` were set */
     struct cecl_mesh_goodbye words;
-    int take_turn;          /* the rank that cecl_mesh_take asks first */
-    void *verdicts;         /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at; /* the address at which other hosts reach this rank */
-    int reach_fd; /* listens for other hosts; -1: ranks are on one host, or cannot be reached */
-    struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
-    /* memory for `hosts`, until it is known whether it is needed; or NULL */
-    struct mesh_hosts *room;
+    int take_turn;  /* the rank that cecl_mesh_take asks first */
+    void *verdicts; /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];
 };
 
 /* mesh_connect.c: listens for the peers. */
 ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine);
 
-#define MESH_FRAME_MAGIC 0x6365636cu
-/* mesh_frame.c: whether the peer's frame belongs to the same exchange as ours. */
-bool mesh_frame_matches(const struct mesh_header *theirs, const struct mesh_header *ours);
-/* Checks a frame of which `got` bytes were received. `is_long`: it had more bytes. */
-ceclResult_t mesh_judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
-                              size_t got, bool is_long);
-/* Takes a peer's frame of `bytes` bytes at `packet`. */
-ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
-                             const char *packet, size_t bytes);
-
 /* mesh_connect.c: the channels of connections. */
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
 #define MESH_REASON 3 /* the channel of a connection over which a rank only says why it gives up */
-#define MESH_LINES 4  /* the first channel of lines to the leader */
-/* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is not a leader, or
- * `channel` is not a line. */
-int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
-/* How many connections for lines this rank expects. */
-int mesh_lines_awaited(const struct cecl_mesh *mesh);
-/* In the leader: connects it to the other leaders, and starts the thread that passes messages on.
- * invited  returns a rank's invitation
- * go_on    called during the wait; an error ends it. is_long: the wait has lasted for MESH_LONG_MS */
-struct mesh_calls {
-    const void *context;
-    const struct cecl_invitation *(*invited)(const void *context, int rank);
-    ceclResult_t (*go_on)(struct cecl_mesh *mesh, bool is_long);
-};
-ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls);
-/* Tells the other leaders why this host gives up, before this leader's thread runs. Best effort; at most
- * 500 ms for each leader. */
-void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
-                        const struct mesh_life *reason);
-void mesh_hosts_close(struct cecl_mesh *mesh);
-
-/* mesh_away.c: frames of ranks of other hosts. These functions do not wait. mesh_away_begin takes the
- * frames that arrived early. */
-ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange *x);
-ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x);
-/* Fills in the polls of both lines: frames, life. If all ranks are on one host, both are empty. */
-void mesh_away_polls(const struct cecl_mesh *mesh, struct pollfd *polls);
-struct pollfd mesh_away_life_poll(const struct cecl_mesh *mesh);
-/* Sends news to ranks of other hosts, and reads theirs. */
-void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message);
-void mesh_away_hear(struct cecl_mesh *mesh);
 
 /* mesh_watch.c: notes what a message of `got` bytes says about a peer that was alive. Returns false if the
  * message is invalid. The caller holds life_lock. */

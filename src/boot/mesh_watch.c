@@ -19,7 +19,6 @@ static void tell(struct cecl_mesh *mesh, struct mesh_life message)
         if (mesh->peers[r].life >= 0)
             (void)!send(mesh->peers[r].life, &message, sizeof(message),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
-    mesh_away_tell(mesh, &message);
 }
 
 /* If this rank gives up because another rank did, returns the other rank's message, which `cause`
@@ -198,7 +197,6 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
 {
-    mesh_away_hear(mesh);
     for (int r = 0; r < mesh->nranks; r++) {
         if (mesh->peers[r].life >= 0)
             mesh_read_life(mesh, r);
@@ -224,7 +222,6 @@ ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
 
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 {
-    mesh_away_hear(mesh);
     for (int r = 0; r < mesh->nranks; r++)
         if (r != mesh->rank)
             mesh_read_life(mesh, r);
@@ -254,12 +251,9 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
         polls[2 * r + 1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
     }
-    wake[0] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
-    wake[1] = mesh_away_life_poll(mesh);
-    if (cecl_net_poll(polls, 2 * mesh->nranks + 2, wait_ms) > 0) {
+    *wake = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
+    if (cecl_net_poll(polls, 2 * mesh->nranks + 1, wait_ms) > 0) {
         mesh_hear_event(wake);
-        if (wake[1].revents)
-            mesh_away_hear(mesh);
         for (int r = 0; r < mesh->nranks; r++) {
             if (polls[2 * r].revents)
                 mesh_read_life(mesh, r);
@@ -276,17 +270,11 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
         return ceclSuccess;
     const struct mesh_peer *peer = &mesh->peers[rank];
     const bool has_ended = cecl_process_has_ended(peer->process);
-    mesh_away_hear(mesh);
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);
-    if (state == MESH_ABORTED && atomic_load(&peer->is_cut_off))
-        return cecl_fail(ceclRemoteError,
-                         "rank %d%s cannot be reached: the link to its host is cut, or it is down",
-                         rank, of);
     /* After an abort, a goodbye or the end of the connection means that the peer has gone. */
-    if (state == MESH_ABORTED &&
-        (has_ended || atomic_load(&peer->has_gone) || cecl_net_look(peer->life) >= 0))
+    if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
                          "rank %d%s gave up and then ended, or destroyed its communicator", rank,
                          of);

@@ -13,11 +13,6 @@
 
 #define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others */
 
-/* A TCP address, as tcp.h defines it. Zeroed: none. */
-struct cecl_address {
-    uint64_t words[4];
-};
-
 struct cecl_oob {
     int nranks, rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined; for error messages */
@@ -29,9 +24,6 @@ struct cecl_oob {
      * send  [bytes] at most CECL_OOB_PART_BYTES
      * recv  [nranks * bytes] in rank order; NULL: this rank lacks memory for it, and only sends */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    /* Finds the address at which ranks of other hosts reach this rank. If they cannot reach it, *at stays
-     * zeroed. NULL: they never can. Local. */
-    ceclResult_t (*find_address)(const struct cecl_oob *oob, struct cecl_address *at);
     /* Fails if it is known that a rank can no longer join. NULL: that is never known. Local, and never waits.
      * in_vain  a rank has been awaited for long, or has ended without giving a reason */
     ceclResult_t (*check)(const struct cecl_oob *oob, bool in_vain);
@@ -41,9 +33,6 @@ struct cecl_oob {
  * secret; it is never sent. oob->is_known is set when the root knows of this rank. If the join fails after
  * that, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
-/* Serves as find_address of any oob. Finds the address of the interface that CECL_SOCKET_IFNAME names,
- * without a port. Finds none if that is not set, or if the interface is not up. */
-ceclResult_t cecl_tcp_named_address(const struct cecl_oob *oob, struct cecl_address *at);
 /* Sets up *oob for joining by `id`, and keeps the pointer. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                       int64_t timeout_ms);

@@ -1,5 +1,4 @@
-/* Shared memory is a memfd that the first rank of a host makes and sends to all ranks of that host. It is
- * sealed, so no rank can remove pages that another rank has mapped. */
+/* Shared memory is a memfd that rank 0 makes and sends to all ranks. It is sealed, so no rank can remove pages that another rank has mapped. */
 #include "boot/shared.h"
 #include "util/fds.h"
 
@@ -31,14 +30,13 @@ static ceclResult_t create(size_t bytes, int *out)
     return result;
 }
 
-/* Makes the memory on one rank, and sends its descriptor to all. */
+/* Makes the memory on rank 0, and sends its descriptor to all. */
 static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int *fd)
 {
     char words[CECL_MESSAGE_BYTES];
-    const int maker = cecl_mesh_leader(mesh);
-    const ceclResult_t made = rank == maker ? create(bytes, fd) : ceclSuccess;
+    const ceclResult_t made = rank == 0 ? create(bytes, fd) : ceclSuccess;
     cecl_keep_message(words);
-    const ceclResult_t sent = cecl_mesh_share_fd(mesh, maker, fd);
+    const ceclResult_t sent = cecl_mesh_share_fd(mesh, 0, fd);
     return made != ceclSuccess ? cecl_fail_with(made, words) : sent;
 }
 

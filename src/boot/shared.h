@@ -1,4 +1,4 @@
-/* A small memory that all ranks of a communicator on one host share. It can still be used when the mesh is
+/* A small memory that all ranks of a communicator share. It can still be used when the mesh is
  * broken.
  *
  * The memory has numbered parts, each for one user. To add a user, give its part a number and a size where
@@ -19,7 +19,7 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
 };
 
-/* The first rank of each host makes the memory, and all ranks of that host map it, or all fail. The memory is
+/* Rank 0 makes the memory, and all ranks map it, or all fail. The memory is
  * zeroed and cannot be resized. Collective over `mesh`.
  *
  * sizes  [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX */

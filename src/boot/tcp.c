@@ -204,48 +204,6 @@ static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answ
     }
 }
 
-ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
-                           int64_t deadline, int *fd)
-{
-    struct client client = {
-        .fd = -1, .process = -1, .deadline = deadline, .timeout_ms = answer->timeout_ms};
-    const ceclResult_t result = meet_root(id, answer, &client);
-    if (result == ceclSuccess)
-        *fd = client.fd;
-    else if (client.fd >= 0)
-        cecl_net_close(client.fd);
-    return result;
-}
-
-/* Finds this host's address on the route to the root. Sends nothing. */
-static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_address *at)
-{
-    const union cecl_tcp_address root = cecl_tcp_from_here(id);
-    socklen_t length = cecl_tcp_length(root.any.sa_family);
-    const int fd = cecl_net_open(root.any.sa_family, SOCK_DGRAM);
-    if (fd < 0)
-        return ceclSystemError;
-    if (connect(fd, &root.any, length) != 0 || getsockname(fd, &at->any, &length) != 0)
-        at->kept = (struct cecl_address){{0}};
-    cecl_fds_close(fd);
-    return ceclSuccess;
-}
-
-/* Finds the address of the interface that CECL_SOCKET_IFNAME names, or else of the one on the route to the
- * root. Finds none if the root listens at loopback, because all ranks are then on its host. */
-static ceclResult_t find_address(const struct cecl_oob *oob, struct cecl_address *at)
-{
-    struct cecl_tcp_id id;
-    union cecl_tcp_address own = {.kept = {{0}}};
-    memcpy(&id, oob->context, sizeof(id));
-    CECL_TRY(cecl_tcp_named_address(oob, &own.kept));
-    if (own.any.sa_family == 0 && id.magic == CECL_TCP_MAGIC &&
-        cecl_tcp_length(id.at.any.sa_family) > 0 && !cecl_tcp_is_loopback(&id))
-        CECL_TRY(find_way(&id, &own));
-    *at = own.kept;
-    return ceclSuccess;
-}
-
 static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_tcp_id id;
@@ -281,6 +239,5 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
                              .timeout_ms = timeout_ms,
                              .deadline = cecl_deadline(timeout_ms),
                              .context = (void *)(uintptr_t)id,
-                             .allgather = allgather,
-                             .find_address = find_address};
+                             .allgather = allgather};
 }

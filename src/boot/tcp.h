@@ -27,10 +27,7 @@ union cecl_tcp_address {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    struct cecl_address kept;
 };
-_Static_assert(sizeof(union cecl_tcp_address) == sizeof(struct cecl_address),
-               "a cecl_address holds a cecl_tcp_address");
 
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
@@ -94,18 +91,6 @@ static inline socklen_t cecl_tcp_length(int family)
 /* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the previous one
  * is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
-
-/* tcp.c: connects to the listener at `id`. Both sides prove the secret. answer: what this rank sends; its
- * nonce, patience and tag are filled in here. The caller closes *fd. */
-ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
-                           int64_t deadline, int *fd);
-
-/* tcp_root.c: the other side, at a door. Sends the challenge to a caller that has just connected. */
-bool cecl_tcp_greet(struct cecl_caller *caller);
-/* Whether a caller that has sent all its bytes knows the secret. If so, sends the proof that this side
- * knows it, too. */
-bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
-                     struct cecl_tcp_answer *answer);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);

@@ -101,18 +101,6 @@ static ceclResult_t choose_address(union cecl_tcp_address *at)
                      "no loopback interface is up; set CECL_SOCKET_IFNAME to another interface");
 }
 
-ceclResult_t cecl_tcp_named_address(const struct cecl_oob *oob, struct cecl_address *at)
-{
-    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
-    union cecl_tcp_address address = {.kept = {{0}}};
-    int best;
-    (void)oob;
-    if (wanted)
-        CECL_TRY(find_address(wanted, &address, &best));
-    *at = address.kept;
-    return ceclSuccess;
-}
-
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
 {
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .process = cecl_process_self()};

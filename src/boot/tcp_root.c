@@ -129,7 +129,8 @@ static void close_seat(struct seat *seat)
 
 /* ---- joining */
 
-bool cecl_tcp_greet(struct cecl_caller *caller)
+/* Sends the challenge to a caller that has just connected. */
+static bool greet(struct cecl_caller *caller)
 {
     struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC};
     if (cecl_net_random(caller->nonce, sizeof(caller->nonce)) != ceclSuccess)
@@ -212,8 +213,10 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
         root->deadline = end;
 }
 
-bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
-                     struct cecl_tcp_answer *answer)
+/* Whether a caller that has sent all its bytes knows the secret. If so, sends the proof that this side knows it,
+ * too. */
+static bool verify(const uint8_t secret[16], const struct cecl_caller *caller,
+                   struct cecl_tcp_answer *answer)
 {
     memcpy(answer, caller->said, sizeof(*answer));
     const uint64_t expected = cecl_tcp_rank_tag(secret, caller->nonce, answer);
@@ -228,7 +231,7 @@ bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;
-    if (cecl_tcp_verify(root->secret, caller, &answer))
+    if (verify(root->secret, caller, &answer))
         admit(root, caller->fd, &answer);
     else
         cecl_net_close(caller->fd);
@@ -390,7 +393,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =
-        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), cecl_tcp_greet);
+        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
     root->door.put_off = put_off;
     if (result == ceclSuccess) {
         const int error = cecl_thread_start(&thread, "cecl-root", serve, root);

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cecl_nodes;
 struct cecl_tuning;
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
@@ -50,18 +49,6 @@ struct cecl_way {
         uint32_t max_sms;  /* the most SMs of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least this many bytes by bulk copies */
     } reduce;
-
-    /* How blocks go between nodes. All fields are 0 if there is one node. */
-    struct {
-        uint64_t chunk; /* bytes of a block that are sent at a time */
-        /* the most nodes with which a rank exchanges at a time; an even number, or 1 */
-        uint32_t wave;
-        /* the only block of a call is passed on from node to node; otherwise the node that has it sends it to
-         * each other node */
-        bool chain;
-        /* ranks of a node begin to copy each chunk at the same time, if there are enough of them to drift apart */
-        bool in_step;
-    } net;
 };
 
 /* Whether SMs write results to the peers: all results, or those at the end of each share. */
@@ -96,8 +83,6 @@ struct cecl_means {
     /* Whether a rank came late to the call. Ranks that came earlier then do not know where the late rank's
      * buffers lie; see route.c. */
     bool late;
-    /* Over several nodes: which ranks are on which node. NULL: all ranks are on one node. */
-    const struct cecl_nodes *nodes;
 };
 
 /* In a reduction through staging, one chunk arrives while SMs reduce another one. */

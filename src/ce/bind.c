@@ -210,29 +210,6 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                          (uint32_t *)&counter->awaited[step->peer]);
 }
 
-/* Binds an exchange with other nodes, and the write that tells this rank's other lanes when the exchange
- * has ended. A captured call has no other lanes. */
-static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                  const struct cecl_step *step, struct cecl_bound *bound)
-{
-    if (!engine->net)
-        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
-    struct cecl_command *command =
-        cecl_bound_command(bound, CECL_COMMAND_EXCHANGE, step->lane, bound->ntransfers);
-    command->count = step->count;
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
-        char *at;
-        CECL_TRY(cecl_bound_address(engine, bound, &transfer->at, transfer->bytes, &at));
-        bound->transfers[bound->ntransfers++] = (struct cecl_net_transfer){
-            .at = at, .bytes = transfer->bytes, .peer = transfer->peer, .sends = transfer->sends};
-    }
-    if (step->lane == CECL_LANE_NET)
-        cecl_bound_value(engine, bound, CECL_COUNTER_NET, step->phase,
-                         add_op(bound, step->lane, CECL_MEMOP_WRITE, engine->flags.net));
-    return ceclSuccess;
-}
-
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -290,7 +267,6 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
-    case CECL_STEP_EXCHANGE: return bind_exchange(engine, plan, step, bound);
     }
     return ceclSuccess;
 }
@@ -324,8 +300,7 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
-    const bool fuses = engine->dev->meets && !engine->nodes &&
-                       (!cecl_plan_is_captured(plan) || cecl_fuses_all(plan));
+    const bool fuses = engine->dev->meets && (!cecl_plan_is_captured(plan) || cecl_fuses_all(plan));
     struct cecl_fused fused;
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps;) {
@@ -354,7 +329,6 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
-    advance->exchanges = plan->nexchanges;
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0 && !plan->aside;
     if (small) {
         cecl_bound_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);

@@ -1,5 +1,4 @@
 /* Binds places: where this rank reaches the memory that a plan names. */
-#include "call/splits.h"
 #include "ce/bound.h"
 
 /* This rank's buffer in a call: its input (CECL_AREA_SEND) or its recvbuff. */
@@ -23,9 +22,6 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
                                 const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
-    if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
-        return cecl_fail(ceclInternalError, "a copy with rank %d, which is on another node",
-                         (int)place->rank);
     if (kind == CECL_AREA_HOST) {
         *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
         return ceclSuccess;
@@ -37,11 +33,6 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
     if (bound->ends) {
         const struct cecl_ends *ends = &bound->ends[part];
         *address = (char *)(place->rank == engine->rank ? ends->here : ends->there) + place->offset;
-        return ceclSuccess;
-    }
-    if (kind == CECL_AREA_SCALES) {
-        char *scales = cecl_call_address(&bound->calls[part], CECL_LAYOUT_SEND_SCALES);
-        *address = scales + place->offset;
         return ceclSuccess;
     }
     if (place->rank == engine->rank) {

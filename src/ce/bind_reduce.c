@@ -25,7 +25,7 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         .max_sms = part->way.reduce.max_sms,
         .count = reduce->bytes / call->element,
         .type = (ceclDataType_t)call->type,
-        .op = reduce->partial && call->red_op == ceclAvg ? ceclSum : (ceclRedOp_t)call->red_op,
+        .op = (ceclRedOp_t)call->red_op,
         .divisor = (uint32_t)call->nranks,
         .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {

@@ -10,30 +10,6 @@ static uint64_t offset_of(const struct cecl_engine *engine, const void *at)
     return at ? (uint64_t)((const char *)at - slice) : 0;
 }
 
-_Static_assert(CECL_SPLITS_RANKS_MAX <= 32, "a bit for each rank");
-
-/* One bit for each rank of this rank's node. */
-static uint32_t near_of(const struct cecl_part *part)
-{
-    uint32_t near = 0;
-    for (int i = 0; i < cecl_part_peers(part); i++)
-        near |= 1u << cecl_part_peer(part, i);
-    return near;
-}
-
-/* Sets what a pass moves: bytes that a rank of another node has sent to this rank's staging. */
-static ceclResult_t use_pass(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                             const struct cecl_pass *pass, struct cecl_splits *splits)
-{
-    char *at;
-    CECL_TRY(cecl_bound_address(engine, bound, &pass->at, pass->bytes, &at));
-    const struct cecl_splits_held held = {at, pass->first, pass->bytes}, none = {0};
-    splits->from = pass->from;
-    splits->rows = pass->is_scales ? none : held;
-    splits->scales = pass->is_scales ? held : none;
-    return ceclSuccess;
-}
-
 ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -44,14 +20,11 @@ ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cec
     *splits = (struct cecl_splits){
         .step = step->first,
         .rank = (uint32_t)call->rank,
-        .from = (uint32_t)call->rank,
-        .near = near_of(part),
         .form = form,
         .shape = cecl_calls_signature(call, 1),
         .number = cecl_pads_splits(&engine->flags),
-        .rows = {cecl_buffer_address(call->send), 0, form.send_rows * form.row_bytes},
-        .scales = {cecl_call_address(call, CECL_LAYOUT_SEND_SCALES), 0,
-                   form.send_rows * form.scale_bytes},
+        .rows = cecl_buffer_address(call->send),
+        .scales = cecl_call_address(call, CECL_LAYOUT_SEND_SCALES),
         .offsets = cecl_call_offsets(call),
         .splits = cecl_call_address(call, CECL_LAYOUT_SPLITS),
         .out = cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT),
@@ -65,7 +38,5 @@ ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cec
         .max_sms = part->way.splits_sms,
     };
     cecl_bound_command(bound, CECL_COMMAND_SPLITS, step->lane, bound->nsplits++);
-    return step->first == CECL_SPLITS_PASS
-               ? use_pass(engine, bound, &plan->passes[step->count], splits)
-               : ceclSuccess;
+    return ceclSuccess;
 }

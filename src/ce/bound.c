@@ -52,7 +52,6 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
     TAKE(bound->sources, plan->nsources);
     TAKE(bound->meetings, nreductions);
     TAKE(bound->also, bound->copies);
-    TAKE(bound->transfers, bound->transfers_room);
     TAKE(bound->splits, (size_t)cecl_plan_count(plan, CECL_STEP_SPLITS));
     TAKE(bound->cells, 3 * (ncopies + nreductions + 1));
 #undef TAKE
@@ -75,10 +74,9 @@ static bool has_splits(const struct cecl_plan *plan)
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan)
 {
     const bool fits = plan->nsteps <= bound->steps && plan->ncopies <= bound->copies &&
-                      plan->ntransfers <= bound->transfers_room && plan->nreductions == 0 &&
-                      !has_splits(plan) && count_rows(plan) == 0;
+                      plan->nreductions == 0 && !has_splits(plan) && count_rows(plan) == 0;
     bound->ncommands = bound->nops = bound->ncopies = bound->nrows = 0;
-    bound->nreductions = bound->nalso = bound->ntransfers = bound->ncells = 0;
+    bound->nreductions = bound->nalso = bound->ncells = 0;
     bound->nsplits = 0;
     bound->nlanes = 1;
     if (fits)
@@ -86,10 +84,9 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
     free(bound->memory);
     bound->steps = larger(bound->steps, plan->nsteps);
     bound->copies = larger(bound->copies, plan->ncopies);
-    bound->transfers_room = larger(bound->transfers_room, plan->ntransfers);
     bound->memory = malloc(lay_out(bound, plan, NULL));
     if (!bound->memory) {
-        bound->steps = bound->copies = bound->transfers_room = 0;
+        bound->steps = bound->copies = 0;
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
     }
     lay_out(bound, plan, bound->memory);
@@ -135,19 +132,6 @@ void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
                                    .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
     memcpy(out->reason, plan->reason, sizeof(out->reason));
-}
-
-void cecl_engine_explain_net(const struct cecl_engine *engine, ceclExplanation_t *explanation)
-{
-    const size_t length = strlen(explanation->reason);
-    explanation->zeroSm = explanation->zeroSm && engine->net->sms == 0;
-    if (engine->net->sms > 0 && strncmp(explanation->reason, "zero SM: ", 9) == 0)
-        snprintf(explanation->reason, sizeof(explanation->reason),
-                 "the network, %s, takes up to %d SMs", engine->net->name, engine->net->sms);
-    else
-        snprintf(explanation->reason + length, sizeof(explanation->reason) - length,
-                 "%snetwork: %s%s", length > 0 ? "; " : "", engine->net->name,
-                 engine->net->sms > 0 ? ", on SMs" : "");
 }
 
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)

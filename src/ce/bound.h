@@ -16,7 +16,6 @@ enum cecl_command_kind {
     CECL_COMMAND_REDUCTIONS,
     CECL_COMMAND_AFTER, /* the command's lane waits for lane `first` */
     CECL_COMMAND_SMALL, /* bound->small */
-    CECL_COMMAND_EXCHANGE,
     CECL_COMMAND_SPLITS /* bound->splits[first] */
 };
 struct cecl_command {
@@ -24,7 +23,7 @@ struct cecl_command {
     uint8_t lane;          /* the lane on which the command is issued */
     bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
     uint8_t counter;       /* FLAGS */
-    uint32_t first, count; /* in ops, rows, reductions, transfers, or batch */
+    uint32_t first, count; /* in ops, rows, reductions, or batch */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -40,7 +39,7 @@ struct cecl_bound {
     const struct cecl_told *told;
     struct cecl_advance advance; /* by how much this call advances the counters */
     /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
-    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, nsplits, ncells;
+    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, nsplits, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* the contiguous copies of all commands */
@@ -49,14 +48,13 @@ struct cecl_bound {
     const void **sources; /* of all reductions */
     /* [nreductions] for reductions whose kernels signal and wait */
     struct cecl_meeting *meetings;
-    struct cecl_net_transfer *transfers; /* of all exchanges */
-    struct cecl_splits *splits;          /* the steps of a call by splits on the device */
-    void **also;                         /* further places to which reductions write */
+    struct cecl_splits *splits; /* the steps of a call by splits on the device */
+    void **also;                /* further places to which reductions write */
     /* places in these arrays and in `small` that are filled at each issue */
     struct cecl_cell *cells;
     void *memory;
-    uint32_t steps, copies, transfers_room; /* how many there is room for */
-    int nlanes;                             /* highest lane of a command, plus 1 */
+    uint32_t steps, copies; /* how many there is room for */
+    int nlanes;             /* highest lane of a command, plus 1 */
     /* for a plan of messages: both ends of each message; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */

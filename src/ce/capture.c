@@ -69,7 +69,7 @@ static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_
 /* Whether steps [at, at + peers) are signals to all peers of one phase, or waits for all. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at)
 {
-    const int ranks = cecl_part_peers(&plan->part);
+    const int ranks = plan->part.call.nranks;
     const struct cecl_step *steps = &plan->steps[at];
     if (ranks < 2 || plan->nsteps - at < (uint32_t)ranks - 1 || steps->counter >= CECL_LANES)
         return false;
@@ -80,30 +80,21 @@ static bool is_for_all(const struct cecl_plan *plan, uint32_t at)
     return true;
 }
 
-/* Whether the step stays as it is. A step of an exchange also stays: on one lane the exchange has ended when
- * later steps begin. */
+/* Whether the step stays as it is. */
 static bool stays(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
-           step->kind == CECL_STEP_SPLITS || step->kind == CECL_STEP_EXCHANGE;
-}
-
-/* Whether the step only orders lanes. */
-static bool orders_lanes(const struct cecl_step *step)
-{
-    return step->kind == CECL_STEP_AFTER ||
-           (step->kind == CECL_STEP_WAIT && step->counter == CECL_COUNTER_NET);
+           step->kind == CECL_STEP_SPLITS;
 }
 
 static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *capture)
 {
-    const uint32_t peers = (uint32_t)cecl_part_peers(&plan->part) - 1;
+    const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
     for (uint32_t at = 0; at < plan->nsteps; at++) {
         const struct cecl_step *step = &plan->steps[at];
         if (stays(step)) {
             add_item(capture, ITEM_STEP, at);
-        } else if (step->kind == CECL_STEP_SIGNAL ||
-                   (step->kind == CECL_STEP_WAIT && !orders_lanes(step))) {
+        } else if (step->kind == CECL_STEP_SIGNAL || step->kind == CECL_STEP_WAIT) {
             if (!is_for_all(plan, at))
                 return cecl_fail(ceclInternalError,
                                  "step %u of a captured call is not for all ranks", at);
@@ -112,7 +103,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
             else if (capture->covered[step->counter] < step->phase)
                 CECL_TRY(add_wait_for(capture, step->counter, step->phase));
             at += peers - 1;
-        } else if (!orders_lanes(step)) {
+        } else if (step->kind != CECL_STEP_AFTER) { /* AFTER only orders lanes */
             return cecl_fail(ceclInternalError, "step %u cannot be captured", at);
         }
     }

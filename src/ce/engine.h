@@ -6,7 +6,6 @@
 
 #include "alloc/window.h"
 #include "flags/flags.h"
-#include "net/net.h"
 #include "plan/plan.h"
 
 struct cecl_bound;
@@ -34,8 +33,6 @@ struct cecl_engine {
     struct cecl_pool *pool;
     const struct cecl_windows *windows; /* set by the opener */
     int rank, nranks;
-    const struct cecl_nodes *nodes;   /* set by the opener, as is `net`; NULL: there is one node */
-    struct cecl_net *net;             /* how exchanges leave the node */
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
@@ -51,8 +48,7 @@ struct cecl_engine {
     /* time limit of waits in small calls' kernels; 0: none; set by the opener */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
-    /* streams for the lanes of messages and of the network. The opener owns them. These lanes are numbered
-     * after the side lane */
+    /* streams for the lanes of messages. The opener owns them. These lanes are numbered after the side lane */
     ceclStream_t *lanes;
     /* -- graphs: graph.h -- */
     struct cecl_event
@@ -94,8 +90,6 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *boun
 
 /* The report of ceclExplain on a plan, and on a bound plan. */
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
-/* Adds to a report that the call leaves the node: by which network, and on how many SMs. */
-void cecl_engine_explain_net(const struct cecl_engine *engine, ceclExplanation_t *explanation);
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 
 #endif

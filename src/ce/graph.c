@@ -50,9 +50,6 @@ static ceclResult_t add_command(const struct cecl_engine *engine, const struct c
     case CECL_COMMAND_REDUCTIONS: return add_reductions(engine, bound, command, stream);
     case CECL_COMMAND_SMALL: return dev->ops->small(dev, stream, &bound->small);
     case CECL_COMMAND_SPLITS: return dev->ops->splits(dev, stream, &bound->splits[command->first]);
-    case CECL_COMMAND_EXCHANGE:
-        return engine->net->ops->capture(engine->net, stream, bound->transfers + command->first,
-                                         command->count);
     case CECL_COMMAND_FLAGS:
     case CECL_COMMAND_AFTER: break;
     }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ce/lower_nodes.h"
+#include "ce/lowering.h"
 
 /* ---- why a plan needs SMs, or needs none */
 
@@ -69,9 +69,7 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
 {
     cecl_plan_init(plan, part);
     const enum cecl_family family = part->call.op->family;
-    const bool leaves_node = part->means.nodes && part->means.nodes->count > 1;
-    const ceclResult_t result = leaves_node         ? cecl_lower_nodes(part, plan)
-                                : part->way.small   ? cecl_lower_small(part, plan)
+    const ceclResult_t result = part->way.small     ? cecl_lower_small(part, plan)
                                 : part->way.by_host ? cecl_lower_host(part, plan)
                                                     : cecl_lowerings[family].lower(part, plan);
     if (result != ceclSuccess) {

@@ -43,7 +43,7 @@ static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, me, peer), cecl_sent(part, me, peer), 0,
                         bytes_from(part, me));
@@ -86,7 +86,7 @@ static void push_and_return(const struct cecl_part *part, struct cecl_plan *plan
         cecl_plan_next_wave(plan);
     else
         cecl_plan_barrier(plan);
-    for (int i = 0; i < cecl_part_peers(part) - 1; i++)
+    for (int i = 0; i < part->call.nranks - 1; i++)
         return_piece(part, plan, i);
     cecl_plan_barrier(plan);
     cecl_plan_say(plan, "push, own block returned by peers");
@@ -97,7 +97,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     const int me = part->call.rank;
     copy_own_block(part, plan);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, peer, me), cecl_received(part, peer, peer),
                         0, bytes_from(part, peer));
@@ -110,7 +110,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
  * answer. */
 static bool some_are_outside(const struct cecl_part *part)
 {
-    for (int i = 0; i < cecl_part_peers(part); i++)
+    for (int i = 0; i < part->call.nranks; i++)
         if (cecl_part_is_outside(part, cecl_part_peer(part, i)))
             return true;
     return false;
@@ -118,7 +118,7 @@ static bool some_are_outside(const struct cecl_part *part)
 
 ceclResult_t cecl_lower_gathered(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (cecl_part_peers(part) == 1)
+    if (part->call.nranks == 1)
         cecl_lower_alone(part, plan);
     else if (part->way.move.spread > 0)
         return cecl_lower_spread(part, plan);

@@ -49,7 +49,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
         cecl_end_side(plan);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int me = part->call.rank, peer = cecl_part_peer(part, i);
         const int from = part->way.move.direction == CECL_PUSH ? me : peer;
         const int to = part->way.move.direction == CECL_PUSH ? peer : me;
@@ -74,7 +74,7 @@ static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uin
 static void push_parts(const struct cecl_part *part, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
 {
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, part->call.rank, peer),
                         cecl_sent(part, part->call.rank, peer), low, high - low);
@@ -172,10 +172,10 @@ static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
                        uint64_t done, uint64_t bytes)
 {
     const int me = part->call.rank;
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan,
-                        staging_at(part, peer, cecl_sender_place(part, me, peer, chunk), done),
+                        staging_at(part, peer, cecl_sender_place(me, peer, chunk), done),
                         cecl_sent(part, me, peer), done, bytes);
     }
 }
@@ -187,10 +187,10 @@ static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
     cecl_plan_barrier(plan);
     push_chunk(part, plan, chunk, done, bytes);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, peer, me),
-                        staging_at(part, me, cecl_sender_place(part, peer, me, chunk), done), done,
+                        staging_at(part, me, cecl_sender_place(peer, me, chunk), done), done,
                         bytes);
     }
     cecl_plan_next_wave(plan);
@@ -205,27 +205,25 @@ static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan
     const uint64_t half = part->means.staging_bytes / 2;
     push_chunk(part, plan, chunk, done, bytes);
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(
-            part, plan,
-            staging_at(part, peer, half + cecl_sender_place(part, me, peer, chunk), done),
-            staging_at(part, me, cecl_sender_place(part, peer, me, chunk), done), done, bytes);
+            part, plan, staging_at(part, peer, half + cecl_sender_place(me, peer, chunk), done),
+            staging_at(part, me, cecl_sender_place(peer, me, chunk), done), done, bytes);
     }
     cecl_plan_barrier(plan);
-    for (int i = 1; i < cecl_part_peers(part); i++) {
+    for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan, cecl_received(part, me, peer),
-                        staging_at(part, me, half + cecl_sender_place(part, peer, me, chunk), done),
-                        done, bytes);
+                        staging_at(part, me, half + cecl_sender_place(peer, me, chunk), done), done,
+                        bytes);
     }
     cecl_plan_next_wave(plan);
 }
 
 static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint64_t peers = (uint64_t)cecl_part_peers(part) - 1,
-                   halves = part->way.move.no_sm ? 2 : 1;
+    const uint64_t peers = (uint64_t)part->call.nranks - 1, halves = part->way.move.no_sm ? 2 : 1;
     uint64_t chunk = part->means.staging_bytes / halves / peers;
 
     if (chunk == 0)
@@ -255,11 +253,11 @@ static ceclResult_t in_place(const struct cecl_part *part, struct cecl_plan *pla
 
 ceclResult_t cecl_lower_exchanged(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    if (cecl_part_peers(part) > 1 && part->call.in_place)
+    if (part->call.nranks > 1 && part->call.in_place)
         return in_place(part, plan);
-    if (cecl_part_peers(part) > 1 && part->way.move.no_sm)
+    if (part->call.nranks > 1 && part->way.move.no_sm)
         return push_and_return(part, plan);
-    if (cecl_part_peers(part) > 1)
+    if (part->call.nranks > 1)
         out_of_place(part, plan);
     else
         cecl_lower_alone(part, plan);

@@ -57,7 +57,7 @@ void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan)
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most)
 {
     const uint64_t width = part->call.view.shape.width, each = part->way.move.piece_worth;
-    const uint64_t peers = (uint64_t)cecl_part_peers(part) - 1, worth = bytes / each + 1;
+    const uint64_t peers = (uint64_t)part->call.nranks - 1, worth = bytes / each + 1;
     const uint64_t count = worth < peers ? worth : peers;
     const uint64_t align = width ? width : each < CECL_PIECE_ALIGN ? 1 : CECL_PIECE_ALIGN;
     const uint64_t whole = cecl_round_up((bytes + count - 1) / count, align);

@@ -36,7 +36,7 @@ ceclResult_t cecl_lower_carry(const struct cecl_part *part, struct cecl_plan *pl
 {
     const int me = part->call.rank;
     const uint64_t chunk = chunk_of(part);
-    if (cecl_part_peers(part) == 1 || !part->way.move.no_sm || chunk == 0) {
+    if (part->call.nranks == 1 || !part->way.move.no_sm || chunk == 0) {
         cecl_lower_block(part, plan, me, me);
         cecl_plan_say(plan, "private memory: local copy");
         return ceclSuccess;

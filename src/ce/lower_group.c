@@ -11,8 +11,8 @@
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
  * that only move data, and the reductions that need no staging. The other reductions join it, or the next
  * one, as far as staging has room for all of a bundle. Reductions in several chunks come behind the bundles,
- * as one pipeline (lower_staged.c). Calls that can be in neither come last, one after the other: calls over
- * several nodes, and some late reductions. */
+ * as one pipeline (lower_staged.c). Some late reductions can be in neither, and come last, one after the
+ * other. */
 struct bundles {
     struct need {
         enum cecl_together how;
@@ -30,8 +30,7 @@ struct bundles {
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
-    return !part->means.nodes &&
-           (op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op));
+    return op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op);
 }
 
 static uint64_t share_staging(struct cecl_part *parts, uint32_t nparts)
@@ -52,8 +51,8 @@ static uint64_t share_staging(struct cecl_part *parts, uint32_t nparts)
 
 static struct need need_of(const struct cecl_part *part)
 {
-    struct need need = {.how = part->means.nodes ? CECL_BY_ITSELF : CECL_IN_BUNDLE};
-    if (!part->means.nodes && part->call.op->family == CECL_FAMILY_REDUCTION)
+    struct need need = {.how = CECL_IN_BUNDLE};
+    if (part->call.op->family == CECL_FAMILY_REDUCTION)
         need.how = cecl_reduction_together(part, &need.staging);
     return need;
 }

@@ -26,9 +26,6 @@
  * every program that ends with NCCL ends here. With a single lane for all peers, some programs would not
  * end: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
- * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. By the same
- * rule the exchange ends once each group at the other end of these messages has begun its own exchange.
- *
  * A captured group has the main lane only, and the sender always comes second. A lane for each peer is not
  * needed, because groups meet when they are captured: a group takes a ticket, tells its peers its messages, and
  * waits until they have told theirs. The main lane sends in the order of the tickets of the peers' groups. So a
@@ -89,7 +86,7 @@ static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (messages[i].second && !messages[i].away)
+        if (messages[i].second)
             order[n++] = i;
     for (uint32_t gap = n / 2; gap > 0; gap /= 2)
         for (uint32_t i = gap; i < n; i++) {
@@ -114,41 +111,13 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
         cecl_plan_copy(plan, to, from, m->bytes);
 }
 
-/* Adds the exchange of messages with other nodes. Returns its number; 0: there are none. */
-static uint32_t add_exchange(struct cecl_plan *plan, const struct cecl_message *messages,
-                             uint32_t count)
-{
-    const int me = plan->part.call.rank;
-    cecl_plan_on(plan, CECL_LANE_NET);
-    cecl_plan_after(plan, CECL_LANE_MAIN);
-    cecl_plan_on(plan, CECL_LANE_MAIN);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_message *m = &messages[i];
-        const bool sends = m->role == CECL_SENDER;
-        const struct cecl_place at = {
-            .area = cecl_area_of(sends ? CECL_AREA_SEND : CECL_AREA_RECV, i), .rank = (uint16_t)me};
-        if (m->away && sends)
-            cecl_plan_send(plan, m->peer, at, m->bytes);
-        else if (m->away)
-            cecl_plan_receive(plan, m->peer, at, m->bytes);
-    }
-    return cecl_plan_close_exchange(plan);
-}
-
-static bool any_away(const struct cecl_message *messages, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (messages[i].away && messages[i].bytes > 0)
-            return true;
-    return false;
-}
-
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
  * peer or a graph captures the group. Messages with one group of a peer wait together, and their copies are one
- * batch. `lanes`: the first free lane. Returns the lane after the last one that was taken. */
+ * batch. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
-                     const uint32_t *order, int lanes)
+                     const uint32_t *order)
 {
+    int lanes = CECL_LANES;
     for (uint32_t first = 0, end; first < n; first = end) {
         const struct cecl_message *m = &messages[order[first]];
         if (!m->captured && (first == 0 || m->peer != messages[order[first - 1]].peer) &&
@@ -181,18 +150,14 @@ ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t c
     else
         cecl_plan_raise(plan, me, CECL_COUNTER_BEGUN, 1);
     for (const struct cecl_message *m = messages; m < last; m++)
-        if (!m->second && !m->away)
+        if (!m->second)
             tell(plan, m, CECL_COUNTER_READY);
-    const bool leaves = any_away(messages, count);
-    const uint32_t exchange = leaves ? add_exchange(plan, messages, count) : 0;
-    const int first = CECL_LANES + leaves,
-              lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order, first);
+    const int lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order);
     for (const struct cecl_message *m = messages; m < last; m++)
-        if (!m->second && !m->away)
+        if (!m->second)
             hear(plan, m, CECL_COUNTER_MOVED);
-    for (int lane = first; lane < lanes; lane++)
+    for (int lane = CECL_LANES; lane < lanes; lane++)
         cecl_plan_after(plan, lane);
-    cecl_plan_after_exchange(plan, exchange);
     if (captured)
         cecl_plan_raise(plan, me, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
     return cecl_plan_finish(plan);

@@ -24,15 +24,14 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
     cecl_plan_barrier(plan);
     for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
-        cecl_plan_copy(
-            plan, cecl_staging_at(part, peer, cecl_sender_place(part, me, peer, total_of(part))),
-            input_at(part, me, 0, 0), total_of(part));
+        cecl_plan_copy(plan,
+                       cecl_staging_at(part, peer, cecl_sender_place(me, peer, total_of(part))),
+                       input_at(part, me, 0, 0), total_of(part));
     }
     cecl_plan_barrier(plan);
     for (int r = 0; r < part->call.nranks; r++)
-        sources[r] =
-            r == me ? input_at(part, me, 0, 0)
-                    : cecl_staging_at(part, me, cecl_sender_place(part, r, me, total_of(part)));
+        sources[r] = r == me ? input_at(part, me, 0, 0)
+                             : cecl_staging_at(part, me, cecl_sender_place(r, me, total_of(part)));
     cecl_plan_reduce(plan, output_at(part, me, 0, 0), sources, (uint32_t)part->call.nranks,
                      total_of(part));
 }

@@ -85,9 +85,9 @@ static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
         const uint64_t bytes = bytes_of(part, peer, first, cecl_chunk_bytes(chunks, k));
         if (bytes > 0)
             stage(part, plan,
-                  cecl_staging_at(
-                      part, peer,
-                      chunks->at + cecl_sender_place(part, part->call.rank, peer, chunks->bytes)),
+                  cecl_staging_at(part, peer,
+                                  chunks->at +
+                                      cecl_sender_place(part->call.rank, peer, chunks->bytes)),
                   peer, first, bytes);
     }
 }
@@ -112,9 +112,9 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int r = 0; r < part->call.nranks; r++)
         sources[r] =
-            r == me ? own
-                    : cecl_staging_at(part, me,
-                                      chunks->at + cecl_sender_place(part, r, me, chunks->bytes));
+            r == me
+                ? own
+                : cecl_staging_at(part, me, chunks->at + cecl_sender_place(r, me, chunks->bytes));
     if (bytes > 0)
         cecl_plan_reduce(plan, result_at(part, chunks, k), sources, (uint32_t)part->call.nranks,
                          bytes);

@@ -78,7 +78,7 @@ static void fetch(const struct cecl_part *part, struct cecl_plan *plan, const st
 
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    for (int i = 1; i < cecl_part_peers(part); i++)
+    for (int i = 1; i < part->call.nranks; i++)
         cecl_lower_block(part, plan, part->call.rank, cecl_part_peer(part, i));
 }
 
@@ -99,7 +99,7 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
 ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const bool lends = part->way.move.no_sm;
-    if (cecl_part_peers(part) == 1) {
+    if (part->call.nranks == 1) {
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }

@@ -22,13 +22,10 @@ static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, in
     return cecl_place_at(CECL_AREA_STAGING, rank, part->means.staging_offset + offset);
 }
 /* Where a sender's place in a receiver's staging begins. Places have `bytes` each, in the order of
- * the ranks, without the receiver. Over several nodes only the ranks of one node have places. */
-static inline uint64_t cecl_sender_place(const struct cecl_part *part, int sender, int receiver,
-                                         uint64_t bytes)
+ * the ranks, without the receiver. */
+static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t bytes)
 {
-    const struct cecl_nodes *nodes = part->means.nodes;
-    const int at = nodes ? nodes->local[sender] : sender;
-    return (uint64_t)(at - (sender > receiver)) * bytes;
+    return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
 /* lower.c: the reason that ceclExplain gives for a plan that only moves data: the plan needs no SM, or it
@@ -68,7 +65,7 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
 /* How a call of a group goes beside the others: see lower_group.c. */
 enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
-/* lower_reduce.c: how a reduction within one node goes beside other calls. In a bundle its plan uses the main
+/* lower_reduce.c: how a reduction goes beside other calls. In a bundle its plan uses the main
  * lane alone, and makes all its reductions between its first two barriers, or after them. *staging: the bytes
  * of staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
@@ -124,7 +121,7 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
  * so that ranks do not all send to the same GPU at once. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
-    return cecl_part_peer(part, cecl_part_peers(part) - i);
+    return cecl_part_peer(part, part->call.nranks - i);
 }
 
 static inline const char *cecl_plural(uint64_t count)

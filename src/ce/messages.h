@@ -10,7 +10,6 @@ struct cecl_message {
     int32_t peer;
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
-    bool away;    /* the peer is on another node: the network moves the bytes */
     /* A graph captures the message; the same for all messages of a group. Then the sender is `second`.
      * given[first_given] and the five values after it are three pairs of a slot and a value: for HANDED and
      * TAKEN; for the host's word when a wait begins; for the host's word when it ends (flags/handed.h). */

@@ -1,4 +1,4 @@
-/* What the lowerings of reductions within a node share (lower_reduce.c, lower_staged.c): which ranks get
+/* What the lowerings of reductions share (lower_reduce.c, lower_staged.c): which ranks get
  * results, and where inputs and results lie. A rank's share is the part that it reduces for all ranks. */
 #ifndef CECL_CE_REDUCING_H
 #define CECL_CE_REDUCING_H

@@ -59,9 +59,6 @@ static inline ceclResult_t issue_command(const struct cecl_engine *engine,
     case CECL_COMMAND_ROWS:
         return ops->row_copies(engine->dev, work, bound->rows + command->first, command->count);
     case CECL_COMMAND_REDUCTIONS: return issue_reductions(engine, command, bound, work);
-    case CECL_COMMAND_EXCHANGE:
-        return engine->net->ops->exchange(engine->net, work, bound->transfers + command->first,
-                                          command->count);
     case CECL_COMMAND_SPLITS: return ops->splits(engine->dev, work, &bound->splits[command->first]);
     case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
     case CECL_COMMAND_AFTER:

@@ -30,14 +30,12 @@ struct cecl_resolved {
     int32_t host_flags;  /* CECL_FLAGS=host */
     int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
-    int32_t net;         /* enum cecl_net_wish */
     int32_t share_gpu;   /* CECL_SHARE_GPU's value */
     int32_t check;
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
-    int32_t node; /* the rank's node in the parent communicator; negative: `node_sizes` decides */
-    char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: one node */
+    char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: not set */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
     /* number in the name of the trace file; negative: the rank in this communicator */
@@ -98,7 +96,6 @@ enum cecl_shared_part {
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
-    CECL_SHARED_NET,      /* net/local.c: the network between pretended nodes */
     CECL_SHARED_LENT,     /* for the program: ceclCommGetSharedMemory */
     CECL_SHARED_PARTS
 };
@@ -123,8 +120,6 @@ struct ceclComm {
     struct cecl_windows windows;      /* windows of the pool and of the registry */
     ceclRegistration_t registrations; /* a list of the caller's registrations */
     struct cecl_engine engine;
-    struct cecl_nodes
-        *nodes; /* which ranks share a machine; the communicator's own copy. NULL: all ranks do */
     struct cecl_launcher *launcher; /* launch/launcher.h: what calls in flight need */
     struct cecl_history history;
     struct cecl_waits waits;
@@ -183,16 +178,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 /* The thresholds for `nranks` ranks on each device. Rows of the file that CECL_TUNING names come first. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
-/* Whether a rank is on another node. */
-static inline bool cecl_comm_is_away(ceclComm_t comm, int rank)
-{
-    return comm->nodes && comm->nodes->node[rank] != comm->nodes->node[comm->rank];
-}
-
 /* fail.c */
-/* Refuses `what`, such as "a request", in a communicator over several nodes. The message says how many nodes
- * and ranks there are, and what to do instead. */
-ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what, const char *instead);
 /* Refuses a handle that is NULL, is no communicator, was destroyed, or was inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
@@ -250,8 +236,7 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
 /* Fails the communicator with `result` and the last message, because peers rely on work that will
- * not be done. Returns the communicator's error, which may be an earlier one. If the network has failed, too, waits
- * for up to 500 ms for news of the rank that caused it. */
+ * not be done. Returns the communicator's error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
@@ -267,8 +252,8 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, whether rows of an ended call did not fit, and whether
- * the network failed. Returns the asynchronous error, or success. */
+/* Checks whether the kernel of a small call gave up, and whether rows of an ended call did not fit. Returns the
+ * asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
  * ended, whether or not its first one has begun. The caller must be inside the communicator, or be ending it. */

@@ -89,7 +89,7 @@ static ceclResult_t read_node_sizes(char out[CECL_NODE_SIZES_BYTES])
     if (strlen(text) >= CECL_NODE_SIZES_BYTES || !are_sizes(text))
         return cecl_fail(
             ceclInvalidArgument,
-            "CECL_NODE_SIZE=%s: ranks of each node, 1 to %d, or a list such as 3,5 of at "
+            "CECL_NODE_SIZE=%s: ranks of each host, 1 to %d, or a list such as 3,5 of at "
             "most %d characters expected",
             text, CECL_MAX_RANKS, CECL_NODE_SIZES_BYTES - 1);
     snprintf(out, CECL_NODE_SIZES_BYTES, "%s", text);
@@ -121,7 +121,6 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
                                   .pool_bytes = CECL_UNDEF,
                                   .segment_bytes = CECL_UNDEF,
                                   .staging_bytes = CECL_UNDEF,
-                                  .node = CECL_UNDEF,
                                   .trace_rank = CECL_UNDEF};
     CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
     CECL_TRY(check_config(config));
@@ -148,7 +147,6 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
     CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->host_flags));
-    CECL_TRY(override32(CECL_SET_NET, &out->net));
     CECL_TRY(override32(CECL_SET_URGENT, &out->urgent));
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "ce/graph.h"
 #include "comm/comm.h"
@@ -11,8 +10,6 @@
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
-
-#define NEWS_MS 500 /* how long the news of a peer's end may come after the network's error */
 
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
 {
@@ -101,9 +98,8 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
                   cecl_comm_last_call(comm));
 }
 
-/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks of this node moved
- * their rows and noticed that some do not fit. (Ranks of other nodes may still be moving theirs: see cecl.h.) A
- * rank that failed earlier would cut off its peers' part of the call. The call counts as ended once all calls
+/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their
+ * rows and noticed that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts as ended once all calls
  * have ended that were enqueued before this rank first saw the trouble. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
@@ -135,61 +131,6 @@ void cecl_comm_lost_leaver(ceclComm_t comm, int rank)
     cecl_comm_lost_peer(comm, ceclRemoteError);
 }
 
-/* Returns a rank of another node that has left, or -1. `early`: one that has made fewer calls than this rank. */
-static int leaver(ceclComm_t comm, bool early)
-{
-    struct cecl_mesh_goodbye last;
-    for (int r = 0; r < comm->nranks; r++)
-        if (cecl_comm_is_away(comm, r) && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            (!early || cecl_history_exceeds(&comm->history, last.calls)))
-            return r;
-    return -1;
-}
-
-/* Sets the asynchronous error if another rank has ended or failed, or has left although calls need it. */
-static bool has_lost_any(ceclComm_t comm)
-{
-    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
-        cecl_comm_lost_peer(comm, ceclRemoteError);
-        return true;
-    }
-    const int gone = leaver(comm, true);
-    if (gone >= 0)
-        cecl_comm_lost_leaver(comm, gone);
-    return gone >= 0;
-}
-
-/* Sets the asynchronous error after an error of the network. Most such errors follow from the end of another rank, of
- * which the mesh tells more, but maybe a moment later. */
-static void lose_net(ceclComm_t comm, ceclResult_t result, const char *words)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-    const int64_t deadline = cecl_deadline(NEWS_MS);
-    while (result == ceclRemoteError && atomic_load(&comm->async_result) == ceclSuccess &&
-           !has_lost_any(comm) && cecl_ms_left(deadline) != 0)
-        nanosleep(&pause, NULL);
-    if (atomic_load(&comm->async_result) != ceclSuccess)
-        return;
-    const int gone = leaver(comm, false);
-    if (gone >= 0)
-        cecl_fail(result, "%.400s; rank %d has left", words, gone);
-    cecl_comm_set_async(comm, result, gone >= 0 ? cecl_message() : words);
-}
-
-static void hear_net(ceclComm_t comm)
-{
-    struct cecl_net *net = comm->engine.net;
-    const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
-    if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
-        cecl_fail(failed, "%s; last call of rank %d: %s%s", cecl_message(), comm->rank,
-                  cecl_comm_last_call(comm), cecl_comm_hint(comm));
-    if (failed != ceclSuccess) {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        lose_net(comm, failed, words);
-    }
-}
-
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
@@ -201,21 +142,15 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
                   late, comm->config.timeout_ms, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
-    if (atomic_load(&comm->async_result) == ceclSuccess)
-        hear_net(comm);
     hear_trouble(comm, false);
     return cecl_comm_async(comm);
 }
 
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
 {
-    struct cecl_net *net = comm->engine.net;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    if (net && net->ops->error(net) != ceclSuccess)
-        lose_net(comm, result, words);
-    else
-        cecl_comm_set_async(comm, result, words);
+    cecl_comm_set_async(comm, result, words);
     return cecl_comm_async(comm);
 }
 
@@ -252,19 +187,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                      name, other, comm->rank, cecl_comm_hint(comm));
 }
 
-/* Whether this rank and a rank of another host made different calls, as far as that rank has told. */
-static bool differs_away(ceclComm_t comm, struct cecl_history_difference *difference)
-{
-    for (int r = 0; r < comm->nranks && cecl_mesh_spans_hosts(comm->mesh); r++)
-        if (cecl_history_differs_from(&comm->history, r, cecl_mesh_call_of(comm->mesh, r),
-                                      difference))
-            return true;
-    return false;
-}
-
 /* Fails the communicator because a kernel has found a line of splits of another call. There may be a better
- * reason, which is known by then: an exchange that failed brings no line, and a peer that fails tells so before
- * it signals without its line. */
+ * reason, which is known by then: a peer that fails tells so before it signals without its line. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess)
@@ -290,7 +214,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
                           trouble.what == CECL_SPLITS_OTHER; /* known before histories are read */
     if (atomic_load(&comm->async_result) != ceclSuccess)
         return;
-    if (!cecl_history_differs(&comm->history, &difference) && !differs_away(comm, &difference)) {
+    if (!cecl_history_differs(&comm->history, &difference)) {
         if (has_line)
             fail_by_line(comm, (int)trouble.rank);
         return;
@@ -314,13 +238,6 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
-ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what, const char *instead)
-{
-    char words[CECL_NODES_WORDS];
-    return cecl_fail(ceclInvalidUsage, "%s over %s: not supported; %s", what,
-                     cecl_nodes_words(comm->nodes, words), instead);
-}
-
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 {
     const int half = comm->config.timeout_ms / 2;
@@ -329,25 +246,11 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
     return cecl_rank_list_words(late);
 }
 
-/* Whether the rank to blame is on another host, where it may itself wait for another rank. */
-static bool leads_away(ceclComm_t comm, const struct cecl_rank_list *late)
-{
-    struct cecl_rank_list ends = *late;
-    if (!cecl_mesh_spans_hosts(comm->mesh))
-        return false;
-    (void)cecl_comm_to_blame(comm, &ends);
-    for (int i = 0; i < ends.count && i < CECL_RANKS_NAMED; i++)
-        if (cecl_mesh_is_away(comm->mesh, ends.ranks[i]))
-            return true;
-    return false;
-}
-
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
 {
     if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
         return false;
-    return waited_ms >= comm->config.timeout_ms + CECL_MESH_WORD_MS ||
-           (late->count <= 1 && !leads_away(comm, late));
+    return waited_ms >= comm->config.timeout_ms + CECL_MESH_WORD_MS || late->count <= 1;
 }
 
 bool cecl_comm_is_done(ceclComm_t comm)

@@ -65,17 +65,6 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
     atomic_store_explicit(&history->calls, call, memory_order_release);
 }
 
-uint64_t cecl_history_last(const struct cecl_history *history)
-{
-    const uint32_t calls = atomic_load_explicit(&history->calls, memory_order_acquire);
-    return atomic_load_explicit(word_of(history, history->rank, calls), memory_order_acquire);
-}
-
-bool cecl_history_exceeds(const struct cecl_history *history, uint32_t calls)
-{
-    return (int32_t)(atomic_load(&history->calls) - calls) > 0;
-}
-
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
 {
     const uint32_t next = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1,
@@ -139,14 +128,4 @@ bool cecl_history_differs(const struct cecl_history *history,
         if (r != history->rank && differs_from(history, r, difference))
             return true;
     return false;
-}
-
-bool cecl_history_differs_from(const struct cecl_history *history, int rank, uint64_t word,
-                               struct cecl_history_difference *difference)
-{
-    const uint32_t call = (uint32_t)(word >> 32);
-    if (word == 0 || compare(history, word, call) != DIFFERENT)
-        return false;
-    *difference = difference_at(history, rank, call);
-    return true;
 }

@@ -1,9 +1,5 @@
-/* Which calls each rank has made: a running hash of their signatures, in words that all ranks of the host
- * see. A rank that makes a different call than its peers, or the same call with different arguments, has a
+/* Which calls each rank has made: a running hash of their signatures, in words that all ranks see. A rank that makes a different call than its peers, or the same call with different arguments, has a
  * different hash from then on. No rank waits: two ranks compare the calls that both have made.
- *
- * On other hosts nobody sees these words. The watchdog of a rank whose call stays pending tells them the last
- * word (watch.c).
  *
  * Beside the hash a rank tells a few facts of the call (operation, count, type, root), so that the message can say in
  * what two calls differ.
@@ -58,19 +54,11 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
 bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl_facts *mine,
                        struct cecl_facts *theirs);
 
-/* The word of this rank's last call; 0: there is none. */
-uint64_t cecl_history_last(const struct cecl_history *history);
-
-/* Whether this rank has made more than so many calls. Threads: any. */
-bool cecl_history_exceeds(const struct cecl_history *history, uint32_t calls);
 /* Whether another rank has made more calls than this one. */
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank);
 
 /* Whether this rank and another made different calls. Threads: any. */
 bool cecl_history_differs(const struct cecl_history *history,
                           struct cecl_history_difference *difference);
-/* The same for a rank of another host, which has told `word`. */
-bool cecl_history_differs_from(const struct cecl_history *history, int rank, uint64_t word,
-                               struct cecl_history_difference *difference);
 
 #endif

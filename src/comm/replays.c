@@ -53,18 +53,16 @@ static bool has_found_difference(ceclComm_t comm)
 
 /* Whether captured calls have gone on since the words of `sum` and `late` were read. A rank that leaves writes its
  * last word first. */
-static bool has_gone_on(ceclComm_t comm, uint32_t sum, bool exchanges)
+static bool has_gone_on(ceclComm_t comm, uint32_t sum)
 {
-    return !exchanges && cecl_turns_sum(&comm->engine.flags) != sum;
+    return cecl_turns_sum(&comm->engine.flags) != sum;
 }
 
-static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, uint32_t sum,
-                          bool exchanges)
+static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, uint32_t sum)
 {
     struct cecl_mesh_goodbye last;
     for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
-        if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last) &&
-            !has_gone_on(comm, sum, exchanges)) {
+        if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last) && !has_gone_on(comm, sum)) {
             cecl_fail(ceclRemoteError,
                       "rank %d has left, and a graph that rank %d launched waits for it: its "
                       "process or its communicator ended",
@@ -74,20 +72,18 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, ui
         }
 }
 
-static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchanges,
-                     int64_t waited_ms)
+static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    cecl_fail(
-        ceclTimeout,
-        "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s; last "
-        "captured call: %s; did every rank launch the graph, in the same order among its "
-        "calls, and did its stream reach it?",
-        cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
-        exchanges ? ", in an exchange between nodes" : "", last_captured(comm));
+    cecl_fail(ceclTimeout,
+              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); last "
+              "captured call: %s; did every rank launch the graph, in the same order among its "
+              "calls, and did its stream reach it?",
+              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
+              last_captured(comm));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -113,10 +109,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         comm->watch.turned = now;
         return;
     }
-    struct cecl_net *net = cecl_turns_run(flags) ? comm->engine.net : NULL;
-    const uint32_t words = cecl_turns_sum(flags);
-    uint32_t sum = words;
-    const bool exchanges = net && net->ops->late(net, &late, &sum);
+    const uint32_t sum = cecl_turns_sum(flags);
     if (sum != comm->watch.turns) {
         comm->watch.turns = sum;
         comm->watch.turned = now;
@@ -125,15 +118,14 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
     if (has_found_difference(comm))
         return;
     const int64_t waited_ms = now - comm->watch.turned;
-    if (!exchanges) /* in an exchange, the stream does not wait for ranks of its node */
-        cecl_turns_late(flags, &late);
+    cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
-    if (is_certain && (!exchanges || net->is_exact))
-        lose_a_leaver(comm, &late, words, exchanges);
+    if (is_certain)
+        lose_a_leaver(comm, &late, sum);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
-        time_out(comm, &late, exchanges, waited_ms);
+        time_out(comm, &late, waited_ms);
 }
 
 void cecl_replays_release(ceclComm_t comm)
@@ -206,10 +198,8 @@ void cecl_replays_keep(ceclComm_t comm)
 {
     struct orphan *orphan = malloc(sizeof(*orphan));
     pthread_t thread;
-    /* kernels and exchanges that start from now on do not wait */
+    /* kernels that start from now on do not wait */
     (void)!cecl_pads_end(&comm->engine.flags);
-    if (comm->engine.net)
-        comm->engine.net->ops->fail(comm->engine.net);
     int error = orphan ? 0 : 1;
     pthread_mutex_lock(&lock);
     if (orphan) {

@@ -29,30 +29,9 @@ struct watched {
     int64_t blind_since; /* since when the driver does not answer, ms */
 };
 
-/* Words of this rank's history (history.h). */
-struct told_call {
-    uint64_t seen, sent; /* the last one at the last look, and the one that other hosts were told */
-};
-
 static bool is_hosted(ceclComm_t comm)
 {
     return comm->engine.flags.on_host;
-}
-
-static bool begins(struct cecl_net *net, struct cecl_rank_list *late)
-{
-    return net->ops->begins && net->ops->begins(net, late);
-}
-
-/* If an exchange runs or begins, adds the ranks of other nodes for which it waits. While a captured call runs, the
- * running exchange is that call's (replays.c). */
-static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
-{
-    struct cecl_net *net = comm->engine.net;
-    if (net && ((!cecl_turns_run(&comm->engine.flags) &&
-                 net->ops->late(net, &progress->late, &progress->messages)) ||
-                begins(net, &progress->late)))
-        progress->started = true;
 }
 
 /* Asks for the progress of the pending call. The words of messages, and in some communicators the flags, lie
@@ -62,42 +41,21 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
     const ceclResult_t result = is_hosted(comm)
                                     ? cecl_flags_progress(&comm->engine.flags, rows, progress)
                                     : cecl_worker_ask(comm, rows, progress);
-    if (result == ceclSuccess) {
+    if (result == ceclSuccess)
         cecl_pair_progress(&comm->engine.flags, progress);
-        add_exchange(comm, progress);
-    }
     return result;
 }
 
-/* Whether an exchange waits for a rank of another node that has left. If the transport lists all ranks of the
- * exchange, the rank must also have made fewer calls than this one: otherwise the exchange may wait for another. */
-static bool exchange_awaits(ceclComm_t comm, int rank, const struct cecl_mesh_goodbye *goodbye)
-{
-    struct cecl_net *net = comm->engine.net;
-    struct cecl_rank_list late = {.count = 0};
-    uint32_t moved = 0;
-    bool awaits = false;
-    if (!net || (!net->is_exact && !cecl_history_exceeds(&comm->history, goodbye->calls)))
-        return false;
-    if (net->ops->late(net, &late, &moved) || begins(net, &late))
-        for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
-            awaits = awaits || late.ranks[i] == rank;
-    return awaits || (!net->is_exact && late.count > CECL_RANKS_NAMED); /* not all are listed */
-}
-
-/* Returns a rank that has left without making its part of a call that is pending here, or -1. On all ranks of a
- * node, a call adds the same number to the epoch of the main lane, so epochs tell whether a rank has made the
- * call. On another node a call may add a different number, so a rank of another node is missing if an exchange
- * still waits for that rank. A rank's signals of messages arrive before its goodbye. */
+/* Returns a rank that has left without making its part of a call that is pending here, or -1. A call adds the same
+ * number to the epoch of the main lane on all ranks, so epochs tell whether a rank has made the call. A rank's signals
+ * of messages arrive before its goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
     struct cecl_mesh_goodbye last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            (cecl_comm_is_away(comm, r)
-                 ? exchange_awaits(comm, r, &last)
-                 : (int32_t)(target - last.epoch) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
+            ((int32_t)(target - last.epoch) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
             return r;
     return -1;
 }
@@ -253,19 +211,6 @@ static void tell_peers(ceclComm_t comm)
     comm->watch.told = true;
 }
 
-/* An exchange that still runs writes to the program's memory, so work behind it must not go on. */
-static void end_exchanges(ceclComm_t comm, bool pending)
-{
-    struct cecl_net *net = comm->engine.net;
-    struct cecl_rank_list late = {.count = 0};
-    uint32_t moved = 0;
-    if (!net)
-        return;
-    net->ops->fail(net);
-    if (pending && !net->ops->late(net, &late, &moved))
-        cecl_flags_release_net(&comm->engine.flags);
-}
-
 /* Peers are notified first, because a released stream goes on copying and signalling, and no peer may use
  * data that is copied then. A peer that sees a signal of a released stream finds this rank's notice in
  * cecl_comm_hear. */
@@ -274,7 +219,6 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
-    end_exchanges(comm, pending);
     /* Flags in memory of the host are released first: pending waits may hold up the driver, but these flags
      * need no driver. They cannot be silenced. */
     if (pending && is_hosted(comm)) {
@@ -307,24 +251,11 @@ static int tick_ms(ceclComm_t comm)
     return tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
 }
 
-/* Tells other hosts the last call of this rank, once it has been pending for a look: a rank that made another
- * call may keep it waiting, and ranks of other hosts see no words of each other. */
-static void tell_call(ceclComm_t comm, struct told_call *told)
-{
-    const uint64_t last = cecl_history_last(&comm->history);
-    if (!cecl_mesh_spans_hosts(comm->mesh) || cecl_flags_calls_idle(&comm->engine.flags))
-        return;
-    if (last == told->seen && last != told->sent && cecl_mesh_tell_call(comm->mesh, last))
-        told->sent = last;
-    told->seen = last;
-}
-
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
     int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
     struct watched seen = {.since = looked};
-    struct told_call told = {0};
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             cecl_waits_begin(&comm->waits);
@@ -341,7 +272,6 @@ static void *watch(void *argument)
             cecl_replays_look(comm, now - still);
             cecl_signalled_look(comm, now - still);
             cecl_waits_end(&comm->waits, cecl_now_ms());
-            tell_call(comm, &told);
             cecl_comm_compare_calls(comm);
             continue;
         }

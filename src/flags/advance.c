@@ -26,8 +26,6 @@ bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
 {
     note_side_phases(flags, advance);
     atomic_store(&flags->unsignalled_target, unsignalled(flags) + advance->unsignalled);
-    if (advance->exchanges > 0)
-        atomic_store(&flags->net_target, flags->epoch[CECL_COUNTER_NET] + advance->exchanges);
     for (int lane = CECL_LANES - 1; lane >= CECL_LANE_MAIN; lane--)
         atomic_store(&flags->target[lane], flags->epoch[lane] + advance->phases[lane]);
     if (!atomic_load(&flags->silent))
@@ -64,14 +62,12 @@ void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *adva
         flags->epoch[lane] += advance->phases[lane];
     flags->epoch[CECL_COUNTER_SLOTS] += advance->small;
     flags->epoch[CECL_COUNTER_DONE] += cecl_advance_end(advance);
-    flags->epoch[CECL_COUNTER_NET] += advance->exchanges;
     flags->epoch[CECL_COUNTER_BEGUN] = flags->epoch[CECL_COUNTER_DONE];
 }
 
 void cecl_flags_roll_back(struct cecl_flags *flags)
 {
     atomic_store(&flags->unsignalled_target, unsignalled(flags));
-    atomic_store(&flags->net_target, flags->epoch[CECL_COUNTER_NET]);
     for (int lane = 0; lane < CECL_LANES; lane++)
         atomic_store(&flags->target[lane], flags->epoch[lane]);
 }

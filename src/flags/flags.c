@@ -53,8 +53,7 @@ static ceclResult_t send_trial(const struct cecl_flags *flags, ceclStream_t stre
         const int peer = (flags->rank + i) % flags->nranks;
         void *dst = cecl_flags_word(flags, peer, flags->rank, CECL_LANE_MAIN);
         const struct cecl_batch batch = {&dst, &src, &bytes, 1};
-        if (!cecl_mesh_is_away(flags->pool->mesh, peer))
-            result = dev->ops->copies(dev, stream, &batch);
+        result = dev->ops->copies(dev, stream, &batch);
     }
     const ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
     return result != ceclSuccess ? result : waited;
@@ -69,7 +68,7 @@ static ceclResult_t check_trial(const struct cecl_flags *flags)
     ceclResult_t result = cecl_flags_read(
         flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks, row);
     for (int r = 0; r < flags->nranks && result == ceclSuccess; r++)
-        if (r != flags->rank && !cecl_mesh_is_away(flags->pool->mesh, r) && row[r] != TRIED)
+        if (r != flags->rank && row[r] != TRIED)
             result = cecl_fail(ceclUnhandledCudaError,
                                "a flag that rank %d copied to rank %d did not arrive: %#x instead "
                                "of %#x; do copies between their GPUs work?",
@@ -117,16 +116,13 @@ static ceclResult_t begin_tables(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    const size_t trouble = 4, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
+    const size_t trouble = 3, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
                  signals = lines + CECL_LINES;
     CECL_TRY(flags->dev->ops->words_alloc(
         flags->dev, signals + cecl_signals_own_words(flags->nranks), &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
-    flags->net = flags->done + 3;
     flags->trouble = (struct cecl_splits_trouble *)(flags->done + trouble);
-    flags->counters[CECL_COUNTER_NET] =
-        (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     cecl_lines_describe(flags, flags->done + lines);
     return cecl_signals_describe(flags, hosted, flags->done + signals);
@@ -195,8 +191,6 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    atomic_store((_Atomic uint32_t *)flags->net, CECL_FIRST_EPOCH);
-    atomic_store(&flags->net_target, CECL_FIRST_EPOCH);
     /* Now all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait needs a signal. */
     return ceclSuccess;
 }

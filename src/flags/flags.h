@@ -24,7 +24,6 @@
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
 #include "boot/rank_list.h"
-#include "call/nodes.h"
 #include "flags/counters.h"
 
 /* The upper half of a flag holds the low 16 bits of its epoch. So flags can be compared cyclically as
@@ -95,8 +94,6 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    /* NULL: one node. Flags do not leave a node. Set by the caller of cecl_flags_open */
-    const struct cecl_nodes *nodes;
     bool on_host; /* the rows lie in memory of the host */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
@@ -121,8 +118,6 @@ struct cecl_flags {
     /* the number of calls without phases, including the call that is being enqueued. `done` counts these
      * calls, but epochs do not */
     _Atomic uint32_t unsignalled_target;
-    /* the number of exchanges with other nodes, including those of the call that is being enqueued */
-    _Atomic uint32_t net_target;
     /* the largest number of side phases per main phase in a call so far */
     _Atomic uint32_t side_a_main;
     /* -- used once the communicator has failed -- */
@@ -130,7 +125,6 @@ struct cecl_flags {
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: the progress of calls, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
-    uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
     /* of captured calls, see turns.h: the last number of a call; how often a wait for a number was released */
     _Atomic uint32_t numbered, tries;
@@ -182,7 +176,6 @@ struct cecl_advance {
     bool unsignalled;
     /* the call uses slots or memory of the host; such calls alternate between two halves */
     bool small;
-    uint32_t exchanges; /* how many exchanges with other nodes the call makes */
 };
 
 /* What the call adds to `done`. */
@@ -267,8 +260,6 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
-/* Ends the waits for exchanges with other nodes. No exchange may be running. */
-void cecl_flags_release_net(struct cecl_flags *flags);
 /* Reads words of rows, and writes a row of this rank. If rows are in memory of the device, the driver is
  * used for this; otherwise it is not. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,

@@ -42,22 +42,6 @@ static uint32_t epoch_done(const struct cecl_flags *flags)
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* The ranks with which this rank exchanges flags, including this rank. The first function returns how many
- * they are, and the second one returns the i-th rank after this rank. */
-static int peers_of(const struct cecl_flags *flags)
-{
-    const struct cecl_nodes *nodes = flags->nodes;
-    return nodes ? cecl_node_size(nodes, nodes->node[flags->rank]) : flags->nranks;
-}
-static int peer_of(const struct cecl_flags *flags, int i)
-{
-    const struct cecl_nodes *nodes = flags->nodes;
-    const int n = peers_of(flags);
-    return nodes ? cecl_node_rank(nodes, nodes->node[flags->rank],
-                                  (nodes->local[flags->rank] + i) % n)
-                 : (flags->rank + i) % n;
-}
-
 /* How far a peer's flags are behind this rank's signals, on the lane with the larger difference. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
@@ -76,8 +60,8 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
     int32_t most = 0;
-    for (int i = 1; i < peers_of(flags); i++) {
-        const int r = peer_of(flags, i);
+    for (int i = 1; i < flags->nranks; i++) {
+        const int r = (flags->rank + i) % flags->nranks;
         const int32_t by = behind(flags, rows, progress, r);
         if (by > most) {
             most = by;
@@ -114,10 +98,10 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     const uint32_t done = epoch_done(flags);
 
     *progress = (struct cecl_progress){.started = false};
-    if (peers_of(flags) == 1)
+    if (flags->nranks == 1)
         return ceclSuccess;
     /* Reads this rank's last signals from the words in which peers receive them. */
-    const int last = peer_of(flags, peers_of(flags) - 1);
+    const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
                                  &progress->flags[lane]));
@@ -174,9 +158,4 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
         CECL_TRY(cecl_flags_write_row(
             flags, lane, cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
     return ceclSuccess;
-}
-
-void cecl_flags_release_net(struct cecl_flags *flags)
-{
-    flags->dev->ops->host_write(flags->dev, flags->net, 1, atomic_load(&flags->net_target));
 }

@@ -80,12 +80,6 @@ static uint32_t ahead_by(const struct cecl_flags *flags, int ahead, int behind)
     return 0;
 }
 
-static bool is_of_node(const struct cecl_flags *flags, int rank)
-{
-    const struct cecl_nodes *nodes = flags->nodes;
-    return flags->hosted && (!nodes || nodes->node[rank] == nodes->node[flags->rank]);
-}
-
 static _Atomic uint32_t *word_of(const struct cecl_flags *flags, int rank)
 {
     return (_Atomic uint32_t *)cecl_flags_word(flags, rank, rank, CECL_COUNTER_TURN);
@@ -121,8 +115,7 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
 {
     uint32_t sum = 0;
     for (int r = 0; r < flags->nranks && flags->hosted; r++) {
-        if (is_of_node(flags, r))
-            sum = (sum * 31 + turn_of(flags, r)) * 31 + call_of(flags, r);
+        sum = (sum * 31 + turn_of(flags, r)) * 31 + call_of(flags, r);
         for (int kind = 0; kind < CECL_NUMBERINGS; kind++)
             sum = sum * 31 + told_by(flags, kind, r).count;
     }
@@ -132,7 +125,7 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
 /* Whether a peer has signalled fewer phases than this rank. The difference is less than half of a cycle. */
 static bool lags(const struct cecl_flags *flags, int peer)
 {
-    return is_of_node(flags, peer) &&
+    return flags->hosted &&
            (int16_t)((turn_of(flags, flags->rank) >> 16) - (turn_of(flags, peer) >> 16)) > 0;
 }
 
@@ -196,7 +189,7 @@ static void release_once(struct cecl_flags *flags)
 {
     const uint32_t mine = awaited(flags);
     for (int r = 0; r < flags->nranks; r++)
-        if (r != flags->rank && is_of_node(flags, r) && may_wait_for(flags, r))
+        if (r != flags->rank && may_wait_for(flags, r))
             release_from(flags, r, mine);
 }
 
@@ -280,7 +273,7 @@ bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_differe
 {
     for (int r = 0; r < flags->nranks && flags->hosted; r++) {
         difference->rank = r;
-        if (r == flags->rank || !is_of_node(flags, r))
+        if (r == flags->rank)
             continue;
         if (call_of(flags, flags->rank) != 0
                 ? differs_in_phases(flags, r, difference)

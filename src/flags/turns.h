@@ -32,8 +32,8 @@
  * is lower than this rank's is behind.
  *
  * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and
- * end with a phase: one kernel, messages, or the call of a rank that is alone in its node. All captured calls of
- * a communicator run one after the other, so one such word is enough for all graphs.
+ * end with a phase: one kernel, messages, or the call of a communicator of one rank. All captured calls of a
+ * communicator run one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -91,7 +91,7 @@ bool cecl_turns_run(const struct cecl_flags *flags);
  * call is running and no peer is behind. (A peer may be behind a call that has ended here: it must still signal its
  * last phase, for which this rank's next call waits.) */
 bool cecl_turns_go_on(const struct cecl_flags *flags);
-/* A value that changes whenever a rank of this node signals a phase of a captured call. */
+/* A value that changes whenever a rank signals a phase of a captured call. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
 /* A peer whose stream runs another captured call than this rank's stream. */
 struct cecl_turns_difference {

@@ -9,33 +9,14 @@
 #include "util/alone.h"
 #include "util/clock.h"
 
-static ceclResult_t refuse_over_nodes(const struct cecl_launch *launch)
+/* A captured call waits for the peers. */
+static ceclResult_t check_thread(const struct cecl_launch *launch)
 {
-    const struct cecl_net *net = launch->comm->engine.net;
-    char words[CECL_NODES_WORDS];
-    return cecl_fail(ceclInvalidUsage, "%s over %s cannot be captured: the network is %s, and %s",
-                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words),
-                     net->name, net->why_not_captured);
-}
-
-static ceclResult_t refuse_away(const struct cecl_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->ncalls; i++)
-        if (cecl_comm_is_away(launch->comm, launch->calls[i].root))
-            return cecl_fail(ceclInvalidUsage,
-                             "%s: rank %d is on another node, and messages between nodes cannot be "
-                             "captured; make them outside of the graph, or capture ceclAlltoAllvAt",
-                             launch->calls[i].op->name, launch->calls[i].root);
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_captured_check_thread(ceclComm_t comm, const char *name, const char *advice)
-{
-    return comm->shares_process && cecl_thread_is_alone()
+    return launch->comm->shares_process && cecl_thread_is_alone()
                ? cecl_fail(ceclInvalidUsage,
                            "%s: a captured call waits for the peers, but this thread has several "
-                           "ranks: %s",
-                           name, advice)
+                           "ranks: put their calls into one group",
+                           launch->calls[0].op->name)
                : ceclSuccess;
 }
 
@@ -55,15 +36,8 @@ static ceclResult_t check_capture(const struct cecl_launch *launch)
 
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
-    ceclComm_t comm = launch->comm;
     CECL_TRY(check_capture(launch));
-    if (launch->kind == CECL_LAUNCH_MESSAGES)
-        CECL_TRY(refuse_away(launch));
-    else if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)
-        return refuse_over_nodes(launch);
-    return launch->is_grouped ? ceclSuccess
-                              : cecl_captured_check_thread(comm, launch->calls[0].op->name,
-                                                           "put their calls into one group");
+    return launch->is_grouped ? ceclSuccess : check_thread(launch);
 }
 
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)

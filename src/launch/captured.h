@@ -10,9 +10,6 @@
 
 #include "launch/launch.h"
 
-/* Refuses a captured call of a thread that has several ranks, because the call waits for the peers. `advice` ends
- * the message. */
-ceclResult_t cecl_captured_check_thread(ceclComm_t comm, const char *name, const char *advice);
 /* Refuses a launch that cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */

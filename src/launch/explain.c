@@ -50,8 +50,6 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets, 1));
     cecl_plan_explain(&plan, explanation);
-    if (plan.nexchanges > 0)
-        cecl_engine_explain_net(&launch->comm->engine, explanation);
     cecl_plan_free(&plan);
     if (launch->leases.before.count + launch->leases.after.count > 0 &&
         !strstr(explanation->path, "private")) {

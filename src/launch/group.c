@@ -319,38 +319,7 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
  * make the collectives, and wait for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
-    return cecl_mesh_spans_hosts(launch->comm->mesh)
-               ? ceclSuccess
-               : cecl_launch_tell(launch, group->nlaunches == 1);
-}
-
-/* The next launch over hosts whose places must be exchanged. Communicators are taken in the order of their
- * ids, from id `from` on. NULL: no launch is left. */
-static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint64_t from)
-{
-    struct cecl_launch *next = NULL;
-    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (cecl_mesh_spans_hosts(launch->comm->mesh) && launch->comm->id >= from &&
-            (!next || launch->comm->id < next->comm->id))
-            next = launch;
-    return next;
-}
-
-/* Exchanges the places of launches over hosts. The exchange waits for the peers. Their groups may have the
- * communicators in a different order, so all ranks go by the communicators' ids. */
-static void tell_over_hosts(struct cecl_group *group)
-{
-    struct cecl_launch *launch = next_over_hosts(group, 0);
-    while (launch && group->failed == ceclSuccess) {
-        const ceclComm_t comm = launch->comm;
-        for (; launch && launch->comm == comm && group->failed == ceclSuccess;
-             launch = launch->next) {
-            const ceclResult_t result = cecl_launch_tell(launch, group->nlaunches == 1);
-            if (result != ceclSuccess)
-                (void)!remember(group, comm, cecl_launch_give_up(launch, result));
-        }
-        launch = comm->id < UINT64_MAX ? next_over_hosts(group, comm->id + 1) : NULL;
-    }
+    return cecl_launch_tell(launch, group->nlaunches == 1);
 }
 
 static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
@@ -452,18 +421,8 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
     for_each(group, check);
     compare(group);
     for_each(group, tell);
-    tell_over_hosts(group);
     group->pending_ns = CECL_LAUNCH_PATIENCE;
     for_each(group, prepare);
     for_each(group, issue);
     return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
-}
-
-ceclResult_t cecl_group_carry_out_list(struct cecl_launch *list, ceclResult_t local)
-{
-    struct cecl_check_part part; /* only the launch of collectives is compared */
-    struct cecl_group group = {
-        .first = list, .nlaunches = list->next ? 2 : 1, .parts = &part, .parts_room = 1};
-    (void)!remember(&group, list->comm, local);
-    return cecl_group_carry_out(&group);
 }

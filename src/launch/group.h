@@ -67,9 +67,5 @@ void cecl_group_empty(struct cecl_group *group);
 const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
 /* Carries out the launches. If the group has already failed, only notifies the peers. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group);
-/* Carries out a list of launches of one communicator, first the collectives, as the calls of a group. `local`: the
- * result of describing the calls, with its message recorded. The caller is inside the communicator, and drops the
- * launches. */
-ceclResult_t cecl_group_carry_out_list(struct cecl_launch *list, ceclResult_t local);
 
 #endif

@@ -202,8 +202,7 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
 void cecl_launch_bound_waits(struct cecl_launch *launch);
 /* -- missing.c -- */
 
-/* For a captured call, or a call over several nodes, because only these wait long for a rank: returns
- * a rank that will not come, because it has left or made a different call instead. -1: there is no such
+/* For a captured call, because only these wait long for a rank: returns a rank that will not come, because it has left or made a different call instead. -1: there is no such
  * rank. */
 int cecl_launch_gone(const struct cecl_launch *launch);
 /* The error of a wait that cecl_launch_goes_on ended. */

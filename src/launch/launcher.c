@@ -62,7 +62,6 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
         cecl_messenger_close(comm);
     }
     free(launcher->records);
-    free(launcher->gathered);
     free(launcher->layout);
     free(launcher->exchange);
     free(launcher);

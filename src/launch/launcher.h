@@ -54,7 +54,6 @@ struct cecl_launcher {
     /* memory for calls that are made one at a time */
     struct cecl_place_record *records; /* [records_room] this rank's records of a launch's calls */
     uint32_t records_room;
-    struct cecl_place_record *gathered; /* over hosts: the records of all [nranks] ranks */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */
     /* a hash that identifies the communicators on which a group compares calls; 0: only on this one */

@@ -11,7 +11,6 @@
 #include "launch/kept.h"
 #include "launch/launcher.h"
 #include "launch/messages.h"
-#include "launch/nodes.h"
 #include "launch/plan.h"
 #include "launch/settle.h"
 #include "launch/tell.h"
@@ -71,7 +70,6 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
     if (launch->nfull > 1)
         CECL_TRY(check_apart(launch));
     CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));
-    CECL_TRY(cecl_nodes_check(launch));
     cecl_kept_checked(launch);
     return ceclSuccess;
 }
@@ -85,7 +83,6 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
         return cecl_fail(ceclInvalidUsage,
                          "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
                          comm->nranks, most);
-    CECL_TRY(cecl_nodes_check_thread(launch));
     /* peers rely on a call once its places are published, so its stream is checked before */
     CECL_TRY(check_stream(launch));
     return cecl_tell_reserve(launch);

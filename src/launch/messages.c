@@ -11,7 +11,6 @@
 #include "launch/captured.h"
 #include "launch/carry.h"
 #include "launch/messenger.h"
-#include "launch/nodes.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/round.h"
@@ -27,10 +26,9 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 
 /* How many bytes of the bounce buffer a message needs. 0: peers can reach the message's memory, or need not
  * reach it: in a captured message only the sender copies. */
-static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
+static uint64_t bounce_bytes(const struct cecl_call *call)
 {
-    return !cecl_is_own(call) && !cecl_comm_is_away(comm, call->root) &&
-                   !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
+    return !cecl_is_own(call) && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
                    cecl_buffer_is_private(buffer_of(call))
                ? cecl_round_up(call->bytes, ALIGN)
                : 0;
@@ -43,13 +41,13 @@ static ceclResult_t collect(struct cecl_launch *launch)
     uint64_t all = 0;
     launch->nmessages = launch->npulled = launch->npushed = 0;
     for (uint32_t i = 0; i < launch->ncalls; i++)
-        all += bounce_bytes(launch->comm, &launch->calls[i]);
+        all += bounce_bytes(&launch->calls[i]);
     if (all > 0)
         CECL_TRY(cecl_bounce_lease(launch, all, &bounce));
     for (uint32_t i = 0; i < launch->ncalls; i++) {
         const struct cecl_call *call = &launch->calls[i];
         struct cecl_pair_place *place = &launch->places_of[launch->nmessages];
-        const uint64_t bytes = bounce_bytes(launch->comm, call);
+        const uint64_t bytes = bounce_bytes(call);
         if (cecl_is_own(call))
             continue;
         *place = (struct cecl_pair_place){.call = call, .here = buffer_of(call)};
@@ -58,7 +56,6 @@ static ceclResult_t collect(struct cecl_launch *launch)
         launch->messages[launch->nmessages++] =
             (struct cecl_message){.peer = call->root,
                                   .role = (uint8_t)cecl_role_of(call),
-                                  .away = cecl_comm_is_away(launch->comm, call->root),
                                   .captured = launch->is_captured,
                                   .bytes = call->bytes};
     }
@@ -175,7 +172,7 @@ static void wait_for_receivers(ceclComm_t comm)
     const int64_t end =
         cecl_now_ns() + (int64_t)cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS);
     for (int peer = 0; peer < comm->nranks; peer++)
-        while (!cecl_comm_is_away(comm, peer) && !has_receiver(comm, peer)) {
+        while (!has_receiver(comm, peer)) {
             if (cecl_now_ns() >= end || atomic_load(&comm->async_result) != ceclSuccess)
                 return;
             sched_yield();
@@ -190,7 +187,7 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     if (result != ceclSuccess)
         cecl_keep_message(words);
     for (uint32_t i = 0; i < launch->nmessages; i++) {
-        if (launch->messages[i].role != role || launch->messages[i].away)
+        if (launch->messages[i].role != role)
             continue;
         const ceclResult_t posted = post_one(launch, i);
         if (posted != ceclSuccess && result == ceclSuccess) {
@@ -205,11 +202,6 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
  * shows, because formatting takes longer than making the plan of a message. */
 static void say_path(struct cecl_launch *launch)
 {
-    if (launch->comm->nodes) {
-        snprintf(launch->path, sizeof(launch->path), "point to point over nodes");
-        launch->said[0] = 0;
-        return;
-    }
     const uint32_t said[] = {launch->nmessages, launch->npushed, launch->npulled};
     if (launch->path[0] && memcmp(launch->said, said, sizeof(said)) == 0)
         return;
@@ -309,7 +301,7 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
     if (launch->nmessages == 0)
         return ceclSuccess;
     CECL_TRY(cecl_messages_bind(launch));
-    if (launch->nmessages == 1 && !first->away)
+    if (launch->nmessages == 1)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
     const ceclResult_t result = cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound,
                                                 launch->order.stream, &started);
@@ -324,14 +316,13 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
 {
     ceclComm_t comm = launch->comm;
     uint32_t sent = 0, received = 0;
-    bool moves = false, leaves = false;
+    bool moves = false;
     const size_t length = strlen(explanation->path);
     cecl_count_messages(launch);
     for (uint32_t i = 0; i < launch->ncalls; i++) {
         const struct cecl_call *call = &launch->calls[i];
         CECL_TRY(cecl_call_check_buffers(call, &comm->windows));
         moves = moves || (!cecl_is_own(call) && call->bytes > 0);
-        leaves = leaves || (cecl_comm_is_away(comm, call->root) && call->bytes > 0);
         received += !cecl_is_own(call) && cecl_role_of(call) == CECL_RECEIVER;
         if (cecl_is_own(call) || cecl_role_of(call) != CECL_SENDER)
             continue;
@@ -343,7 +334,6 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
         CECL_TRY(cecl_captured_check(launch));
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
-    CECL_TRY(cecl_nodes_check(launch)); /* there may be no network between hosts */
     CECL_TRY(note_own(launch));
     snprintf(explanation->path + length, sizeof(explanation->path) - length,
              "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);
@@ -351,7 +341,5 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
         explanation->zeroSm = 0;
         snprintf(explanation->reason, sizeof(explanation->reason), "%s", CECL_SHARED_GPU_WORDS);
     }
-    if (leaves)
-        cecl_engine_explain_net(&comm->engine, explanation);
     return ceclSuccess;
 }

@@ -8,7 +8,6 @@
 
 #include "boot/rank_list.h"
 #include "launch/captured.h"
-#include "launch/nodes.h"
 
 /* ---- life */
 
@@ -21,10 +20,6 @@ ceclResult_t cecl_messenger_open(ceclComm_t comm)
         return cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", comm->nranks);
     const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
     cecl_plan_init(&messenger->plan, &part);
-    if (comm->nodes) { /* the lane of the network, which collectives use, too */
-        CECL_TRY(comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[0]));
-        messenger->nlanes = 1;
-    }
     return cecl_posts_open(&messenger->posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
                            comm->rank, comm->nranks, 0);
 }
@@ -169,11 +164,10 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     struct cecl_messenger *messenger = &comm->launcher->messenger;
     int peers = 0;
     for (int peer = 0; peer < comm->nranks; peer++)
-        peers += peer != comm->rank && !cecl_comm_is_away(comm, peer) &&
-                 *cecl_count_with(comm, CECL_SENDER, peer) +
-                         *cecl_count_with(comm, CECL_RECEIVER, peer) >
-                     0;
-    const int lanes = (comm->nodes != NULL) + (peers > 1 ? peers : 0);
+        peers += peer != comm->rank && *cecl_count_with(comm, CECL_SENDER, peer) +
+                                               *cecl_count_with(comm, CECL_RECEIVER, peer) >
+                                           0;
+    const int lanes = peers > 1 ? peers : 0;
     while (messenger->nlanes < lanes) {
         CECL_TRY(
             comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[messenger->nlanes]));
@@ -231,7 +225,6 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
                                    cecl_call_check_buffers(&launch->calls[i], &comm->windows)));
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
-    CECL_TRY(cecl_nodes_check(launch));
     CECL_TRY(launch->is_captured
                  ? cecl_captured_check(launch)
                  : comm->dev->ops->stream_check(comm->dev, launch->order.stream, NULL));

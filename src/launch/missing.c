@@ -16,11 +16,10 @@ static int missing_from(const struct cecl_launch *launch, int rank)
 }
 
 /* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
- * for captured calls, and calls over several nodes, because these need all ranks. */
+ * for captured calls, because these need all ranks. */
 static int awaited(const struct cecl_launch *launch)
 {
-    const bool needs_all = launch->is_captured || launch->comm->nodes;
-    return needs_all && launch->is_open ? missing_from(launch, 0) : -1;
+    return launch->is_captured && launch->is_open ? missing_from(launch, 0) : -1;
 }
 
 int cecl_launch_gone(const struct cecl_launch *launch)
@@ -31,7 +30,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that have not made a call that needs all of them. */
+/* Names all ranks that have not captured the call. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};
@@ -39,27 +38,26 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
         cecl_rank_list_add(&late, r);
     return cecl_fail(
         ceclTimeout,
-        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank %s the call?",
-        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms,
-        launch->is_captured ? "capture" : "make");
+        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank capture the call?",
+        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
 }
 
-/* The error of a wait for ranks that have not made this call. */
+/* The error of a wait for ranks that have not captured this call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
     const char *const name = launch->calls[0].op->name;
-    const char *const kind = launch->is_captured ? "captured " : "";
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
-        return cecl_fail(ceclInvalidUsage,
-                         "rank %d made a different call instead of this %s%s: all ranks must make "
-                         "calls in the same order%s",
-                         gone, kind, name, cecl_comm_hint(launch->comm));
+        return cecl_fail(
+            ceclInvalidUsage,
+            "rank %d made a different call instead of this captured %s: all ranks must "
+            "make calls in the same order%s",
+            gone, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
         return cecl_fail(ceclRemoteError,
-                         "rank %d has left, and a %s%s waits for it: its process or its "
+                         "rank %d has left, and a captured %s waits for it: its process or its "
                          "communicator ended",
-                         gone, kind, name);
+                         gone, name);
     return say_late(launch, missing);
 }
 

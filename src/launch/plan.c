@@ -24,8 +24,7 @@ static bool some_differ(const struct cecl_part *part)
 /* What the communicator lends to every call. */
 static struct cecl_means means_of(ceclComm_t comm)
 {
-    return (struct cecl_means){.nodes = comm->nodes,
-                               .tuning = &comm->tuning,
+    return (struct cecl_means){.tuning = &comm->tuning,
                                .staging_bytes = (uint64_t)comm->config.staging_bytes,
                                .table_offset = comm->engine.table_offset,
                                .table_bytes = comm->engine.table_bytes,

@@ -114,30 +114,6 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
     return *changed ? ceclSuccess : cecl_settle_check(comm, unshared, nunshared);
 }
 
-void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
-                      bool (*each)(void *context, struct cecl_window *window,
-                                   const struct cecl_use *use),
-                      void *context)
-{
-    struct cecl_touched touched[2];
-    struct cecl_range ranges[CECL_RANGES_MAX];
-    struct cecl_use arrays[CECL_SPLITS_ARRAYS];
-    bool goes_on = true;
-    if (!cecl_call_has_buffers(call))
-        return;
-    const int count = cecl_call_touched(call, touched);
-    for (int i = 0; i < count && goes_on; i++) {
-        struct cecl_window *window = touched[i].buffer.window;
-        const struct cecl_use use = use_of(comm, call, &touched[i], ranges);
-        if (cecl_window_is_registered(window) ||
-            (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses))
-            goes_on = each(context, window, &use);
-    }
-    const size_t narrays = arrays_of(comm, call, arrays);
-    for (size_t i = 0; i < narrays && goes_on; i++)
-        goes_on = each(context, &cecl_window_private, &arrays[i]);
-}
-
 /* ---- again */
 
 /* Finds the windows of a call's buffers again and again, until settling changes no window. */

@@ -15,14 +15,6 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
 /* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
 ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count);
 
-/* Lists the bytes that must be checked at each start of a settled call: those in registered memory, those in
- * private memory if the device can check it, and those of arrays that only kernels use. `each` returns false to
- * end the list. */
-void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
-                      bool (*each)(void *context, struct cecl_window *window,
-                                   const struct cecl_use *use),
-                      void *context);
-
 /* Settles, once more, all calls on one communicator in a list of launches, because memory may have been
  * replaced since the calls were described. A window may have many regions, and settling a call checks only
  * the regions that the call touches. So a later call may find a replaced region, and drop a window that an

@@ -39,13 +39,6 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 
 /* ---- publishing */
 
-/* Ranks of several hosts share no memory, so they exchange places over the mesh. Each rank's host thread then
- * waits for all ranks. */
-static bool is_over_hosts(ceclComm_t comm)
-{
-    return cecl_mesh_spans_hosts(comm->mesh);
-}
-
 /* Makes room for the records that this rank tells about `count` calls. */
 static bool make_room(ceclComm_t comm, uint32_t count)
 {
@@ -55,11 +48,7 @@ static bool make_room(ceclComm_t comm, uint32_t count)
         return true;
     void *records = realloc(launcher->records, bytes);
     launcher->records = records ? records : launcher->records;
-    void *gathered = records && is_over_hosts(comm)
-                         ? realloc(launcher->gathered, (size_t)comm->nranks * bytes)
-                         : NULL;
-    launcher->gathered = gathered ? gathered : launcher->gathered;
-    if (!records || (is_over_hosts(comm) && !gathered))
+    if (!records)
         return false;
     launcher->records_room = count;
     return true;
@@ -87,13 +76,6 @@ static bool is_readable(struct cecl_buffer input)
     return !input.window || cecl_buffer_is_shared(input);
 }
 
-/* Whether no rank can be late to the launch. The plan of a captured call is made with all ranks, because in a
- * replay any rank may be the last. */
-static bool all_come(const struct cecl_launch *launch)
-{
-    return launch->is_captured || launch->comm->nodes;
-}
-
 /* Fills in a record. *lent: the buffer from which peers may fetch if they come late. */
 static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
                          struct cecl_place_record *record, struct cecl_buffer *lent)
@@ -102,7 +84,8 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
     struct cecl_buffer input = input_of(call);
     const bool readable = is_readable(input);
     memset(record, 0, cecl_place_record_bytes(nranks));
-    if (!cecl_call_is_one_buffer(call) && !all_come(launch))
+    if (!cecl_call_is_one_buffer(call) &&
+        !launch->is_captured) /* no rank is late to a captured call */
         CECL_TRY(cecl_carry_lend(launch, call, &input));
     *lent = input;
     record->send_window = cecl_buffer_number(input);
@@ -133,19 +116,6 @@ ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
                            launch->nfull);
 }
 
-/* Exchanges the records with the ranks of all hosts. */
-static ceclResult_t exchange_records(struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    const size_t bytes = launch->nfull * cecl_place_record_bytes(comm->nranks);
-    cecl_mesh_activity(comm->mesh, launch->calls[0].op->name);
-    const ceclResult_t result =
-        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "places", comm->launcher->records,
-                                                      comm->launcher->gathered, bytes));
-    comm->launcher->places.nmet += result == ceclSuccess;
-    return result;
-}
-
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -160,13 +130,12 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         record_at(comm, i)->version = comm->registry.posted;
     const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
     cecl_history_tell(&comm->history, &facts);
-    if (!is_over_hosts(comm) &&
-        !cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
+    if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
                              cecl_launch_goes_on, comm, &launch->places))
         return cecl_launch_wait_ended(launch);
     launch->is_open = true;
     cecl_launch_owe(launch);
-    return is_over_hosts(comm) ? exchange_records(launch) : ceclSuccess;
+    return ceclSuccess;
 }
 
 /* ---- learning */
@@ -175,18 +144,12 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
                                                int rank)
 {
-    ceclComm_t comm = launch->comm;
-    const size_t at = (size_t)rank * launch->nfull + call;
-    if (!is_over_hosts(comm))
-        return cecl_places_of(&comm->launcher->places, launch->places.first + call, rank);
-    return (const void *)((const char *)comm->launcher->gathered +
-                          at * cecl_place_record_bytes(comm->nranks));
+    return cecl_places_of(&launch->comm->launcher->places, launch->places.first + call, rank);
 }
 
 static bool is_known(const struct cecl_launch *launch, int rank)
 {
-    return is_over_hosts(launch->comm) ||
-           cecl_places_knows(&launch->comm->launcher->places, &launch->places, rank);
+    return cecl_places_knows(&launch->comm->launcher->places, &launch->places, rank);
 }
 
 static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
@@ -271,8 +234,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        if (!cecl_comm_is_away(comm, rank)) /* no rank reaches memory of another node */
-            note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
+        note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
         version = record->version;
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
@@ -284,8 +246,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
-    if (!cecl_mesh_is_away(comm->mesh, rank))
-        cecl_registry_promised(&comm->registry, rank, version);
+    cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
 }
 
@@ -315,7 +276,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
     for (int r = 0; r < comm->nranks; r++) {
         const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
         const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
-        if (r == comm->rank || cecl_comm_is_away(comm, r) || !is_known(launch, r))
+        if (r == comm->rank || !is_known(launch, r))
             continue;
         if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
             return false;
@@ -441,12 +402,14 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
-    const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
+    /* a captured call's plan is made with all ranks, because in a replay any rank may be the last */
+    const bool all_come = launch->is_captured;
+    const uint64_t wait = all_come ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {
         .wait_ns = wait,
         .pending_ns = *pending_ns < most ? *pending_ns : most,
         .is_pending = is_pending,
-        .worth_ns = all_come(launch) ? 0 : worth_ns(launch),
+        .worth_ns = all_come ? 0 : worth_ns(launch),
         .behind_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_BEHIND_NS),
         .behind = behind};
     const enum cecl_places_outcome outcome = cecl_places_meet(
@@ -462,8 +425,7 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)
         return ceclSuccess;
-    const enum cecl_places_outcome outcome =
-        is_over_hosts(launch->comm) ? CECL_PLACES_FULL : meet(launch, pending_ns);
+    const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
     launch->is_open = false;
@@ -475,8 +437,7 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
         result = cecl_captured_check_told(launch);
     if (result == ceclSuccess)
         result = lend(launch);
-    if (!is_over_hosts(launch->comm))
-        cecl_places_finish(places, &launch->places);
+    cecl_places_finish(places, &launch->places);
     return result;
 }
 

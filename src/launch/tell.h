@@ -1,6 +1,6 @@
 /* Ranks tell each other where the buffers of a launch lie.
  *
- * Each rank publishes the places of its buffers in words that all ranks of the host share (alloc/places.h),
+ * Each rank publishes the places of its buffers in words that all ranks share (alloc/places.h),
  * and reads the places that its peers published. A rank does not wait long for a late peer. If a call
  * touches no buffers of peers, as a small call does, its places are not published. */
 #ifndef CECL_LAUNCH_TELL_H

@@ -19,9 +19,8 @@ static void append_reductions(struct cecl_plan *plan, const struct cecl_plan *ot
     cecl_plan_of(plan, part);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_reduce *reduction = &other->reductions[step->first + i];
-        (reduction->partial ? cecl_plan_reduce_partly : cecl_plan_reduce)(
-            plan, reduction->dst, &other->sources[reduction->first], reduction->nsrc,
-            reduction->bytes);
+        cecl_plan_reduce(plan, reduction->dst, &other->sources[reduction->first], reduction->nsrc,
+                         reduction->bytes);
     }
 }
 
@@ -116,21 +115,8 @@ void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, con
     free(from);
 }
 
-static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
-                            const struct cecl_step *step)
-{
-    cecl_plan_of(plan, part);
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_transfer *transfer = &other->transfers[step->first + i];
-        (transfer->sends ? cecl_plan_send : cecl_plan_receive)(plan, transfer->peer, transfer->at,
-                                                               transfer->bytes);
-    }
-    cecl_plan_close_exchange(plan);
-}
-
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
 {
-    const uint32_t exchanges = plan->nexchanges;
     uint32_t before[CECL_PHASED];
     memcpy(before, plan->phases, sizeof(before));
     for (uint32_t s = 0; s < other->nsteps; s++) {
@@ -139,13 +125,12 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         switch ((enum cecl_step_kind)step.kind) {
         case CECL_STEP_SIGNAL:
         case CECL_STEP_WAIT:
-            step.phase += step.counter == CECL_COUNTER_NET ? exchanges : before[step.counter];
+            step.phase += before[step.counter];
             cecl_plan_repeat(plan, &step);
             break;
         case CECL_STEP_AFTER: cecl_plan_repeat(plan, &step); break;
         case CECL_STEP_SPLITS: /* calls by splits and small calls are never merged in a group */
         case CECL_STEP_POST: plan->failed = true; break;
-        case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* so batches keep their order */
             plan->wave = step.phase;

@@ -15,7 +15,6 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 void cecl_plan_reset(struct cecl_plan *plan)
 {
     plan->nsteps = plan->ncopies = plan->nreductions = plan->nsources = 0;
-    plan->ntransfers = plan->npasses = plan->nexchanges = plan->open_exchange = 0;
     memset(plan->phases, 0, sizeof(plan->phases));
     plan->lane = CECL_LANE_MAIN;
     plan->open_batch = plan->wave = plan->of = 0;
@@ -81,14 +80,14 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan)
 {
     const uint32_t phase = ++plan->phases[plan->lane];
     plan->wave = 0;
-    for (int i = 1; i < cecl_part_peers(&plan->part); i++)
+    for (int i = 1; i < plan->part.call.nranks; i++)
         cecl_plan_raise(plan, cecl_part_peer(&plan->part, i), plan->lane, phase);
     return phase;
 }
 
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase)
 {
-    for (int i = 1; i < cecl_part_peers(&plan->part); i++)
+    for (int i = 1; i < plan->part.call.nranks; i++)
         cecl_plan_await(plan, cecl_part_peer(&plan->part, i), counter, phase);
 }
 
@@ -128,15 +127,7 @@ void cecl_plan_after_other(struct cecl_plan *plan)
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan,
-             (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which, .count = plan->npasses});
-}
-
-void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass)
-{
-    cecl_plan_splits(plan, CECL_SPLITS_PASS);
-    if (room(plan, &plan->passes, plan->npasses, &plan->passes_capacity, sizeof(*pass)))
-        plan->passes[plan->npasses++] = *pass;
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which});
 }
 
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
@@ -156,14 +147,6 @@ void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struc
     for (uint32_t i = 0; i < nsrc; i++)
         if (room(plan, &plan->sources, plan->nsources, &plan->sources_capacity, sizeof(*src)))
             plan->sources[plan->nsources++] = place_of(plan, src[i]);
-}
-
-void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
-                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes)
-{
-    cecl_plan_reduce(plan, dst, src, nsrc, bytes);
-    if (!plan->failed)
-        plan->reductions[plan->nreductions - 1].partial = true;
 }
 
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -206,51 +189,6 @@ void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, st
     add_copy(plan, &(struct cecl_copy){.dst = slot, .src = src, .bytes = bytes, .rows = 1});
 }
 
-static void add_transfer(struct cecl_plan *plan, const struct cecl_transfer *transfer)
-{
-    const uint8_t lane = plan->lane;
-    if (transfer->bytes == 0)
-        return;
-    if (!plan->open_exchange) {
-        cecl_plan_on(plan, CECL_LANE_NET);
-        add_step(plan, (struct cecl_step){.kind = CECL_STEP_EXCHANGE,
-                                          .peer = (uint16_t)plan->part.call.rank,
-                                          .phase = ++plan->nexchanges,
-                                          .first = plan->ntransfers});
-        cecl_plan_on(plan, lane);
-        plan->open_exchange = plan->nsteps;
-    }
-    if (!room(plan, &plan->transfers, plan->ntransfers, &plan->transfers_capacity,
-              sizeof(*transfer)))
-        return;
-    plan->transfers[plan->ntransfers] = *transfer;
-    plan->transfers[plan->ntransfers++].at = place_of(plan, transfer->at);
-    plan->steps[plan->open_exchange - 1].count++;
-}
-
-void cecl_plan_send(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes)
-{
-    add_transfer(plan, &(struct cecl_transfer){
-                           .at = at, .bytes = bytes, .peer = (uint16_t)peer, .sends = true});
-}
-
-void cecl_plan_receive(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes)
-{
-    add_transfer(plan, &(struct cecl_transfer){.at = at, .bytes = bytes, .peer = (uint16_t)peer});
-}
-
-uint32_t cecl_plan_close_exchange(struct cecl_plan *plan)
-{
-    plan->open_exchange = 0;
-    return plan->nexchanges;
-}
-
-void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k)
-{
-    if (k > 0)
-        cecl_plan_await(plan, plan->part.call.rank, CECL_COUNTER_NET, k);
-}
-
 void cecl_plan_say(struct cecl_plan *plan, const char *format, ...)
 {
     va_list arguments;
@@ -282,8 +220,6 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->copies);
     free(plan->reductions);
     free(plan->sources);
-    free(plan->transfers);
-    free(plan->passes);
     *plan = (struct cecl_plan){0};
 }
 

@@ -11,16 +11,13 @@
 #include <stdio.h>
 
 #include "call/call.h"
-#include "call/nodes.h"
 #include "call/way.h"
 #include "util/lane.h"
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */
 enum cecl_area {
-    CECL_AREA_SEND, /* sendbuff; in place RECV is used instead */
-    CECL_AREA_RECV, /* recvbuff */
-    /* the second array that a call by splits sends: only sends to other nodes use this area */
-    CECL_AREA_SCALES,
+    CECL_AREA_SEND,    /* sendbuff; in place RECV is used instead */
+    CECL_AREA_RECV,    /* recvbuff */
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
     /* memory of the host that all ranks map: a rank writes its own part, and its peers read it */
     CECL_AREA_HOST,
@@ -67,26 +64,6 @@ struct cecl_reduce {
     /* index of the reduction's call in a group, because the places may all be in staging and do not show
      * the call */
     uint32_t part;
-    /* `dst` gets the result for only some ranks' elements, so an average is not divided yet */
-    bool partial;
-};
-
-/* Bytes that this rank sends to a rank of another node, or receives from it. Between two ranks, the k-th
- * send of one meets the k-th receive of the other. Both have the same number of bytes. */
-struct cecl_transfer {
-    struct cecl_place at; /* this rank's memory */
-    uint64_t bytes;       /* >= 1 */
-    uint16_t peer;
-    bool sends;
-};
-
-/* A part of what a rank of another node sends in a call by splits: bytes [first, first + bytes) of its
- * sendbuff or of its second array. */
-struct cecl_pass {
-    struct cecl_place at; /* this rank's memory */
-    uint64_t first, bytes;
-    uint16_t from;  /* that rank */
-    bool is_scales; /* which array */
 };
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
@@ -109,29 +86,22 @@ enum cecl_step_kind {
      * has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
-     * they work on the call's own table, and on the tables and recvbuffs of all ranks of this node.
-     * A step PASS moves plan->passes[count] */
-    CECL_STEP_SPLITS,
-    /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
-     * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
-     * of this plan, from 1 on: at its end this rank's own CECL_COUNTER_NET has reached `phase`. Between two
-     * ranks the network keeps the order of exchanges, and an exchange must end once each of its peers has
-     * begun the matching exchange */
-    CECL_STEP_EXCHANGE
+     * they work on the call's own table, and on the tables and recvbuffs of all ranks */
+    CECL_STEP_SPLITS
 };
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
     uint8_t lane; /* the lane that carries out the step */
-    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank: a signal tells this rank's host, or with
-     * CECL_COUNTER_TURN all peers; a wait waits for the network */
+    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank, a signal tells this rank's host, or with
+     * CECL_COUNTER_TURN all peers */
     uint16_t peer;
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
-        uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
+        uint32_t first;   /* COPY, REDUCE, POST; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS, step PASS: an index in passes */
+    uint32_t count; /* COPY, REDUCE: >= 1 */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -151,10 +121,6 @@ struct cecl_part {
     /* [cecl_outside_words] bit r % 64 of word r / 64 is the value of cecl_call_is_outside on rank r, as far
      * as this rank knows. NULL: the value is the same on all ranks */
     const uint64_t *outside;
-    /* [ranks of this node][nranks] used over several nodes if each rank has a layout of its own: how many
-     * bytes each rank of this node sends to each rank. NULL: this is not known, so each rank itself sends
-     * its blocks to other nodes */
-    const uint64_t *node_sends;
 };
 
 static inline size_t cecl_outside_words(int nranks)
@@ -176,24 +142,17 @@ struct cecl_plan {
     struct cecl_copy *copies;
     struct cecl_reduce *reductions;
     struct cecl_place *sources; /* sources of reductions */
-    struct cecl_transfer *transfers;
-    struct cecl_pass *passes;
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
-    uint32_t ntransfers, transfers_capacity;
-    uint32_t npasses, passes_capacity;
-    /* by how much each counter with phases advances; equal on all ranks of a node */
+    /* by how much each counter with phases advances; equal on all ranks */
     uint32_t phases[CECL_PHASED];
-    uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
     uint32_t number; /* of a captured call among all captured ones of the communicator, from 1 on */
     bool aside;      /* the plan is issued beside calls, and does not mark the end of a call */
     uint8_t lane;    /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
-    /* for building: index + 1 of the EXCHANGE step that is being filled; 0: none */
-    uint32_t open_exchange;
     uint32_t wave;    /* for building: the wave of the next batch */
     uint32_t of;      /* for building: the part of the next copies and reductions */
     bool failed;      /* for building: memory ran out */
@@ -208,10 +167,10 @@ void cecl_plan_reset(struct cecl_plan *plan);
 /* Signals to one peer that a counter has reached k, or waits until a counter of that peer has reached k. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
-/* Opens a new phase of the current lane, signals all peers of this node, and returns the phase. Peers come
+/* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come
  * in rotated order (rank + 1, rank + 2, ...). */
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
-/* Waits for a counter of all peers of this node. */
+/* Waits for a counter of all peers. */
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
@@ -225,12 +184,9 @@ void cecl_plan_on(struct cecl_plan *plan, int lane);
  * lane for the side lane. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. cecl_plan_reduce_partly does the same
- * for places that hold only some ranks' elements; its result will be reduced again. */
+/* A reduction of nsrc places, in that order, as a step of its own. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
-void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
-                             const struct cecl_place *src, uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
  * batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
@@ -241,20 +197,11 @@ void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Begins a new wave: copies that are added next run behind all copies that this lane has so far. All ranks
  * must begin equally many waves in a phase, even if a rank has no copies in some wave. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
-/* Adds a send to a rank of another node, or a receive from it, to the open exchange. Opens an exchange on the
- * network's lane if none is open. 0 bytes add nothing. */
-void cecl_plan_send(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
-void cecl_plan_receive(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
-/* Closes the open exchange, if there is one. Returns how many exchanges the plan has so far. */
-uint32_t cecl_plan_close_exchange(struct cecl_plan *plan);
-/* The current lane waits until exchange k has ended; k 0: no wait. */
-void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* Steps of a call by splits: cecl_plan_splits adds TELL or MOVE (enum cecl_splits_step), cecl_plan_pass PASS. */
+/* A step of a call by splits (enum cecl_splits_step). */
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
-void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
@@ -262,9 +209,8 @@ __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan,
 void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts, uint32_t nparts);
 /* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers
  * the merged plan has everything that these plans have between the same barriers: first copies, then
- * reductions, then copies of results. The batches of a wave become one batch. The plans must be of calls
- * within one node. They must have only the main lane, and on it only barriers, copies and reductions. The
- * caller keeps the plans. */
+ * reductions, then copies of results. The batches of a wave become one batch. The plans must have only the
+ * main lane, and on it only barriers, copies and reductions. The caller keeps the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
 /* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
@@ -277,19 +223,10 @@ ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 void cecl_plan_free(struct cecl_plan *plan);
 
 /* -- reading -- */
-/* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th rank
- * after this rank; peer 0 is this rank itself. */
-static inline int cecl_part_peers(const struct cecl_part *part)
-{
-    const struct cecl_nodes *nodes = part->means.nodes;
-    return nodes ? cecl_node_size(nodes, nodes->node[part->call.rank]) : part->call.nranks;
-}
+/* The i-th rank after this rank; peer 0 is this rank itself. */
 static inline int cecl_part_peer(const struct cecl_part *part, int i)
 {
-    const struct cecl_nodes *nodes = part->means.nodes;
-    const int me = part->call.rank, n = cecl_part_peers(part);
-    return nodes ? cecl_node_rank(nodes, nodes->node[me], (nodes->local[me] + i) % n)
-                 : (me + i) % n;
+    return (part->call.rank + i) % part->call.nranks;
 }
 static inline uint32_t cecl_plan_parts(const struct cecl_plan *plan)
 {
@@ -324,7 +261,7 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
-/* Whether the ranks of a node meet in the plan. If they do not, none touches memory of another. */
+/* Whether the ranks meet in the plan. If they do not, none touches memory of another. */
 static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 {
     return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;

@@ -14,7 +14,7 @@ static void begin_line(const struct cecl_plan *plan, FILE *out)
 
 static void print_place(const struct cecl_place *place, FILE *out)
 {
-    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "scales", "staging", "host"};
+    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "staging", "host"};
     fputs(names[place->area % CECL_AREA_COUNT], out);
     if (place->area >= CECL_AREA_COUNT)
         fprintf(out, " of call %u", place->area / CECL_AREA_COUNT);
@@ -58,7 +58,7 @@ static void print_turn(const struct cecl_step *step, FILE *out)
     if (step->kind == CECL_STEP_WAIT)
         fprintf(out, "wait for rank %u: bits", step->peer);
     else
-        fprintf(out, "signal all ranks of the node: bits");
+        fprintf(out, "signal all ranks: bits");
     for (int bit = 0; bit < 16; bit++)
         if (step->phase >> bit & 1)
             fprintf(out, " %d", bit);
@@ -77,7 +77,6 @@ static void print_flag(const struct cecl_step *step, FILE *out)
         [CECL_COUNTER_MOVED + CECL_RECEIVER] = "receiver has moved message ",
         [CECL_COUNTER_BEGUN] = "messages begin ",
         [CECL_COUNTER_DONE] = "done ",
-        [CECL_COUNTER_NET] = "exchange ",
         [CECL_COUNTER_REPLAY] = "captured call begins (1) or ends (2): ",
     };
     const bool known = step->counter < sizeof(words) / sizeof(words[0]) && words[step->counter];
@@ -110,36 +109,10 @@ static void print_reductions(const struct cecl_plan *plan, const struct cecl_ste
     }
 }
 
-static void print_exchange(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
+static void print_splits(const struct cecl_step *step, FILE *out)
 {
-    fprintf(out, "exchange %" PRIu32 ": %" PRIu32 " in one group\n", step->phase, step->count);
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
-        begin_line(plan, out);
-        fprintf(out, transfer->sends ? "        send " : "        receive ");
-        print_place(&transfer->at, out);
-        fprintf(out, transfer->sends ? " to" : " from");
-        fprintf(out, " rank %u  %" PRIu64 " bytes\n", transfer->peer, transfer->bytes);
-    }
-}
-
-static void print_pass(const struct cecl_pass *pass, FILE *out)
-{
-    fprintf(out, "move %s of rank %u by splits, on SMs: bytes %" PRIu64 " to %" PRIu64 ", from ",
-            pass->is_scales ? "scales" : "rows", pass->from, pass->first,
-            pass->first + pass->bytes - 1);
-    print_place(&pass->at, out);
-    fputc('\n', out);
-}
-
-static void print_splits(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
-{
-    if (step->first == CECL_SPLITS_TELL)
-        fprintf(out, "send splits to the ranks of this node, on an SM\n");
-    else if (step->first == CECL_SPLITS_MOVE)
-        fprintf(out, "move rows by splits, on SMs\n");
-    else
-        print_pass(&plan->passes[step->count], out);
+    fprintf(out, step->first == CECL_SPLITS_TELL ? "send splits to all ranks, on an SM\n"
+                                                 : "move rows by splits, on SMs\n");
 }
 
 static void print_calls(const struct cecl_plan *plan, FILE *out)
@@ -166,9 +139,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         const struct cecl_step *step = &plan->steps[i];
         begin_line(plan, out);
         fprintf(out, "    %2" PRIu32 "  ", i);
-        if (step->kind == CECL_STEP_EXCHANGE)
-            fprintf(out, "net: ");
-        else if (step->lane >= CECL_LANES)
+        if (step->lane >= CECL_LANES)
             fprintf(out, "lane %u: ", step->lane);
         else if (step->lane == CECL_LANE_SIDE)
             fprintf(out, "side: ");
@@ -179,8 +150,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
-        case CECL_STEP_SPLITS: print_splits(plan, step, out); break;
-        case CECL_STEP_EXCHANGE: print_exchange(plan, step, out); break;
+        case CECL_STEP_SPLITS: print_splits(step, out); break;
         }
     }
 }

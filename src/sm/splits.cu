@@ -93,8 +93,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const uint32_t peer = rank_after(call.rank, i, form.nranks);
         cecl_splits_line *line = (cecl_splits_line *)(call.slices + peer * call.slice +
                                                       call.table_offset + call.rank * apart);
-        if (!cecl_splits_near(&call, peer))
-            continue;
         if (threadIdx.x < blocks)
             ((cecl_splits_block *)(line + 1))[threadIdx.x] = sent.blocks[threadIdx.x];
         if (threadIdx.x == 0)
@@ -285,9 +283,9 @@ DEVICE void judge(const cecl_splits &call, const places &p)
 
 /* ---- sending */
 
-/* One of the two arrays, rows or scales, as far as it is here. */
+/* One of the two arrays: rows or scales. */
 struct array {
-    cecl_splits_held held;
+    const void *at;
     uint64_t row_bytes;
     bool is_scales;
 };
@@ -297,7 +295,7 @@ DEVICE uint64_t offset_of(const places &p, const array &a, uint32_t to)
     return a.is_scales ? p.lines[to].scales_offset : p.lines[to].recv_offset;
 }
 
-/* The blocks of rank `from` in the order in which they are sent: first those for the next rank. */
+/* This rank's blocks in the order in which they are sent: first those for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
@@ -309,29 +307,23 @@ DEVICE void find_block(const cecl_splits &call, const places &p, blocks *b)
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, to = rank_after(call.rank, 1 + i / form.experts, form.nranks),
                    expert = i % form.experts;
-    const place there = place_of(form, p, call.from, to, expert);
-    b->at[i] = cecl_splits_blocks(line_of(call, call.from))[to * form.experts + expert].at;
+    const place there = place_of(form, p, call.rank, to, expert);
+    b->at[i] = cecl_splits_blocks(line_of(call, call.rank))[to * form.experts + expert].at;
     b->place[i] = there.at;
-    b->rows[i] = cecl_splits_near(&call, to) ? there.rows : 0;
+    b->rows[i] = (uint32_t)cecl_splits_here(&form, b->at[i], there.rows);
 }
 
-/* How many bytes of block `i` of an array are here. *skipped: how many come before these. */
-DEVICE uint64_t here(const array &a, const blocks &b, uint32_t i, uint64_t *skipped)
-{
-    return cecl_splits_here(&a.held, b.at[i] * a.row_bytes, b.rows[i] * a.row_bytes, skipped);
-}
-
-/* Cuts what is here of an array's blocks into chunks. A block has no chunks if the receiver's array does
+/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array does
  * not lie in the receiver's slice. Uses p->begin as room for sums. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
-    uint64_t chunks = 0, skipped;
+    uint64_t chunks = 0;
     if (i < count) {
         const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
         if (cecl_splits_lies(&call, offset_of(*p, a, to), form.recv_rows * a.row_bytes))
-            chunks = (here(a, *b, i, &skipped) + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
+            chunks = (b->rows[i] * a.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
     }
     const uint64_t before = sum_before(chunks, p->begin);
     if (i < count)
@@ -361,13 +353,11 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const places &p,
     const cecl_splits_form &form = call.form;
     const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
                    to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
-    uint64_t skipped;
-    const uint64_t bytes = here(a, b, i, &skipped),
+    const uint64_t bytes = b.rows[i] * a.row_bytes,
                    first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK;
-    skipped += first;
     warp_copy(call.slices + to * call.slice + offset_of(p, a, to) + b.place[i] * a.row_bytes +
-                  skipped,
-              (const unsigned char *)a.held.at + (b.at[i] * a.row_bytes + skipped - a.held.first),
+                  first,
+              (const unsigned char *)a.at + b.at[i] * a.row_bytes + first,
               (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
@@ -391,7 +381,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (!read_lines(call, p))
         return;
     find_places(call, p);
-    if (blockIdx.x == 0 && call.step == CECL_SPLITS_MOVE) {
+    if (blockIdx.x == 0) {
         write_out(call, *p);
         if (threadIdx.x == 0)
             judge(call, *p);
@@ -399,9 +389,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x < call.form.nranks * call.form.experts)
         find_block(call, *p, b);
     __syncthreads(); /* from here on p->begin is room for sums */
-    if (call.rows.bytes > 0)
-        send_array(call, {call.rows, call.form.row_bytes, false}, p, b);
-    if (call.scales.bytes > 0)
+    send_array(call, {call.rows, call.form.row_bytes, false}, p, b);
+    if (call.form.scale_bytes > 0)
         send_array(call, {call.scales, call.form.scale_bytes, true}, p, b);
     fence_sys();
 }

@@ -10,11 +10,6 @@
  *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
- * Over several nodes a rank writes only to the ranks of its node. The caller has lines and rows brought
- * from other nodes, and a third step moves these rows on:
- *
- *     pass | some rows of a rank of another node, in this rank's memory -> the recvbuffs of this node
- *
  * No step waits for anything, so its kernels need not run at the same time as the peers'.
  *
  * Blocks lie in recvbuff one behind the other, in one of two orders:
@@ -117,26 +112,17 @@ struct cecl_splits_trouble {
 };
 #define CECL_SPLITS_TROUBLE_WORDS (sizeof(struct cecl_splits_trouble) / sizeof(uint32_t))
 
-enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE, CECL_SPLITS_PASS };
-
-/* A part of a rank's array that lies at `at` in this rank's memory: bytes [first, first + bytes) of the array. */
-struct cecl_splits_held {
-    const void *at;
-    uint64_t first, bytes;
-};
+enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE };
 
 struct cecl_splits {
     uint32_t step; /* enum cecl_splits_step */
     uint32_t rank;
-    uint32_t from; /* whose rows the step moves; this rank, unless the step is PASS */
-    uint32_t near; /* bit r: rank r is on this rank's node, so the step may write to it */
     struct cecl_splits_form form;
     uint32_t shape; /* a hash of what must be equal on all ranks */
     /* a word on this rank's device, 0 at first: how many calls this rank has told its splits. A graph runs a
      * call repeatedly, so only the device can count. */
     uint32_t *number;
-    /* what is here of that rank's sendbuff, and of its second array; all, unless the step is PASS */
-    struct cecl_splits_held rows, scales;
+    const void *rows, *scales; /* sendbuff, and the second array */
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
     /* [nranks * experts] where each block begins in sendbuff, in rows; NULL: one behind the other */
     const uint64_t *offsets;
@@ -199,12 +185,6 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
     return bytes <= call->slice && offset <= call->slice - bytes;
 }
 
-/* Whether a rank is on this rank's node. */
-CECL_SPLITS_BOTH bool cecl_splits_near(const struct cecl_splits *call, uint32_t rank)
-{
-    return (call->near >> rank & 1) != 0;
-}
-
 CECL_SPLITS_BOTH uint64_t cecl_splits_mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
@@ -223,15 +203,12 @@ CECL_SPLITS_BOTH uint64_t cecl_splits_seal(const struct cecl_splits *call, uint3
     return cecl_splits_mix(hash, line->beyond);
 }
 
-/* How many of the bytes [begin, begin + bytes) of an array lie in `held`. *skipped: how many of them come
- * before that part. Whatever a line says, no step reads bytes outside of `held`. */
-CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, uint64_t begin,
-                                           uint64_t bytes, uint64_t *skipped)
+/* How many of a block's rows lie in sendbuff. Whatever a line says, no step reads rows beyond it. */
+CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_form *form, uint64_t at,
+                                           uint64_t rows)
 {
-    const uint64_t from = begin > held->first ? begin : held->first, end = begin + bytes,
-                   here = held->first + held->bytes;
-    *skipped = from - begin;
-    return from < end && from < here ? (end < here ? end : here) - from : 0;
+    const uint64_t left = at < form->send_rows ? form->send_rows - at : 0;
+    return rows < left ? rows : left;
 }
 
 /* The trouble that all ranks find in a table. It names the lowest rank that sends beyond its

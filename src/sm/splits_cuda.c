@@ -32,11 +32,13 @@ ceclResult_t cecl_splits_cuda_prepare(void)
 }
 
 /* One block of threads for each SM. But there are at most as many as can give each warp a chunk
- * when all that is here is sent. */
+ * when all of sendbuff is sent. */
 static uint32_t blocks_of(const struct cecl_splits *call, uint32_t sms)
 {
     const uint64_t each = CECL_SPLITS_CHUNK * (uint64_t)(CECL_SPLITS_THREADS / 32),
-                   useful = (call->rows.bytes + call->scales.bytes) / each + 1;
+                   useful = call->form.send_rows * (call->form.row_bytes + call->form.scale_bytes) /
+                                each +
+                            1;
     const uint32_t wanted = call->max_sms > 0 ? call->max_sms : CECL_SPLITS_SMS,
                    most = wanted < sms ? wanted : sms;
     return useful < most ? (uint32_t)useful : most;

@@ -22,8 +22,7 @@ static void tell(const struct cecl_splits *call)
     uint64_t line[CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t)];
     cecl_splits_line_make(call, ++*call->number, (struct cecl_splits_line *)line);
     for (uint32_t r = 0; r < form->nranks; r++)
-        if (cecl_splits_near(call, r))
-            memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, line, bytes);
+        memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, line, bytes);
 }
 
 static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble trouble)
@@ -36,27 +35,26 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);
 }
 
-/* Moves what is here of one of the arrays to one rank. */
+/* Moves this rank's rows of one of the arrays to one rank. */
 static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t offset,
-                       const struct cecl_splits_held *held, uint64_t row_bytes,
-                       const uint64_t *rows, const uint64_t *places)
+                       const void *array, uint64_t row_bytes, const uint64_t *rows,
+                       const uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
     const void *table = slice_of(call, call->rank) + call->table_offset;
     const struct cecl_splits_block *blocks =
-        cecl_splits_blocks(cecl_splits_line_at(form, table, call->from));
+        cecl_splits_blocks(cecl_splits_line_at(form, table, call->rank));
     unsigned char *const recv = slice_of(call, to) + offset;
     uint32_t from, expert;
-    if (held->bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
+    if (row_bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
         return;
     for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
         cecl_splits_received(form, i, &from, &expert);
-        const uint64_t begin = blocks[to * form->experts + expert].at * row_bytes;
-        uint64_t skipped;
-        const uint64_t here = cecl_splits_here(held, begin, rows[i] * row_bytes, &skipped);
-        if (from == call->from && here > 0)
-            memcpy(recv + places[i] * row_bytes + skipped,
-                   (const unsigned char *)held->at + (begin + skipped - held->first), here);
+        const uint64_t at = blocks[to * form->experts + expert].at,
+                       here = cecl_splits_here(form, at, rows[i]);
+        if (from == call->rank && here > 0)
+            memcpy(recv + places[i] * row_bytes, (const unsigned char *)array + at * row_bytes,
+                   here * row_bytes);
     }
 }
 
@@ -75,7 +73,7 @@ static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_li
     return r;
 }
 
-/* Moves what is here to the rank `to`, which has told `line`. */
+/* Moves this rank's rows to the rank `to`, which has told `line`. */
 static void move_to(const struct cecl_splits *call, uint32_t to,
                     const struct cecl_splits_line *line, uint64_t *rows, uint64_t *places)
 {
@@ -83,8 +81,8 @@ static void move_to(const struct cecl_splits *call, uint32_t to,
     const void *table = slice_of(call, call->rank) + call->table_offset;
     uint32_t ignored;
     cecl_splits_place(form, table, to, rows, places, &ignored);
-    move_array(call, to, line->recv_offset, &call->rows, form->row_bytes, rows, places);
-    move_array(call, to, line->scales_offset, &call->scales, form->scale_bytes, rows, places);
+    move_array(call, to, line->recv_offset, call->rows, form->row_bytes, rows, places);
+    move_array(call, to, line->scales_offset, call->scales, form->scale_bytes, rows, places);
 }
 
 static void move(const struct cecl_splits *call)
@@ -101,11 +99,8 @@ static void move(const struct cecl_splits *call)
     }
     for (uint32_t i = 1, to; i <= form->nranks; i++) { /* this rank's own blocks come last */
         to = (call->rank + i) % form->nranks;
-        if (cecl_splits_near(call, to))
-            move_to(call, to, &lines[to], rows, places);
+        move_to(call, to, &lines[to], rows, places);
     }
-    if (call->step == CECL_SPLITS_PASS)
-        return;
     memcpy(call->out, rows, blocks * sizeof(*rows));
     memcpy(call->out + blocks, places, blocks * sizeof(*places));
     tell_host(call, cecl_splits_judge(form, table));

@@ -1,18 +1,11 @@
 /* Chooses how a call is carried out. The numbers that decide are in tune/thresholds.h. */
 #include "tune/choose.h"
 
-#include "call/nodes.h"
-#include "call/splits.h"
 #include "sm/reduce.h"
 #include "tune/table.h"
 #include "util/round.h"
 
 #define SHARE_ALIGN 256u /* large shares begin where wide loads can begin */
-
-static bool spans_nodes(const struct cecl_means *means)
-{
-    return means->nodes && means->nodes->count > 1;
-}
 
 /* The value of threshold CECL_TUNE_... for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
@@ -243,8 +236,7 @@ bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_me
 {
     if (call->op->family == CECL_FAMILY_SPLITS) /* kernels tell each other where buffers lie */
         return true;
-    return !call->captured && !spans_nodes(means) &&
-           (is_small(call, means) || is_by_host(call, means));
+    return !call->captured && (is_small(call, means) || is_by_host(call, means));
 }
 
 /* ---- calls by splits on the device */
@@ -256,39 +248,6 @@ void cecl_choose_splits(const struct cecl_call *call, const struct cecl_means *m
     way->splits_sms = wanted > 0 ? wanted : most;
 }
 
-/* ---- calls over several nodes */
-
-static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, uint64_t most)
-{
-    const uint64_t chunk = cecl_round_up(bytes / chunks + 1, CECL_CHUNK_ALIGN);
-    return chunk < least ? least : chunk > most ? most : chunk;
-}
-
-/* The bytes that a call over nodes cuts into chunks: those of a block, or of a sendbuff. */
-static uint64_t net_bytes(const struct cecl_call *call)
-{
-    if (call->op->family != CECL_FAMILY_SPLITS)
-        return call->bytes;
-    const struct cecl_splits_form form = cecl_call_splits(call);
-    return form.send_rows * form.row_bytes;
-}
-
-static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
-                       struct cecl_way *way)
-{
-    way->small = way->by_host = false; /* slots and host memory reach only one node */
-    way->net.wave = (uint32_t)GET(means, NET_WAVE_NODES);
-    way->net.chain =
-        call->bytes >= GET(means, NET_CHAIN_MIN_BYTES) && cecl_only_contributor(call) >= 0;
-    way->net.chunk = way->net.chain ? net_chunk_of(call->bytes, GET(means, NET_CHAIN_CHUNKS),
-                                                   GET(means, NET_CHAIN_CHUNK_MIN_BYTES),
-                                                   GET(means, NET_CHAIN_CHUNK_MAX_BYTES))
-                                    : net_chunk_of(net_bytes(call), GET(means, NET_CHUNKS),
-                                                   GET(means, NET_CHUNK_MIN_BYTES),
-                                                   GET(means, NET_CHUNK_MAX_BYTES));
-    way->net.in_step = way->net.chunk >= GET(means, NET_IN_STEP_MIN_BYTES);
-}
-
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)
 {
     const uint32_t sms = (uint32_t)GET(means, SMALL_SMS), wanted = call->options.max_sms;
@@ -297,6 +256,4 @@ void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, s
     way->by_host = !way->small && is_by_host(call, means);
     if (cecl_lowerings[call->op->family].choose)
         cecl_lowerings[call->op->family].choose(call, means, way);
-    if (spans_nodes(means))
-        choose_net(call, means, way);
 }

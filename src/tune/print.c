@@ -41,8 +41,7 @@ const char *cecl_tuning_unit_text(enum cecl_tuning_unit unit)
     static const char *const words[] = {
         [CECL_TUNING_BYTES] = "bytes",   [CECL_TUNING_SMS] = "SMs",
         [CECL_TUNING_CHUNKS] = "chunks", [CECL_TUNING_ROUNDS] = "rounds",
-        [CECL_TUNING_SHARE] = "parts",   [CECL_TUNING_NANOSECONDS] = "ns",
-        [CECL_TUNING_NODES] = "nodes"};
+        [CECL_TUNING_SHARE] = "parts",   [CECL_TUNING_NANOSECONDS] = "ns"};
     return words[unit];
 }
 

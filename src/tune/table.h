@@ -33,8 +33,7 @@ enum cecl_tuning_unit {
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
     CECL_TUNING_SHARE, /* the share is 1 divided by the value */
-    CECL_TUNING_NANOSECONDS,
-    CECL_TUNING_NODES
+    CECL_TUNING_NANOSECONDS
 };
 
 #define CECL_TUNING_NEVER UINT64_MAX      /* as the least size of a range: larger than any call */

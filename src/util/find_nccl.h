@@ -1,4 +1,4 @@
-/* Finds NCCL's library and opens it: for data between nodes of GPUs, and for cecl's own libnccl.so.2. */
+/* Finds NCCL's library and opens it, for cecl's own libnccl.so.2. */
 #ifndef CECL_UTIL_FIND_NCCL_H
 #define CECL_UTIL_FIND_NCCL_H
 

@@ -6,9 +6,7 @@
 enum {
     CECL_LANE_MAIN, /* the caller's stream */
     CECL_LANE_SIDE, /* a stream of the communicator */
-    CECL_LANES,     /* lanes from here on, for messages and for the network, have no epochs */
-    /* for data that leaves the node; the lane's counter is CECL_COUNTER_NET */
-    CECL_LANE_NET = CECL_LANES,
+    CECL_LANES,     /* lanes from here on, for messages, have no epochs */
     CECL_LANES_MAX = CECL_LANES + 64
 };
 
@@ -32,7 +30,6 @@ enum {
     /* a rank tells its own host how far its calls are: which messages have begun, and which calls are done */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
-    CECL_COUNTER_NET, /* how many exchanges with other nodes have ended on this rank */
     /* One-sided calls, in slots: how many calls of a line are done (flags/lines.h), and for which signal a
      * stream waits (flags/signals.h). */
     CECL_COUNTER_LINE,

@@ -59,10 +59,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "pass all calls to NCCL. cecl's libnccl.so.2 reads CECL_NCCL and CECL_NCCL_... at a "        \
       "process's first call of NCCL")                                                              \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed, and which carries data between nodes of GPUs. If not "  \
-      "set: the NCCL of a Python wheel beside a library of the process, else the one in "          \
-      "LD_LIBRARY_PATH, else the system's. Between nodes an NCCL that the program has loaded "     \
-      "comes first")                                                                               \
+      "the NCCL to which calls are passed. If not set: the NCCL of a Python wheel beside a "       \
+      "library of the process, else the one in LD_LIBRARY_PATH, else the system's")                \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: when a process that called collectives of NCCL ends, it prints to stderr which of them " \
       "cecl carried out")                                                                          \
@@ -73,13 +71,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the "      \
       "faster one is kept; 0: the built-in table decides, so all runs have the same calls "        \
       "served. If ranks differ, 0 applies")                                                        \
-    X(NET, "CECL_NET", CHOICE, EQUAL, "auto", "", "auto|mpi",                                      \
-      "what carries data between nodes on the host device. mpi: MPI, also between pretended "      \
-      "nodes, in communicators that ceclCommInitMpi makes; it needs MPI_THREAD_MULTIPLE. auto: "   \
-      "MPI between hosts, shared memory between pretended nodes")                                  \
-    X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "one node", "ranks",                          \
-      "makes pretended nodes of one host: the number of ranks in each (4), or a list (3,5). Data " \
-      "between nodes goes over the network: shared memory on the host device, NCCL on GPUs")       \
+    X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "not set", "ranks",                           \
+      "pretends that ranks are on several hosts, to see what a program does then: the number of "  \
+      "ranks on each (4), or a list (3,5)")                                                        \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: NVIDIA's profilers show the host time of each call, as an NVTX range of the domain "     \
       "cecl; needs a library built with CUDA")                                                     \
@@ -98,9 +92,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "which calls may take SMs. never: none, a call that needs an SM is refused; reduce_only: "   \
       "reductions; allow: all")                                                                    \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface on which ceclGetUniqueId listens, and over which hosts are linked. For "  \
-      "ranks on several hosts, set it in the process that makes the id; with ceclCommInitMpi and " \
-      "ceclCommInitOob, set it on all ranks")                                                      \
+      "network interface on which ceclGetUniqueId listens")                                        \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \

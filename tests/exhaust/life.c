@@ -364,7 +364,7 @@ static _Noreturn void finish(struct life *life)
     step_clean(life);
     remove_trace(life);
     AT(life, "looking for what is left");
-    if (!census_is_back(&life->start, 0, &left)) {
+    if (!census_is_back(&life->start, &left)) {
         char words[WORDS_BYTES];
         census_describe(&life->start, &left, words, sizeof(words));
         life_fail(life, "%s", words);

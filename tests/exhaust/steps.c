@@ -158,22 +158,6 @@ static ceclResult_t join_by_callbacks(struct life *life)
     return result;
 }
 
-/* Rank 0 is on one host, and the others are on another. Without a network between the hosts, this
- * communicator can only be made and ended. */
-static ceclResult_t join_over_hosts(struct life *life)
-{
-    ceclComm_t kept = life->comm;
-    setenv("CECL_HOST_ID", life->me > 0 ? "other" : "first", 1);
-    setenv("CECL_SOCKET_IFNAME", "lo", 1);
-    ceclResult_t result = step_join(life);
-    unsetenv("CECL_HOST_ID");
-    unsetenv("CECL_SOCKET_IFNAME");
-    if (result == ceclSuccess)
-        result = ceclCommDestroy(life->comm);
-    life->comm = kept;
-    return result;
-}
-
 /* ---- all ranks in one process */
 
 /* One all-gather by all ranks, in one group of this thread. */
@@ -792,7 +776,6 @@ const struct step steps[] = {
     {.name = "join-callbacks", .outcome = TOGETHER, .run = join_by_callbacks, .joins = true},
     {.name = "join-tuned", .outcome = TOGETHER, .run = step_join, .joins = true, .tuned = true},
     {.name = "join-traced", .outcome = TOGETHER, .run = step_join, .joins = true, .traced = true},
-    {.name = "join-hosts", .outcome = TOGETHER, .run = join_over_hosts},
     {.name = "join-all", .outcome = ALONE, .run = all_in_one, .one_process = true},
     {.name = "join-group", .outcome = ALONE, .run = group_in_one, .one_process = true},
     {.name = "grow", .outcome = TOGETHER, .run = grow},

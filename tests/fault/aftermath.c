@@ -276,21 +276,12 @@ static void end_old(struct life *life)
         life_fail(life, "the end of the old communicator took %.1f s", now() - start);
 }
 
-/* NCCL 2.28.3 leaves sockets open if it is aborted while it connects ranks: some for each peer. */
-#define NCCL_SOCKETS 12
-
-static int sockets_of_nccl(const struct life *life)
-{
-    const bool connects = life->c->op == REPLAY || life->c->op == BY_SPLITS;
-    return life_on_gpus() && getenv("CECL_NODE_SIZE") && connects ? NCCL_SOCKETS : 0;
-}
-
 static _Noreturn void finish(struct life *life)
 {
     struct census left;
     attempt_clean(life);
     STEP(life, "looking for what is left");
-    if (!census_is_back(&life->start, sockets_of_nccl(life), &left)) {
+    if (!census_is_back(&life->start, &left)) {
         char words[sizeof(life->report->words)];
         census_describe(&life->start, &left, words, sizeof(words));
         life_fail(life, "%s", words);

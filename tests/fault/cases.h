@@ -39,7 +39,7 @@ enum op {
     GROUP,
     MESSAGES, /* each rank sends to each; every other time in a graph */
     GRAPH,    /* captures a gather, and launches the graph twice */
-    REPLAY,   /* captures a gather over pretended nodes, and launches its graph */
+    REPLAY,   /* captures a gather, launches its graph, and destroys it while it may run */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,

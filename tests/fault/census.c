@@ -69,26 +69,11 @@ static bool is_new(const struct census *start, const struct census *left, int fd
     return left->is_open[fd] && !start->is_open[fd];
 }
 
-static int new_sockets(const struct census *start, const struct census *left)
-{
-    struct stat kind;
-    int count = 0;
-    for (int fd = 0; fd < CENSUS_DESCRIPTORS; fd++)
-        count += is_new(start, left, fd) && fstat(fd, &kind) == 0 && S_ISSOCK(kind.st_mode);
-    return count;
-}
-
-static bool has_descriptors_back(const struct census *start, int sockets, const struct census *left)
-{
-    const int more = left->descriptors - start->descriptors;
-    return more <= 0 || (more <= sockets && more <= new_sockets(start, left));
-}
-
-bool census_is_back(const struct census *start, int sockets, struct census *left)
+bool census_is_back(const struct census *start, struct census *left)
 {
     for (int i = 0; i < WAITS; i++) {
         census_take(left);
-        if (has_descriptors_back(start, sockets, left) && left->threads <= start->threads &&
+        if (left->descriptors <= start->descriptors && left->threads <= start->threads &&
             left->mappings <= start->mappings)
             return true;
         usleep(1000);

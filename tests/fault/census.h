@@ -21,10 +21,8 @@ struct census {
 
 void census_take(struct census *out);
 /* Waits a few seconds at most until the process holds no more than `start`: the thread that serves an id
- * ends a little later. *left: what the process holds at last.
- *
- * sockets  how many sockets more the process may hold */
-bool census_is_back(const struct census *start, int sockets, struct census *left);
+ * ends a little later. *left: what the process holds at last. */
+bool census_is_back(const struct census *start, struct census *left);
 /* Writes which resources are left, with the mappings and descriptors that did not exist at the start. */
 void census_describe(const struct census *start, const struct census *left, char *words,
                      size_t bytes);

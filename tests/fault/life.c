@@ -93,11 +93,6 @@ static void warm_up(struct life *life)
     snprintf(which, sizeof(which), "%d", life->me % gpus);
     setenv("CECL_CUDA_DEVICE", which, 1);
     setenv("CECL_DEVICE", "cuda", 1);
-    /* between nodes, NCCL takes ranks that share a GPU if they seem to be on different hosts */
-    if (life->n > gpus) {
-        snprintf(which, sizeof(which), "rank %d", life->me);
-        setenv("NCCL_HOSTID", which, 1);
-    }
     if (ceclGetUniqueId(&id) != ceclSuccess ||
         ceclCommInitRank(&life->warm, 1, id, 0) != ceclSuccess)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
@@ -216,9 +211,6 @@ static void prepare(struct life *life)
     alarm(200);
     mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
-    /* the children inherit the nodes */
-    if (life->op == REPLAY || (life->op == BY_SPLITS && life->c->seed / 5 % 2))
-        setenv("CECL_NODE_SIZE", life->c->seed / 7 % 2 ? "1" : "2", 1);
     if (life_on_gpus()) {
         warm_up(life);
         warm_up_together(life);

@@ -39,7 +39,6 @@ struct setting {
     struct cecl_tuning tuning;
     uint64_t staging;
     bool has_slots, short_chunks;
-    struct cecl_nodes nodes; /* count 0: all ranks are on one node */
 };
 
 /* ---- drawing */
@@ -193,7 +192,7 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
     const unsigned flags = take_byte(in);
     memset(group, 0, sizeof(*group));
     group->size = 1 + flags % PARTS_MOST;
-    group->late = flags >> 4 & 1 && setting->n > 1 && setting->nodes.count == 0;
+    group->late = flags >> 4 & 1 && setting->n > 1;
     for (int r = 0; r < setting->n && group->late; r++) {
         const int other = (int)take_below(in, (unsigned)r + 1);
         group->turn[r] = group->turn[other];
@@ -201,21 +200,6 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
     }
     for (uint32_t i = 0; i < group->size; i++)
         draw_call(in, setting->n, &group->drawn[i]);
-}
-
-/* Puts each rank on any node, or all ranks on one node. */
-static void draw_nodes(struct input *in, struct setting *setting)
-{
-    uint16_t node_of[RANKS_MOST], count = 0, number[RANKS_MOST];
-    memset(number, 0, sizeof(number));
-    for (int r = 0; r < setting->n; r++) {
-        const unsigned node = take_below(in, (unsigned)setting->n);
-        if (number[node] == 0)
-            number[node] = ++count;
-        node_of[r] = (uint16_t)(number[node] - 1);
-    }
-    REQUIRE(cecl_nodes_make(&setting->nodes, node_of, setting->n) == ceclSuccess, "%s",
-            cecl_message());
 }
 
 /* Draws thresholds of a few bytes, some of which change decisions of the built-in table. */
@@ -226,9 +210,6 @@ static void draw_setting(struct input *in, struct setting *setting)
     setting->n = 1 + (int)take_below(in, RANKS_MOST);
     setting->has_slots = flags & 1;
     setting->short_chunks = flags >> 2 & 1;
-    setting->nodes.count = 0;
-    if (flags >> 4 & 1)
-        draw_nodes(in, setting);
     const uint64_t least = flags >> 3 & 1 ? 4096 : 2 * PARTS_MOST * (uint64_t)setting->n;
     setting->staging = least + take_below(in, 256);
     setting->tuning = cecl_tuning_default(CECL_TUNING_HOST, setting->n);
@@ -281,7 +262,6 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
                                      .slot_bytes = setting->has_slots ? SLOT : 0,
                                      .half = half,
                                      .inputs_readable = true,
-                                     .nodes = setting->nodes.count > 0 ? &setting->nodes : NULL,
                                      .late = group->late};
     if (group->late)
         be_late(&part, d, n, group->turn, group->send_at[index]);
@@ -291,8 +271,6 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     /* ranks that know each other's places exchange no requests */
     if (group->late || group->size > 1)
         part.way.small = false;
-    if (setting->short_chunks && part.way.net.chunk > 0)
-        part.way.net.chunk = 3 * part.call.element;
     if (setting->short_chunks && part.way.reduce.chunk > 0) {
         part.way.reduce.chunk = 3 * part.call.element;
         part.way.reduce.halved = part.call.element;
@@ -318,8 +296,8 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
         first = r == 0 ? result : first;
         REQUIRE(result == first, "rank %d: result %d, that of rank 0 is %d", r, (int)result,
                 (int)first);
-        REQUIRE(setting->nodes.count > 0 || (plans[r].phases[0] == plans[0].phases[0] &&
-                                             plans[r].phases[1] == plans[0].phases[1]),
+        REQUIRE(plans[r].phases[0] == plans[0].phases[0] &&
+                    plans[r].phases[1] == plans[0].phases[1],
                 "ranks 0 and %d have different numbers of phases", r);
     }
     if (small)
@@ -365,18 +343,6 @@ static void change_step(struct input *in, struct cecl_step *step)
     }
 }
 
-static void change_transfer(struct input *in, struct cecl_transfer *transfer)
-{
-    switch (take_below(in, 6)) {
-    case 0: change(in, &transfer->at.offset, sizeof(transfer->at.offset)); break;
-    case 1: change(in, &transfer->at.area, sizeof(transfer->at.area)); break;
-    case 2: change(in, &transfer->at.rank, sizeof(transfer->at.rank)); break;
-    case 3: change(in, &transfer->bytes, sizeof(transfer->bytes)); break;
-    case 4: change(in, &transfer->peer, sizeof(transfer->peer)); break;
-    default: transfer->sends = !transfer->sends;
-    }
-}
-
 static void change_reduction(struct input *in, struct cecl_plan *plan, struct cecl_reduce *reduce)
 {
     struct cecl_place *source = &plan->sources[take_below(in, 256) % plan->nsources];
@@ -393,7 +359,7 @@ static void change_reduction(struct input *in, struct cecl_plan *plan, struct ce
 static void break_plan(struct input *in, struct cecl_plan *plan)
 {
     const unsigned at = take_below(in, 65536);
-    switch (take_below(in, 5)) {
+    switch (take_below(in, 4)) {
     case 0:
         if (plan->ncopies > 0)
             change_copy(in, &plan->copies[at % plan->ncopies]);
@@ -403,10 +369,6 @@ static void break_plan(struct input *in, struct cecl_plan *plan)
             change_reduction(in, plan, &plan->reductions[at % plan->nreductions]);
         break;
     case 2: change(in, &plan->phases[at % CECL_PHASED], sizeof(plan->phases[0])); break;
-    case 3:
-        if (plan->ntransfers > 0)
-            change_transfer(in, &plan->transfers[at % plan->ntransfers]);
-        break;
     default:
         if (plan->nsteps > 0)
             change_step(in, &plan->steps[at % plan->nsteps]);

@@ -65,7 +65,7 @@ static void random_splits(uint64_t row_most, uint64_t seed)
             model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), row_most, &model, memory);
         while (model.form.recv_rows * model.form.row_bytes > MODEL_BYTES ||
                model.form.send_rows * model.form.row_bytes > MODEL_BYTES);
-        model_run(&model, memory, &x, enqueue, meet);
+        model_run(&model, memory, enqueue, meet);
         model_check(&model, memory);
     }
 }
@@ -177,8 +177,7 @@ static void rows_move_at_these_rates(void **state)
                                                 .send_rows = RANKS * each,
                                                 .recv_rows = RANKS * each,
                                                 .row_bytes = ROW},
-                                       .near = (1u << RANKS) - 1,
-                                       .rows = {send, 0, whole.bytes},
+                                       .rows = send,
                                        .splits = words,
                                        .out = words + 64,
                                        .slices = slices,
@@ -188,12 +187,12 @@ static void rows_move_at_these_rates(void **state)
                                        .trouble = trouble,
                                        .max_sms = most};
             for (uint32_t r = 0; r < RANKS; r++) {
-                call.rank = call.from = r;
+                call.rank = r;
                 call.number = numbers + r;
                 call.step = CECL_SPLITS_TELL;
                 move(&call);
             }
-            call.rank = call.from = 0;
+            call.rank = 0;
             call.number = numbers;
             call.step = CECL_SPLITS_MOVE;
             const float moved = us_of(move, &call);

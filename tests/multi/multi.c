@@ -45,26 +45,13 @@ static void speak(bool show)
         fprintf(stderr, "rank %d: %s", multi_rank, line);
 }
 
-/* Between nodes, NCCL takes ranks that share a GPU if they seem to be on different hosts. */
-static void seem_apart(void)
-{
-    char id[32];
-    const char *shares = getenv("CECL_SHARE_GPU");
-    if (!shares || strcmp(shares, "1") != 0)
-        return;
-    snprintf(id, sizeof(id), "rank %d", multi_rank);
-    setenv("NCCL_HOSTID", id, 0);
-}
-
 int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     int provided;
-    MPI_Init_thread(&argc, &argv, getenv("CECL_NET") ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
-                    &provided);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
     alarm(MOST_SECONDS); /* A hang is a failure: SIGALRM ends the rank, and mpirun ends the job. */
-    seem_apart();
     hush();
     int mine = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL), all = 0;
     speak(mine != 0);
@@ -77,17 +64,6 @@ int multi_share(int all)
 {
     const char *device = getenv("CECL_DEVICE");
     return device && strcmp(device, "host") == 0 ? test_share(all) : all;
-}
-
-bool multi_over_nodes(void)
-{
-    const char *sizes = getenv("CECL_NODE_SIZE");
-    return sizes && *sizes;
-}
-
-int multi_node_of(ceclComm_t comm, int rank)
-{
-    return comm->nodes ? comm->nodes->node[rank] : 0;
 }
 
 void multi_setenv(const char *name, const char *value)

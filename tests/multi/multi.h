@@ -32,9 +32,6 @@ ceclConfig_t multi_config(void);
 /* A unique id that rank 0 gets, on all ranks. */
 ceclUniqueId multi_one_id(void);
 bool multi_on_gpus(ceclComm_t comm);
-/* Whether CECL_NODE_SIZE divides the ranks into pretended nodes. */
-bool multi_over_nodes(void);
-int multi_node_of(ceclComm_t comm, int rank); /* the number of the rank's node */
 /* Whether ranks share one GPU (CECL_SHARE_GPU=1): copies between ranks then need SMs. */
 bool multi_shares_gpu(ceclComm_t comm);
 

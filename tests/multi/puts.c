@@ -25,14 +25,11 @@ static int find_relay(int count, int mover)
     return found;
 }
 
-/* Two ranks of one node. */
 static void draw_ends(const struct puts *puts, struct transfer *t, uint64_t *x)
 {
     const int n = puts->n;
-    do {
-        t->owner = (int)multi_draw_below(x, (uint64_t)n);
-        t->mover = (t->owner + 1 + (int)multi_draw_below(x, (uint64_t)n - 1)) % n;
-    } while (multi_node_of(puts->comm, t->owner) != multi_node_of(puts->comm, t->mover));
+    t->owner = (int)multi_draw_below(x, (uint64_t)n);
+    t->mover = (t->owner + 1 + (int)multi_draw_below(x, (uint64_t)n - 1)) % n;
 }
 
 static void draw_transfers(const struct puts *puts, uint64_t *x)

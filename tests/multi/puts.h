@@ -13,7 +13,7 @@
 
 struct puts {
     ceclComm_t comm;
-    int rank, n; /* of comm; some ranks share a node */
+    int rank, n; /* of comm */
     ceclWindow_t window;
     /* PUTS_BYTES each: this rank's memory in the window, and any other memory */
     unsigned char *shared, *local;

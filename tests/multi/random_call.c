@@ -212,9 +212,6 @@ static void draw_type(struct random_call *c, uint64_t *x)
     c->op = (ceclRedOp_t)(random_next(x) % CECL_NUM_RED_OPS);
     if (c->op == ceclAvg && formats[c->type].fraction == 0)
         c->op = ceclSum;
-    /* nodes add in another order; test_nodes.c tests such sums */
-    if (multi_over_nodes() && formats[c->type].fraction > 0 && c->op != ceclMin)
-        c->op = ceclMax;
 }
 
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)

@@ -105,20 +105,11 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Whether calls may use no SM. Between nodes of GPUs the network uses some. */
-static bool may_take_none(void)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    const bool may = !multi_over_nodes() || !multi_on_gpus(comm);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    return may;
-}
-
 /* All-to-all's sendbuff is symmetric here, which pull needs. */
 static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
     static const char *const directions[] = {"push", "pull"}, *const flags[] = {"auto", "host"};
-    const char *const policies[] = {may_take_none() ? "never" : "reduce_only", "allow"};
+    const char *const policies[] = {"never", "allow"};
     for (int way = 0; way < 8; way++) {
         multi_setenv("CECL_DIRECTION", directions[way % 2]);
         multi_setenv("CECL_FLAGS", flags[way / 2 % 2]);
@@ -166,8 +157,7 @@ static void a_shard_is_the_place_in_recvbuff(void **state)
     assert_ptr_equal(shard, recv + multi_rank * 512);
     ceclExplanation_t e;
     multi_ok(comm, ceclExplain(ceclOpAllGather, shard, recv, 64, ceclFloat64, comm, &e));
-    /* in place; out of place a call has 3 barriers, over nodes other numbers */
-    assert_true(e.barriers <= 2 || multi_over_nodes());
+    assert_true(e.barriers <= 2); /* in place; out of place a call has 3 barriers */
     multi_refused(comm, ceclShard(comm, recv, 65, ceclFloat64, &shard), ceclInvalidUsage,
                   "left in its allocation");
     multi_refused(comm, ceclShard(comm, NULL, 1, ceclFloat64, &shard), ceclInvalidArgument,

@@ -22,7 +22,7 @@ static size_t capacity; /* rows of each buffer */
 static int set_up(void **state)
 {
     capacity = (size_t)multi_nranks * EXPERTS * ROWS + EXPERTS * ALIGN;
-    buffers_open(capacity * ROW, "16K", "allow"); /* over nodes, too little for all rows at once */
+    buffers_open(capacity * ROW, "16K", "allow");
     rows[0] = send_buffer;
     rows[1] = recv_buffer;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&rows[2], room));
@@ -294,7 +294,7 @@ static void refused_sums_do_no_harm(void **state)
     REFUSED(ceclInvalidUsage, "CECL_SM_NEVER", rows[0], 4, splits[0], w, rows[1], 4, 1, 1,
             ceclFloat);
 #undef REFUSED
-    options.smPolicy = CECL_SM_ALLOW; /* over nodes a barrier needs SMs, too */
+    options.smPolicy = CECL_SM_ALLOW;
     multi_ok(comm, ceclSetOptions(comm, &options));
     multi_ok(comm, ceclBarrier(comm, NULL));
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));

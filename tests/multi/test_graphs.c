@@ -37,12 +37,6 @@ enum kind {
     KINDS
 };
 
-/* Messages between nodes are not captured. */
-static int kinds(void)
-{
-    return getenv("CECL_NODE_SIZE") ? LONE : KINDS;
-}
-
 struct work {
     enum kind kind;
     size_t count; /* elements of a block */
@@ -315,7 +309,7 @@ static void replay_each_kind(ceclComm_t comm)
     ceclStream_t stream;
     uint64_t x = 11;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    for (int kind = 0; kind < kinds(); kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         const struct work w = make(comm, &x, (enum kind)kind);
         replay(comm, &w, launches, stream);
         free_work(comm, &w);
@@ -337,7 +331,7 @@ static void private_memory_is_carried_in_each_replay(void **state)
         skip_because("the host device reaches all of the program's memory");
     }
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    for (int kind = 0; kind < kinds(); kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct work w = make(comm, &x, (enum kind)kind);
         const struct work pool = w;
         const size_t bytes = w.count * ranks() * sizeof(uint32_t);
@@ -364,7 +358,7 @@ static void messages_take_memory_of_every_kind(void **state)
     ceclStream_t stream;
     uint64_t x = 29;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    for (int i = 0; i < MEMORY_KINDS && kinds() == KINDS; i++) {
+    for (int i = 0; i < MEMORY_KINDS; i++) {
         struct work w = make(comm, &x, i % 2 ? MAIL : RING);
         const struct work pool = w;
         const size_t bytes = w.count * ranks() * sizeof(uint32_t);
@@ -431,7 +425,7 @@ static void open_arena(struct arena *a, uint64_t seed)
         a->ncalls[g] = 1 + (int)multi_draw_below(&a->x, CALLS_MOST);
         for (int c = 0; c < a->ncalls[g]; c++)
             a->calls[g][c] =
-                make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, (uint64_t)kinds()));
+                make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, (uint64_t)KINDS));
         if (g < GRAPHS)
             capture_again(a, g);
     }

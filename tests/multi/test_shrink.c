@@ -8,12 +8,6 @@
 #define COUNT 1000
 #define SHORT_WAIT "3000" /* ms, for calls that end by their deadline */
 
-/* Over hosts a member knows of no other meeting than its own, and of none that failed before it came. */
-static bool is_over_hosts(void)
-{
-    return getenv("CECL_HOST_ID") != NULL;
-}
-
 /* Members are the ranks of the world that `excluded` does not contain, in ascending order. */
 static void works(ceclComm_t comm, const int *excluded, int nexcluded)
 {
@@ -311,7 +305,7 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
  * the error of the first call. */
 static void another_list_is_told_to_two_meetings(void **state)
 {
-    if (multi_nranks < 3 || is_over_hosts())
+    if (multi_nranks < 3)
         return;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     int list[64], others = 0;
@@ -346,10 +340,8 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
         multi_pause_ms(50);
     if (multi_rank == 0)
         multi_refused(NULL, shrink_impatiently(comm, list, count, &rest), ceclTimeout,
-                      is_over_hosts()
-                          ? "rank 1 did not come within " SHORT_WAIT " ms (CECL_INIT_TIMEOUT_MS)"
-                          : "rank 1 did not come within " SHORT_WAIT
-                            " ms (CECL_INIT_TIMEOUT_MS); rank 1 last made the call without rank");
+                      "rank 1 did not come within " SHORT_WAIT
+                      " ms (CECL_INIT_TIMEOUT_MS); rank 1 last made the call without rank");
     else if (multi_rank == 1)
         multi_refused(NULL, shrink_impatiently(comm, list, count, &rest), ceclTimeout,
                       "rank 2 did not come within " SHORT_WAIT " ms (CECL_INIT_TIMEOUT_MS)");
@@ -370,12 +362,11 @@ static bool is_missing_rank_named_within(const char *ms)
     if (multi_rank != away) {
         multi_refused(NULL, shrink_within(ms, comm, NULL, 0, &rest), ceclTimeout, "did not come");
         named = strstr(ceclGetLastError(NULL), words) != NULL;
-        /* over hosts the first member ends a little before the others' time is up, so that it can tell them */
         const double took = multi_seconds() - start;
         assert_true(!named || (took > 1.2 && took < PROMPT));
     }
     named = multi_how_many(named) == multi_nranks;
-    if (named && multi_rank == away && !is_over_hosts()) {
+    if (named && multi_rank == away) {
         const double late = multi_seconds();
         multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclTimeout, words);
         assert_true(multi_seconds() - late < PROMPT);
@@ -475,9 +466,6 @@ static void many_shrinks_leave_nothing_behind(void **state)
             threads = threads_alive();
         }
     }
-    /* over hosts the thread of the last one's links may still be ending, here as at the first count */
-    for (int ms = 0; ms < 10000 && (multi_descriptors() > fds || threads_alive() > threads); ms++)
-        usleep(1000);
     assert_in_range(multi_descriptors(), 1, fds);
     assert_in_range(threads_alive(), 1, threads);
     multi_ok(NULL, ceclCommDestroy(comm));

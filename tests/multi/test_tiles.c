@@ -176,7 +176,7 @@ static void columns_go_to_ranks_in_turn(void **state)
 #define BLOCK (WIDTH * ROWS)
 #define ELEMENT_MAX 8
 
-/* Sums of floating-point numbers depend on the order of ranks, and so on their nodes, but not on the call. All types
+/* Sums of floating-point numbers depend on the order of ranks, but not on the call. All types
  * and reductions, each beside the reduce-scatter of the same blocks in one group. */
 static void tiles_have_the_bits_of_a_reduce_scatter(void **state)
 {

@@ -1,6 +1,6 @@
 /* Captured calls: their plans are right however often they run, one after the other and between calls that
  * no graph captured. Also: which bits phases have, and faults that the verifier must find. */
-#include "nodes_drawn.h"
+#include "plans.h"
 
 #include "ce/capture.h"
 #include "flags/turns.h"
@@ -151,51 +151,6 @@ static void groups_are_right_when_they_run_again(void **state)
     }
 }
 
-/* ---- over several nodes */
-
-static void capture_all(struct cecl_plan *plans, int count, uint32_t number)
-{
-    for (int p = 0; p < count; p++)
-        if (cecl_plan_capture(&plans[p], false, number) != ceclSuccess)
-            fail_msg("%s", cecl_message());
-}
-
-/* Calls that run several times in a random order, among them one that no graph captured. */
-static void replays_over_nodes_between_eager_calls_are_right(void **state)
-{
-    static const enum cecl_op_index ops[] = {
-        CECL_OP_ALL_GATHER, CECL_OP_ALL_GATHERV,         CECL_OP_BROADCAST,
-        CECL_OP_ALL_TO_ALL, CECL_OP_ALL_TO_ALLV,         CECL_OP_GATHER,
-        CECL_OP_SCATTER,    CECL_OP_REDUCE_SCATTER,      CECL_OP_ALL_REDUCE,
-        CECL_OP_REDUCE,     CECL_OP_ALL_GATHER_STRIDED,  CECL_OP_ALL_TO_ALL_STRIDED,
-        CECL_OP_BARRIER,    CECL_OP_REDUCE_SCATTER_TILES};
-    static struct cecl_nodes nodes;
-    uint64_t x = 20261126;
-    print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < test_share(400); round++) {
-        struct nodes_call templates[3], calls[TIMES];
-        const uint64_t before = x;
-        draw_nodes(&x, &nodes, 2 + (int)(next(&x) % 3), 1 + (int)(next(&x) % 3), next(&x) % 2,
-                   next(&x) % 3 == 0);
-        for (int t = 0; t < 3; t++) {
-            templates[t] = draw_nodes_call(&x, ops[next(&x) % 14], &nodes, 12);
-            templates[t].part.call.captured = t > 0;
-        }
-        for (int i = 0; i < TIMES; i++)
-            calls[i] = templates[next(&x) % 3];
-        struct cecl_plan *plans = verifies_this_time() ? lower_over_nodes(calls, TIMES) : NULL;
-        for (int i = 0; plans && i < TIMES; i++)
-            if (calls[i].part.call.captured)
-                capture_all(&plans[i * nodes.nranks], nodes.nranks, (uint32_t)i + 1);
-        if (plans && verify_times(plans, TIMES, nodes.nranks, next(&x) | 1) != ceclSuccess)
-            fail_msg("state %llu: %s", (unsigned long long)before, cecl_message());
-        if (plans)
-            free_plans(plans, TIMES * nodes.nranks);
-        for (int t = 0; t < 3; t++)
-            free_nodes_call(&templates[t]);
-    }
-}
-
 /* ---- the words */
 
 /* A captured plan of `count` barriers of two ranks, between `first` and `last` steps of another kind. */
@@ -343,7 +298,6 @@ int main(void)
         cmocka_unit_test(each_call_is_right_when_it_runs_again_and_again),
         cmocka_unit_test(replays_of_several_calls_between_eager_ones_are_right),
         cmocka_unit_test(groups_are_right_when_they_run_again),
-        cmocka_unit_test(replays_over_nodes_between_eager_calls_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

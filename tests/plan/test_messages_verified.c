@@ -29,7 +29,6 @@ static uint32_t parts[RANKS][MESSAGES + CALLS][MESSAGES];
 static struct cecl_plan plans[RANKS][MESSAGES + CALLS];
 static struct cecl_verify_program program;
 static struct cecl_plan *calls;
-static const struct cecl_nodes *nodes; /* of program.nranks ranks; NULL: all on one node */
 static uint64_t seed;
 
 static uint32_t draw(uint32_t below)
@@ -62,14 +61,13 @@ static void make_program(uint64_t number, int ncalls)
     memset(posted, 0, sizeof(posted));
     memset(groups, 0, sizeof(groups));
     seed = number * 0x9e3779b97f4a7c15u + 1;
-    const int nranks = nodes ? nodes->nranks : 2 + (int)draw(RANKS - 1);
+    const int nranks = 2 + (int)draw(RANKS - 1);
     for (int i = 0, call = 0; i < MESSAGES; i++) {
         add_message(i, nranks, counts);
         if (call < ncalls && draw(MESSAGES / CALLS) == 0) {
             for (int r = 0; r < nranks; r++)
                 add_event(r, -1, call);
-            gathers[call] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 2);
-            gathers[call++].means.nodes = nodes;
+            gathers[call++] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 2);
             program.ncalls = call;
         } else if (call == 0) {
             program.ncalls = 0;
@@ -103,7 +101,6 @@ static struct cecl_message post(int rank, int index)
     const struct cecl_message mine = {.peer = sends ? m->to : m->from,
                                       .role = sends ? CECL_SENDER : CECL_RECEIVER,
                                       .second = p->first >= 0,
-                                      .away = nodes && nodes->node[m->from] != nodes->node[m->to],
                                       .bytes = m->bytes,
                                       .number = p->number,
                                       .group = p->group};
@@ -130,8 +127,7 @@ static void make_launch(int rank)
         parts[rank][at][count] = (uint32_t)now->message;
         mine[count++] = post(rank, now->message);
     }
-    const struct cecl_part part = {.call = {.rank = rank, .nranks = program.nranks},
-                                   .means.nodes = nodes};
+    const struct cecl_part part = {.call = {.rank = rank, .nranks = program.nranks}};
     cecl_plan_init(&plans[rank][at], &part);
     assert_int_equal(cecl_lower_messages(mine, count, order, &plans[rank][at]), ceclSuccess);
     launches[rank][at] = (struct cecl_verify_launch){
@@ -174,21 +170,6 @@ static void so_does_every_one_with_collectives_between(void **state)
     for (uint64_t number = 1; number <= 1000; number++)
         if (verifies_this_time())
             run(number, CALLS);
-}
-
-/* Over nodes of 2 + 2, 1 + 3 and 1 + 1 + 1 + 1 ranks; the network's order holds across all launches. */
-static void so_does_every_one_over_nodes(void **state)
-{
-    static const uint16_t layouts[][RANKS] = {
-        {0, 0, 1, 1}, {0, 1, 1, 1}, {0, 1, 2, 3}, {1, 0, 1, 0}};
-    static struct cecl_nodes some;
-    for (uint64_t number = 1; number <= 2000; number++)
-        if (verifies_this_time()) {
-            assert_int_equal(cecl_nodes_make(&some, layouts[number % 4], RANKS), ceclSuccess);
-            nodes = &some;
-            run(number, number % 8 < 4 ? CALLS : 0);
-            nodes = NULL;
-        }
 }
 
 /* The order in which lanes continue changes no result. */
@@ -393,7 +374,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_random_program_ends_with_every_byte_in_place),
         cmocka_unit_test(so_does_every_one_with_collectives_between),
-        cmocka_unit_test(so_does_every_one_over_nodes),
         cmocka_unit_test(a_program_ends_in_whatever_order_lanes_go_on),
         cmocka_unit_test(planted_faults_are_found),
         cmocka_unit_test(messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream),

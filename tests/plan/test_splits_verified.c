@@ -1,7 +1,7 @@
-/* Plans of calls by splits on the device: right for all numbers of ranks and layouts of nodes, for splits of
+/* Plans of calls by splits on the device: right for all numbers of ranks, for splits of
  * no row, of one row, that just fit and that do not fit, among other calls, and captured. The verifier notices
  * missing steps. */
-#include "nodes_drawn.h"
+#include "plans.h"
 
 #include "call/splits.h"
 #include "ce/capture.h"
@@ -44,9 +44,7 @@ static void draw(struct drawn *d, int n, enum shape shape, uint64_t rows, uint64
     }
 }
 
-/* `nodes`: which ranks share a node; NULL: all. `chunk`: as in cecl_way. */
-static struct cecl_plan *plans_over(const struct cecl_nodes *nodes, uint64_t chunk,
-                                    const struct drawn *drawn, int ncalls, int n)
+static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
     assert_non_null(plans);
@@ -58,9 +56,7 @@ static struct cecl_plan *plans_over(const struct cecl_nodes *nodes, uint64_t chu
                         words[CECL_LAYOUT_RECV_ROWS] * words[CECL_LAYOUT_ROW_BYTES]);
             part.call.nranks = n;
             part.call.rank = r;
-            part.means.nodes = nodes;
             part.means.staging_bytes = part.means.table_offset = part.means.table_bytes = STAGING;
-            part.way.net.chunk = chunk;
             set_layout(&part, words, n);
             if (cecl_lower(&part, &plans[c * n + r]) != ceclSuccess)
                 fail_msg("%s", cecl_message());
@@ -68,26 +64,12 @@ static struct cecl_plan *plans_over(const struct cecl_nodes *nodes, uint64_t chu
     return plans;
 }
 
-static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
-{
-    return plans_over(NULL, 0, drawn, ncalls, n);
-}
-
-static void verify_over(const struct cecl_nodes *nodes, uint64_t chunk, const struct drawn *drawn,
-                        int ncalls, int n)
-{
-    struct cecl_plan *plans = plans_over(nodes, chunk, drawn, ncalls, n);
-    char words[CECL_NODES_WORDS];
-    if (cecl_verify(plans, ncalls, n) != ceclSuccess)
-        fail_msg("%d ranks, %s, chunks of %u bytes: %s", n,
-                 nodes ? cecl_nodes_words(nodes, words) : "one node", (unsigned)chunk,
-                 cecl_message());
-    free_plans(plans, ncalls * n);
-}
-
 static void verify(const struct drawn *drawn, int ncalls, int n)
 {
-    verify_over(NULL, 0, drawn, ncalls, n);
+    struct cecl_plan *plans = plans_of(drawn, ncalls, n);
+    if (cecl_verify(plans, ncalls, n) != ceclSuccess)
+        fail_msg("%d ranks: %s", n, cecl_message());
+    free_plans(plans, ncalls * n);
 }
 
 static void rows_of_all_shapes_arrive(void **state)
@@ -138,33 +120,6 @@ static void rows_of_experts_arrive(void **state)
         }
 }
 
-/* Draws a layout with MOST ranks at most. Chunks have 1 row to 16 rows. */
-static uint64_t draw_layout(uint64_t *x, struct cecl_nodes *nodes)
-{
-    do
-        draw_nodes(x, nodes, 1 + (int)(next(x) % 8), 1 + (int)(next(x) % 6), next(x) % 2,
-                   next(x) % 3 == 0);
-    while (nodes->nranks > MOST);
-    return next(x) % 4 ? 1 + next(x) % 64 : 0;
-}
-
-static void rows_cross_nodes(void **state)
-{
-    static struct drawn d[CALLS];
-    static struct cecl_nodes nodes;
-    uint64_t x = 20261126;
-    print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < test_share(300); round++) {
-        const uint64_t chunk = draw_layout(&x, &nodes);
-        for (int c = 0; c < CALLS; c++)
-            if (next(&x) % 2)
-                draw_experts(&d[c], nodes.nranks, next(&x) % 2, 1 + next(&x) % 3, &x);
-            else
-                draw(&d[c], nodes.nranks, next(&x) % SHAPES, 1 + next(&x) % 4, &x);
-        verify_over(&nodes, chunk, d, CALLS, nodes.nranks);
-    }
-}
-
 /* A call does not write its table while a rank still reads the previous call's. */
 static void calls_follow_each_other(void **state)
 {
@@ -178,35 +133,25 @@ static void calls_follow_each_other(void **state)
 }
 
 /* Other calls come before and after. When `op` has ended on this rank, peers may still read their staging. */
-static void verify_beside(enum cecl_op_index op, const struct cecl_nodes *nodes, uint64_t chunk,
-                          int n, uint64_t *x)
+static void verify_beside(enum cecl_op_index op, int n, uint64_t *x)
 {
     static struct drawn d;
-    char words[CECL_NODES_WORDS];
     struct cecl_part parts[2] = {reduction_of(op, (uint64_t)n, 40, 4),
                                  part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 12)};
-    for (int i = 0; i < 2; i++) {
-        parts[i].means.nodes = nodes;
+    for (int i = 0; i < 2; i++)
         parts[i].means.staging_bytes = STAGING;
-        parts[i].way.net.chunk = chunk / 4 * 4; /* whole elements of the reduction */
-        parts[i].way.net.wave = 2;
-    }
-    if (!nodes)
-        parts[0].way.reduce.chunk = 8;
-    parts[1].way.move.no_sm = !nodes;
+    parts[0].way.reduce.chunk = 8;
+    parts[1].way.move.no_sm = true;
     struct cecl_plan *others = lower_all(parts, 2, n);
     draw(&d, n, RANDOM, 3, x);
-    struct cecl_plan *mine = plans_over(nodes, chunk, &d, 1, n),
-                     *all = calloc(4 * (size_t)n, sizeof(*all));
+    struct cecl_plan *mine = plans_of(&d, 1, n), *all = calloc(4 * (size_t)n, sizeof(*all));
     assert_non_null(all);
     memcpy(all, others, (size_t)n * sizeof(*all));
     memcpy(all + n, mine, (size_t)n * sizeof(*all));
     memcpy(all + 2 * n, others + n, (size_t)n * sizeof(*all));
     memcpy(all + 3 * n, mine, (size_t)n * sizeof(*all));
     if (cecl_verify(all, 4, n) != ceclSuccess)
-        fail_msg("%d ranks, %s, chunks of %u bytes: %s", n,
-                 nodes ? cecl_nodes_words(nodes, words) : "one node", (unsigned)chunk,
-                 cecl_message());
+        fail_msg("%d ranks: %s", n, cecl_message());
     free(all);
     free_plans(mine, n);
     free_plans(others, 2 * n);
@@ -214,16 +159,10 @@ static void verify_beside(enum cecl_op_index op, const struct cecl_nodes *nodes,
 
 static void other_calls_stand_beside(void **state)
 {
-    static struct cecl_nodes nodes;
     uint64_t x = 6;
     for (int n = 2; n <= 6; n++)
         for (int all = 0; all < 2; all++)
-            verify_beside(all ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, NULL, 0, n, &x);
-    for (int round = 0; round < test_share(60); round++) {
-        const uint64_t chunk = draw_layout(&x, &nodes);
-        verify_beside(round % 2 ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, &nodes, chunk,
-                      nodes.nranks, &x);
-    }
+            verify_beside(all ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, n, &x);
 }
 
 /* Removes `count` steps from step `from` on from all plans, and returns the verifier's message. */
@@ -259,66 +198,19 @@ static void a_missing_step_or_wait_is_seen(void **state)
     assert_non_null(strstr(verdict_without(8, 2), "rank"));
 }
 
-/* Two nodes of one rank; 6 rows, 2 in a window. */
-static const char *verdict_over_nodes_without(uint32_t from, uint32_t count)
-{
-    static struct drawn d;
-    static struct cecl_nodes nodes;
-    uint64_t x = 8;
-    draw_nodes(&x, &nodes, 2, 1, true, false);
-    draw(&d, 2, FILLED, 3, &x);
-    return verdict_of(plans_over(&nodes, 6, &d, 1, 2), 2, from, count);
-}
-
-/* Steps: tell, after main, exchanges 1 to 3, wait for 1, move; for each window: wait, pass, and for the first
- * one also after main, exchange 4. */
-static void a_missing_step_between_nodes_is_seen(void **state)
-{
-    assert_non_null(strstr(verdict_over_nodes_without(1, 1), "race"));
-    assert_non_null(strstr(verdict_over_nodes_without(5, 1), "rank"));
-    assert_non_null(strstr(verdict_over_nodes_without(7, 1), "race"));
-    assert_non_null(strstr(verdict_over_nodes_without(8, 1), "output"));
-    assert_non_null(strstr(verdict_over_nodes_without(9, 1), "race"));
-    assert_non_null(strstr(verdict_over_nodes_without(14, 1), "output"));
-}
-
-static void staging_without_room_for_a_window_is_refused(void **state)
-{
-    static struct drawn d;
-    static struct cecl_nodes nodes;
-    const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
-    struct cecl_plan plan;
-    uint64_t x = 9;
-    draw(&d, 8, NONE, 1, &x);
-    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 24);
-    assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
-    part.call.nranks = 8;
-    part.means.nodes = &nodes;
-    set_layout(&part, d.layouts[0], 8);
-    part.means.staging_bytes =
-        2 * 2 * CECL_CHUNK_ALIGN - 1; /* two ranks send to one of the three */
-    assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
-    assert_non_null(strstr(cecl_message(), "2 nodes of 3 + 5 ranks needs 1024 at least"));
-    part.means.staging_bytes++;
-    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
-    cecl_plan_free(&plan);
-}
-
 /* Captured calls among other calls, repeated. */
 static void captured_calls_are_right_in_replays(void **state)
 {
     static struct drawn d[TIMES];
-    static struct cecl_nodes nodes;
     uint64_t x = 11;
     for (int round = 0; round < 20; round++) {
-        const uint64_t chunk = draw_layout(&x, &nodes);
-        const int n = nodes.nranks;
+        const int n = 1 + (int)(next(&x) % 8);
         struct cecl_verify_launch launches[TIMES];
         for (int c = 0; c < TIMES; c++) {
             draw(&d[c], n, RANDOM, 3, &x);
             launches[c] = (struct cecl_verify_launch){.call = c};
         }
-        struct cecl_plan *plans = plans_over(round < 5 ? NULL : &nodes, chunk, d, TIMES, n);
+        struct cecl_plan *plans = plans_of(d, TIMES, n);
         struct cecl_verify_program program = {
             .nranks = n, .plans = plans, .ncalls = TIMES, .order = next(&x) | 1};
         for (int i = 0; i < TIMES * n; i++) {
@@ -342,12 +234,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_all_shapes_arrive),
         cmocka_unit_test(rows_of_experts_arrive),
-        cmocka_unit_test(rows_cross_nodes),
         cmocka_unit_test(calls_follow_each_other),
         cmocka_unit_test(other_calls_stand_beside),
         cmocka_unit_test(a_missing_step_or_wait_is_seen),
-        cmocka_unit_test(a_missing_step_between_nodes_is_seen),
-        cmocka_unit_test(staging_without_room_for_a_window_is_refused),
         cmocka_unit_test(captured_calls_are_right_in_replays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

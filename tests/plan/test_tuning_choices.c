@@ -274,54 +274,10 @@ static struct cecl_part draw_call(uint64_t *x, int n)
     return part;
 }
 
-/* `n` ranks on two nodes, or on three nodes, one of which has one rank. */
-static void draw_nodes(uint64_t *x, struct cecl_nodes *nodes, int n)
-{
-    const int first = 1 + (int)(next(x) % (uint64_t)(n - 1)), third = next(x) % 2 && first > 1;
-    uint16_t node_of[8];
-    for (int r = 0; r < n; r++)
-        node_of[r] = (uint16_t)(r >= first ? 1 : r == 0 && third ? 2 : 0);
-    assert_int_equal(cecl_nodes_make(nodes, node_of, n), ceclSuccess);
-}
-
-static void blocks_leave_a_node_in_quarters_of_1_to_8_mib(void **state)
-{
-    static struct cecl_nodes nodes;
-    const uint16_t node_of[] = {0, 0, 1, 1};
-    static const struct {
-        enum cecl_op_index op;
-        uint64_t bytes, chunk;
-        bool chain;
-    } cases[] = {{CECL_OP_ALL_GATHER, 4 * KIB, 1 * MIB, false},
-                 {CECL_OP_ALL_GATHER, 16 * MIB - 256, 4 * MIB, false},
-                 {CECL_OP_ALL_GATHER, 256 * MIB, 8 * MIB, false},
-                 {CECL_OP_BROADCAST, 1 * MIB - 1, 1 * MIB, false},
-                 {CECL_OP_BROADCAST, 1 * MIB, 512 * KIB, true},
-                 {CECL_OP_BROADCAST, 64 * MIB - 256, 1 * MIB, true},
-                 {CECL_OP_BROADCAST, 256 * MIB, 2 * MIB, true}};
-    assert_int_equal(cecl_nodes_make(&nodes, node_of, 4), ceclSuccess);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct cecl_part part = part_of(cases[i].op, true, CECL_PUSH, cases[i].bytes);
-        part.call.nranks = 4;
-        part.means.slot_bytes = 1 * MIB;
-        part.call.options.sm_policy = CECL_SM_ALLOW;
-        choose(&part);
-        assert_true(part.way.net.chunk == 0 && part.way.net.wave == 0 && !part.way.net.chain);
-        part.means.nodes = &nodes;
-        choose(&part);
-        assert_int_equal(part.way.net.chunk, cases[i].chunk);
-        assert_int_equal(part.way.net.chain, cases[i].chain);
-        assert_int_equal(part.way.net.wave, 8);
-        assert_false(part.way.small ||
-                     part.way.by_host); /* these methods work only within one node */
-    }
-}
-
 static void any_allowed_table_gives_right_plans(void **state)
 {
-    static struct cecl_nodes nodes;
     uint64_t x = 14;
-    int ways[5] = {0};
+    int ways[4] = {0};
     for (int i = 0; i < 3000; i++) {
         const int n = 2 + (int)(next(&x) % 5);
         const struct cecl_tuning tuning = draw_tuning(&x);
@@ -333,19 +289,14 @@ static void any_allowed_table_gives_right_plans(void **state)
             set_layout(&part, layout, n);
         }
         part.means.tuning = &tuning;
-        if (next(&x) % 3 == 0) {
-            draw_nodes(&x, &nodes, n);
-            part.means.nodes = &nodes;
-        }
         cecl_choose(&part.call, &part.means, &part.way);
-        ways[4] += part.way.net.chain;
         ways[0] += part.way.small;
         ways[1] += part.way.move.spread > 0;
         ways[2] += part.way.reduce.sms_end > 0;
         ways[3] += part.way.move.no_sm;
         verify_calls(&part, 1, n);
     }
-    for (int w = 0; w < 5; w++)
+    for (int w = 0; w < 4; w++)
         if (ways[w] <= 30)
             fail_msg("way %d: %d times", w, ways[w]);
 }
@@ -366,7 +317,6 @@ int main(void)
         cmocka_unit_test(reductions_are_urgent_from_blocks_of_2_mib_on),
         cmocka_unit_test(small_calls_end_where_they_were_measured),
         cmocka_unit_test(small_calls_take_32_sms_or_fewer),
-        cmocka_unit_test(blocks_leave_a_node_in_quarters_of_1_to_8_mib),
         cmocka_unit_test(any_allowed_table_gives_right_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

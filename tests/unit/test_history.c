@@ -114,25 +114,6 @@ static void a_call_that_one_rank_leaves_out_differs(void **state)
     finds(0, 1, 6);
 }
 
-/* Ranks of other hosts tell the word of their last call, and nothing else. */
-static void a_word_of_another_host_is_compared_with_the_call_of_its_number(void **state)
-{
-    struct cecl_history_difference difference = {.rank = -1};
-    assert_true(cecl_history_last(&ranks[1]) == 0);
-    assert_false(cecl_history_differs_from(&ranks[0], 1, 0, &difference));
-    makes(0, 1, 20, 5);
-    makes(1, 1, 4, 0);
-    assert_false(
-        cecl_history_differs_from(&ranks[0], 1, cecl_history_last(&ranks[1]), &difference));
-    makes(1, 5, 7, 0);
-    assert_true(cecl_history_differs_from(&ranks[0], 1, cecl_history_last(&ranks[1]), &difference));
-    assert_int_equal(difference.rank, 1);
-    assert_int_equal(difference.call, 7);
-    /* rank 1 has not come to rank 0's last call */
-    assert_false(
-        cecl_history_differs_from(&ranks[1], 0, cecl_history_last(&ranks[0]), &difference));
-}
-
 /* Each rank tells the facts of a call before it notes the call. */
 static void the_facts_of_both_calls_are_known(void **state)
 {
@@ -176,7 +157,6 @@ int main(void)
         HISTORY_TEST(a_rank_that_is_ahead_is_compared_where_both_are),
         HISTORY_TEST(a_call_that_one_rank_leaves_out_differs),
         HISTORY_TEST(the_facts_of_both_calls_are_known),
-        HISTORY_TEST(a_word_of_another_host_is_compared_with_the_call_of_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Which ranks share a host and a node, according to what they report, and which ranks an error names if
- * their settings differ. */
+/* Which ranks share a host, according to what they report; ranks of several hosts are refused; and which ranks an
+ * error names if their settings differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,18 +34,20 @@ static void set_sizes(const char *sizes)
         strcpy(hellos[r].config.node_sizes, sizes);
 }
 
-/* The layout as text; "1 node" if all ranks share one. */
-static const char *layout(void)
+/* What all ranks are told; "" if they are on one host. */
+static const char *refusal(void)
 {
-    static char words[CECL_NODES_WORDS];
-    struct cecl_nodes *nodes;
     assert_int_equal(cecl_hellos_compare(hellos, count), ceclSuccess);
-    assert_int_equal(cecl_hellos_nodes(hellos, count, &nodes), ceclSuccess);
-    strcpy(words, "1 node");
-    if (nodes)
-        cecl_nodes_words(nodes, words);
-    free(nodes);
-    return words;
+    const ceclResult_t result = cecl_hellos_on_one_host(hellos, count);
+    assert_int_equal(result, result == ceclSuccess ? ceclSuccess : ceclInvalidUsage);
+    return result == ceclSuccess ? "" : cecl_message();
+}
+
+static void expect_hosts(const char *words)
+{
+    const char *told = refusal();
+    if (strncmp(told, words, strlen(words)) != 0)
+        fail_msg("'%s' does not begin with '%s'", told, words);
 }
 
 static void expect_refused(ceclResult_t result, const char *words)
@@ -55,51 +57,58 @@ static void expect_refused(ceclResult_t result, const char *words)
         fail_msg("'%s' does not say '%s'", cecl_message(), words);
 }
 
-static void hosts_are_nodes(void **state)
+static void ranks_of_several_hosts_are_refused(void **state)
 {
     meet("aaaa");
-    assert_string_equal(layout(), "1 node");
+    assert_string_equal(refusal(), "");
+    meet("a");
+    assert_string_equal(refusal(), "");
     meet("aabb");
-    assert_string_equal(layout(), "2 nodes of 2 ranks");
+    assert_string_equal(refusal(),
+                        "ranks are on 2 hosts (2 + 2 ranks): all ranks on one host, in one "
+                        "network namespace, expected");
     meet("aaabbbbb");
-    assert_string_equal(layout(), "2 nodes of 3 + 5 ranks");
-    meet("abcd");
-    assert_string_equal(layout(), "4 nodes of 1 ranks");
+    expect_hosts("ranks are on 2 hosts (3 + 5 ranks): ");
+    meet("abcdefghij");
+    expect_hosts("ranks are on 10 hosts (1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + ... ranks): ");
 }
 
 static void hosts_are_numbered_by_their_first_ranks(void **state)
 {
     uint16_t host[MOST];
     static const uint16_t wanted[] = {0, 1, 0, 2, 1};
+    int hosts;
     meet("zbzab");
-    assert_int_equal(cecl_hellos_hosts(hellos, count, host), 3);
+    assert_int_equal(cecl_hellos_hosts(hellos, count, host, &hosts), ceclSuccess);
+    assert_int_equal(hosts, 3);
     assert_memory_equal(host, wanted, sizeof(wanted));
-    struct cecl_nodes *nodes;
-    assert_int_equal(cecl_hellos_nodes(hellos, count, &nodes), ceclSuccess);
-    assert_memory_equal(nodes->node, wanted, sizeof(wanted));
-    free(nodes);
 }
 
-static void pretended_nodes_lie_within_hosts(void **state)
+static void hosts_may_be_pretended(void **state)
 {
-    meet("aaaabbbb");
+    meet("aaaa");
+    set_sizes("4");
+    assert_string_equal(refusal(), "");
     set_sizes("2");
-    assert_string_equal(layout(), "4 nodes of 2 ranks");
-    set_sizes("1,3,4");
-    assert_string_equal(layout(), "3 nodes of 1 + 3 + 4 ranks");
+    expect_hosts("ranks are on 2 hosts (2 + 2 ranks, with CECL_NODE_SIZE=2): ");
     set_sizes("3");
-    expect_refused(ceclInvalidArgument, "ranks 3 and 4 would be on one node");
-    expect_refused(ceclInvalidArgument, "2 nodes of 4 ranks");
-    set_sizes("3,5");
-    expect_refused(ceclInvalidArgument, "CECL_NODE_SIZE=3,5: ranks 3 and 4 would be on one node");
+    expect_hosts("ranks are on 2 hosts (3 + 1 ranks, with CECL_NODE_SIZE=3): ");
+    set_sizes("1,3");
+    expect_hosts("ranks are on 2 hosts (1 + 3 ranks, with CECL_NODE_SIZE=1,3): ");
+    meet("aabb"); /* each pretended host of real ones is a host */
+    set_sizes("3");
+    expect_hosts("ranks are on 3 hosts (2 + 1 + 1 ranks, with CECL_NODE_SIZE=3): ");
 }
 
-static void child_has_the_nodes_of_its_parent(void **state)
+static void sizes_that_do_not_fit_are_refused(void **state)
 {
-    meet("abb");
-    hellos[0].config.node = 1; /* node 0 has no member */
-    hellos[1].config.node = hellos[2].config.node = 2;
-    assert_string_equal(layout(), "2 nodes of 1 + 2 ranks");
+    static const char *const wrong[] = {"1,2", "3,2", "2,2,1"};
+    meet("aaaa");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        set_sizes(wrong[i]);
+        assert_int_equal(cecl_hellos_on_one_host(hellos, count), ceclInvalidArgument);
+        assert_non_null(strstr(cecl_message(), "sizes that sum to 4 ranks expected"));
+    }
 }
 
 static void odd_version_is_named(void **state)
@@ -132,7 +141,7 @@ static void odd_settings_are_named(void **state)
     strcpy(hellos[1].config.node_sizes, "2");
     expect_refused(ceclInvalidArgument, "CECL_NODE_SIZE: 2 on rank 1, not set on most others");
     meet("aabb");
-    hellos[2].config.node = CECL_MAX_RANKS;
+    memset(hellos[2].config.node_sizes, '2', CECL_NODE_SIZES_BYTES);
     expect_refused(ceclInternalError, "rank 2 introduced itself with a broken layout");
     meet("aabb");
     hellos[3].rank = 1;
@@ -149,10 +158,10 @@ static void odd_settings_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_are_nodes),
+        cmocka_unit_test(ranks_of_several_hosts_are_refused),
         cmocka_unit_test(hosts_are_numbered_by_their_first_ranks),
-        cmocka_unit_test(pretended_nodes_lie_within_hosts),
-        cmocka_unit_test(child_has_the_nodes_of_its_parent),
+        cmocka_unit_test(hosts_may_be_pretended),
+        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(odd_version_is_named),
         cmocka_unit_test(rank_that_is_no_rank_of_cecl_is_named),
         cmocka_unit_test(odd_settings_are_named),

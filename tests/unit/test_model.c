@@ -1,5 +1,5 @@
 /* The simulation of machines: small cases against times computed by hand, requirements for measured tuning
- * tables, and targets for all-gathers over nodes. */
+ * tables. */
 
 #include "../with_cmocka.h"
 
@@ -22,26 +22,19 @@ static struct model_rates round_rates(void)
     } set[] = {{"push", "100"}, {"pull", "50"},  {"link", "100"},  {"batch", "2"},
                {"copy", "1"},   {"flag", "1"},   {"signal", "3"},  {"wait", "4"},
                {"after", "5"},  {"kernel", "7"}, {"reduce", "10"}, {"local", "1000"},
-               {"nic", "10"},   {"group", "20"}, {"message", "6"}, {"more", "1"},
-               {"jitter", "0"}};
+               {"more", "1"},   {"jitter", "0"}};
     for (size_t i = 0; i < sizeof(set) / sizeof(set[0]); i++)
         assert_true(model_rates_set(&rates, set[i].name, set[i].value));
     return rates;
 }
 
 static struct cecl_plan plans[RANKS];
-static struct cecl_nodes nodes;
 
-/* Empty plans of `n` ranks. If `split` is not 0, the first `split` ranks are on a node of their own. */
-static void begin(int n, int split)
+/* Empty plans of `n` ranks. */
+static void begin(int n)
 {
-    uint16_t node_of[RANKS] = {0};
-    for (int r = 0; r < n; r++)
-        node_of[r] = split > 0 && r >= split;
-    assert_int_equal(cecl_nodes_make(&nodes, node_of, n), ceclSuccess);
     for (int r = 0; r < n; r++) {
-        const struct cecl_part part = {.call = {.rank = r, .nranks = n},
-                                       .means.nodes = split > 0 ? &nodes : NULL};
+        const struct cecl_part part = {.call = {.rank = r, .nranks = n}};
         cecl_plan_init(&plans[r], &part);
     }
 }
@@ -79,7 +72,7 @@ static void expect_us(double us, double expected)
 static void copies_of_a_batch_go_one_after_the_other(void **state)
 {
     const struct model_rates rates = round_rates();
-    begin(3, 0);
+    begin(3);
     add_copy(0, 0, 1, MB);
     add_copy(0, 0, 2, 2 * MB);
     expect_us(end(3, &rates, NULL).us, 2 + 1 + 10 + 1 + 20);
@@ -90,12 +83,12 @@ static void copies_of_a_batch_go_one_after_the_other(void **state)
 static void two_copies_to_one_gpu_share_its_link(void **state)
 {
     const struct model_rates rates = round_rates();
-    begin(3, 0);
+    begin(3);
     add_copy(0, 0, 2, MB);
     add_copy(1, 1, 2, 2 * MB);
     const struct model_outcome out = end(3, &rates, NULL);
     expect_us(out.us, 3 + 20 + 10);
-    assert_int_equal(out.incast_nvlink, 2);
+    assert_int_equal(out.incast, 2);
     assert_string_equal(out.link, "NVLink in");
     assert_int_equal(out.link_of, 2);
     expect_us(out.busiest, 30.0 / 33);
@@ -105,7 +98,7 @@ static void two_copies_to_one_gpu_share_its_link(void **state)
 static void an_engine_serves_one_batch_at_a_time(void **state)
 {
     const struct model_rates rates = round_rates();
-    begin(2, 0);
+    begin(2);
     add_copy(0, 1, 0, MB);
     cecl_plan_on(&plans[0], CECL_LANE_SIDE);
     add_copy(0, 0, 1, MB);
@@ -116,7 +109,7 @@ static void an_engine_serves_one_batch_at_a_time(void **state)
 static void a_barrier_takes_its_flags_and_a_wait(void **state)
 {
     const struct model_rates rates = round_rates();
-    begin(3, 0);
+    begin(3);
     for (int r = 0; r < 3; r++)
         cecl_plan_barrier(&plans[r]);
     expect_us(end(3, &rates, NULL).us, 2 + 3 + 4);
@@ -126,7 +119,7 @@ static void a_barrier_takes_its_flags_and_a_wait(void **state)
 static void a_flag_waits_for_the_copies_before_it(void **state)
 {
     const struct model_rates rates = round_rates();
-    begin(2, 0);
+    begin(2);
     add_copy(0, 0, 1, 10 * MB);
     for (int r = 0; r < 2; r++) {
         cecl_plan_on(&plans[r], CECL_LANE_SIDE);
@@ -140,7 +133,7 @@ static void a_reduction_takes_its_sources(void **state)
 {
     const struct model_rates rates = round_rates();
     const struct cecl_place here = {.area = CECL_AREA_SEND}, sources[] = {here, here};
-    begin(2, 0);
+    begin(2);
     add_copy(0, 0, 1, MB);
     cecl_plan_on(&plans[0], CECL_LANE_SIDE);
     cecl_plan_after_other(&plans[0]);
@@ -148,47 +141,11 @@ static void a_reduction_takes_its_sources(void **state)
     expect_us(end(2, &rates, NULL).us, 13 + 5 + 7 + 200);
 }
 
-static void swap(int a, int b, uint64_t bytes)
-{
-    const struct cecl_place to = {.area = CECL_AREA_RECV};
-    for (int i = 0; i < 2; i++) {
-        const int me = i ? b : a, peer = i ? a : b;
-        cecl_plan_send(&plans[me], peer, to, bytes);
-        cecl_plan_receive(&plans[me], peer, to, bytes);
-        cecl_plan_after_exchange(&plans[me], cecl_plan_close_exchange(&plans[me]));
-    }
-}
-
-/* group 20 + 1 MB at 10 GB/s + message 6 + wait 4; the later rank decides. */
-static void an_exchange_begins_when_both_have_come(void **state)
-{
-    const struct model_rates rates = round_rates();
-    const double late[] = {0, 50};
-    begin(2, 1);
-    swap(0, 1, MB);
-    expect_us(end(2, &rates, NULL).us, 20 + 100 + 6 + 4);
-    begin(2, 1);
-    swap(0, 1, MB);
-    expect_us(end(2, &rates, late).us, 50 + 20 + 100 + 6 + 4);
-}
-
-static void gpus_that_share_a_nic_share_its_rate(void **state)
-{
-    struct model_rates rates = round_rates();
-    assert_true(model_rates_set(&rates, "per_nic", "2"));
-    begin(4, 2);
-    swap(0, 2, MB);
-    swap(1, 3, MB);
-    const struct model_outcome out = end(4, &rates, NULL);
-    expect_us(out.us, 20 + 200 + 6 + 4);
-    assert_int_equal(out.incast_nic, 2);
-}
-
 static void plans_that_never_end_are_told(void **state)
 {
     const struct model_rates rates = round_rates();
     struct model_outcome out;
-    begin(2, 0);
+    begin(2);
     cecl_plan_await(&plans[1], 0, CECL_LANE_MAIN, 1);
     plans[1].phases[CECL_LANE_MAIN] = 1;
     assert_int_equal(model_play(plans, 2, &rates, NULL, 1, &out), ceclInternalError);
@@ -204,17 +161,17 @@ static void rates_are_read_by_name_and_bad_ones_refused(void **state)
     const int fd = mkstemp(name);
     FILE *out = fdopen(fd, "w");
     assert_non_null(out);
-    fputs("# a NIC\nnic 25\n\npush 300 # slower\nwait never\n", out);
+    fputs("# a link\nlink 25\n\npush 300 # slower\nwait never\n", out);
     fclose(out);
     assert_false(model_rates_read(&rates, name, trouble));
     assert_non_null(strstr(trouble, ":5: 'wait never'"));
-    assert_true(rates.nic > 24.9 && rates.nic < 25.1 && rates.push > 299.9 && rates.push < 300.1);
+    assert_true(rates.link > 24.9 && rates.link < 25.1 && rates.push > 299.9 && rates.push < 300.1);
     remove(name);
     assert_false(model_rates_read(&rates, name, trouble));
-    assert_false(model_rates_set(&rates, "nic", "0"));
+    assert_false(model_rates_set(&rates, "link", "0"));
     assert_true(model_rates_set(&rates, "jitter", "0"));
     assert_false(model_rates_set(&rates, "jitter", "-1"));
-    assert_false(model_rates_set(&rates, "knic", "1"));
+    assert_false(model_rates_set(&rates, "klink", "1"));
 }
 
 /* ---- jitter */
@@ -223,7 +180,7 @@ static void rates_are_read_by_name_and_bad_ones_refused(void **state)
  * over parts of the block. Every copy is a batch of its own. */
 static double us_of_passes(const struct model_rates *rates, uint32_t passes, int runs)
 {
-    begin(4, 0);
+    begin(4);
     for (int r = 0; r < 4; r++) {
         cecl_plan_barrier(&plans[r]);
         for (uint32_t i = 0; i < 3 * passes; i++) {
@@ -234,7 +191,7 @@ static double us_of_passes(const struct model_rates *rates, uint32_t passes, int
     return end_runs(4, rates, NULL, runs).us;
 }
 
-/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us (docs/scale.md). The jitter is the one that fits the
+/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us. The jitter is the one that fits the
  * program best; its GPUs did not start behind a barrier. */
 static void gpus_that_drift_apart_lose_more_with_each_pass(void **state)
 {
@@ -272,22 +229,17 @@ static void runs_have_delays_of_their_own_and_repeat(void **state)
 
 /* ---- real plans */
 
-static double us_of(struct model_call *call, int count, int size, const struct model_rates *rates,
-                    int runs)
+static double us_of(struct model_call *call, const struct model_rates *rates, int runs)
 {
     static struct cecl_plan made[CECL_MAX_RANKS];
-    static uint16_t node_of[CECL_MAX_RANKS];
     struct model_outcome out;
-    for (int r = 0; r < count * size; r++)
-        node_of[r] = (uint16_t)(r / size);
-    assert_int_equal(cecl_nodes_make(&call->nodes, node_of, count * size), ceclSuccess);
     assert_int_equal(model_calls_lower(call, made), ceclSuccess);
-    assert_int_equal(model_play(made, count * size, rates, NULL, runs, &out), ceclSuccess);
-    model_calls_free(made, count * size);
+    assert_int_equal(model_play(made, call->nranks, rates, NULL, runs, &out), ceclSuccess);
+    model_calls_free(made, call->nranks);
     return out.us;
 }
 
-/* Table rows for 4 GPUs (docs/measurements.md and docs/scale.md). Of these, only the two all-to-alls of 4 and 16
+/* Table rows for 4 GPUs (docs/measurements.md). Of these, only the two all-to-alls of 4 and 16
  * MiB a block out of place were used to choose a rate. */
 static void rows_of_more_gpus_come_within_five_percent(void **state)
 {
@@ -325,88 +277,10 @@ static void rows_of_more_gpus_come_within_five_percent(void **state)
                                    .in_place = rows[i].in_place,
                                    .bytes = rows[i].mib << 20,
                                    .staging = rows[i].staging_mib << 20,
-                                   .chain = -1};
-        const double us = us_of(&call, 1, rows[i].gpus, &rates, 100);
+                                   .nranks = rows[i].gpus};
+        const double us = us_of(&call, &rates, 100);
         if (fabs(us / rows[i].us - 1) > 0.05)
             fail_msg("row %zu: %.1f us, and %.1f measured", i, us, rows[i].us);
-    }
-}
-
-/* The default rates, and 387 GB/s inside a node. Without jitter, because these are targets of plans. */
-static struct model_rates rates_of_targets(void)
-{
-    struct model_rates rates = model_rates_default();
-    rates.push = 387;
-    rates.jitter = 0;
-    return rates;
-}
-
-/* at 387 GB/s inside a node and 50 GB/s a NIC */
-static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **state)
-{
-    static const struct {
-        int nodes;
-        double closed;
-    } rows[] = {{2, 415}, {4, 428}, {8, 435}, {16, 423}};
-    const struct model_rates rates = rates_of_targets();
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        static struct model_call call;
-        call = (struct model_call){
-            .op = CECL_OP_ALL_GATHER, .in_place = true, .bytes = 64u << 20, .chain = -1};
-        const double us = us_of(&call, rows[i].nodes, 8, &rates, 1);
-        const double bandwidth = model_bus_bandwidth(&call, us);
-        print_message("%d nodes: %.1f GB/s of %.0f\n", rows[i].nodes, bandwidth, rows[i].closed);
-        assert_true(bandwidth >= 0.9 * rows[i].closed);
-        /* must not be faster than the links allow */
-        assert_true(us >= model_closed(&call, &rates));
-    }
-}
-
-/* Whichever rank is late, no rank leaves a barrier before the late rank has come. */
-static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **state)
-{
-    static const uint16_t layouts[][9] = {{0, 0, 0, 1, 1, 2, 3, 3, 4},
-                                          {0, 1, 2, 3, 4, 5, 6, 7, 8},
-                                          {1, 0, 1, 0, 2, 2, 2, 0, 1},
-                                          {0, 0, 0, 0, 0, 0, 0, 0, 1}};
-    const struct model_rates rates = model_rates_default();
-    static struct cecl_plan made[9];
-    static struct model_call call;
-    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-        for (int late = 0; late < 9; late++) {
-            struct model_outcome out;
-            double start[9] = {0};
-            start[late] = 1000;
-            call = (struct model_call){.op = CECL_OP_BARRIER, .chain = -1};
-            assert_int_equal(cecl_nodes_make(&call.nodes, layouts[i], 9), ceclSuccess);
-            assert_int_equal(model_calls_lower(&call, made), ceclSuccess);
-            assert_int_equal(model_play(made, 9, &rates, start, 1, &out), ceclSuccess);
-            assert_true(out.first_us > 1000);
-            model_calls_free(made, 9);
-        }
-}
-
-/* The times that overlapped calls must keep: 8 nodes of 8 take 1343 and 3415 us (docs/scale.md). */
-static void exchanges_overlap_with_what_a_node_does(void **state)
-{
-    static const struct {
-        enum cecl_op_index op;
-        bool in_place;
-        uint64_t bytes;
-        double most;
-    } rows[] = {{CECL_OP_ALL_TO_ALL, false, 1u << 20, 1350},
-                {CECL_OP_REDUCE_SCATTER, true, 16u << 20, 3430}};
-    const struct model_rates rates = rates_of_targets();
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        static struct model_call call;
-        call = (struct model_call){.op = rows[i].op,
-                                   .in_place = rows[i].in_place,
-                                   .bytes = rows[i].bytes,
-                                   .staging = rows[i].in_place ? 256u << 20 : 0,
-                                   .chain = -1};
-        const double us = us_of(&call, 8, 8, &rates, 1);
-        if (us > rows[i].most)
-            fail_msg("row %zu: %.1f us, at most %.1f expected", i, us, rows[i].most);
     }
 }
 
@@ -419,17 +293,12 @@ int main(void)
         cmocka_unit_test(a_barrier_takes_its_flags_and_a_wait),
         cmocka_unit_test(a_flag_waits_for_the_copies_before_it),
         cmocka_unit_test(a_reduction_takes_its_sources),
-        cmocka_unit_test(an_exchange_begins_when_both_have_come),
-        cmocka_unit_test(gpus_that_share_a_nic_share_its_rate),
         cmocka_unit_test(plans_that_never_end_are_told),
         cmocka_unit_test(rates_are_read_by_name_and_bad_ones_refused),
         cmocka_unit_test(gpus_that_drift_apart_lose_more_with_each_pass),
         cmocka_unit_test(gpus_that_do_not_drift_lose_nothing),
         cmocka_unit_test(runs_have_delays_of_their_own_and_repeat),
-        cmocka_unit_test(a_barrier_over_nodes_ends_for_nobody_before_all_have_come),
         cmocka_unit_test(rows_of_more_gpus_come_within_five_percent),
-        cmocka_unit_test(all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model),
-        cmocka_unit_test(exchanges_overlap_with_what_a_node_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,6 @@ static void communicators(void **state)
     REFUSED("oob: NULL", ceclCommInitOob, &made, 1, 0, NULL, NULL);
     REFUSED("oob->barrier: NULL", ceclCommInitOob, &made, 1, 0, &half, NULL);
     REFUSED("rank -1: 0 to 0 expected", ceclCommInitOob, &made, 1, -1, &oob, NULL);
-    REFUSED("net: NULL", ceclCommInitOobNccl, &made, 1, 0, &oob, NULL, NULL);
     REFUSED("color -5", ceclCommSplit, comm, -5, 0, &made, NULL);
     REFUSED("newcomm: NULL", ceclCommSplit, comm, 0, 0, NULL, NULL);
     REFUSED("excludeCount -1: 0 to 0 expected", ceclCommShrink, comm, NULL, -1, &made, NULL);

@@ -43,7 +43,7 @@ static void random_splits_give_what_the_model_gives(void **state)
     for (uint64_t i = 0; i < TIMES; i++) {
         uint64_t x = begin + i;
         model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), 40, &model, memory);
-        model_run(&model, memory, &x, cecl_splits_host, no_meeting);
+        model_run(&model, memory, cecl_splits_host, no_meeting);
         model_check(&model, memory);
         found[model.trouble.what]++;
     }

@@ -73,20 +73,6 @@ static void the_peer_that_is_a_phase_behind_is_late(void **state)
         }
 }
 
-static void ranks_of_another_node_are_never_late_nor_released(void **state)
-{
-    static const uint16_t node_of[RANKS] = {0, 0, 1, 1};
-    static struct cecl_nodes nodes;
-    assert_int_equal(cecl_nodes_make(&nodes, node_of, RANKS), ceclSuccess);
-    flags.nodes = &nodes;
-    signal_phase(ME, 1, 3);
-    expect_late(0); /* and not ranks 2 and 3, whose words are as at first */
-    cecl_turns_release(&flags);
-    assert_int_not_equal(*word_of(0), cecl_turns_bit(0, 1));
-    assert_int_equal(*word_of(2), cecl_turns_bit(0, 1));
-    assert_int_equal(*word_of(3), cecl_turns_bit(0, 1));
-}
-
 static void the_sum_changes_with_each_signal(void **state)
 {
     for (int r = 0; r < RANKS; r++)
@@ -283,7 +269,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TURNS_TEST(nobody_is_late_at_first),
         TURNS_TEST(the_peer_that_is_a_phase_behind_is_late),
-        TURNS_TEST(ranks_of_another_node_are_never_late_nor_released),
         TURNS_TEST(the_sum_changes_with_each_signal),
         TURNS_TEST(a_call_runs_between_its_first_phase_and_its_last),
         TURNS_TEST(a_look_tells_whether_a_phase_was_signalled_since_the_last),

@@ -33,10 +33,9 @@ static bool is_after(const struct verifier *v, int actor, const struct verify_ma
 /* Checks that all peers' waits for a bit come before the actor's last event, which clears the bit. */
 static ceclResult_t check_clear(const struct verifier *v, int rank, int actor, int bit, uint32_t at)
 {
-    const struct cecl_plan *plan = verify_launch(v, rank, v->ranks[rank].launch).plan;
     for (int r = 0; r < v->nranks; r++) {
         const struct verify_taken *taken = taken_by(v, rank, r, bit);
-        if (r != rank && verify_reaches(plan, rank, r) &&
+        if (r != rank &&
             (taken->count != v->bits[rank].bit[bit].raised || !is_after(v, actor, &taken->last)))
             return VERIFY_FAULT("launch %d, rank %d, step %u: clears bit %d, for which rank %d may "
                                 "still wait",

@@ -64,27 +64,11 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     return ceclSuccess;
 }
 
-/* Checks the bytes of the output that come from a node's ranks. */
-static uint32_t reduced_of_node(const struct verifier *v, int call, uint32_t part, int rank,
-                                uint64_t i, const struct cecl_nodes *nodes, int node)
-{
-    uint32_t tag = source_tag(v, call, part, cecl_node_rank(nodes, node, 0), rank, i);
-    for (int r = 1; r < cecl_node_size(nodes, node); r++)
-        tag =
-            verify_combine(tag, source_tag(v, call, part, cecl_node_rank(nodes, node, r), rank, i));
-    return tag;
-}
-
-/* Returns the tag of the reduction of byte `i` of all ranks' blocks for `rank`, in rank order. Over several
- * nodes: first of each node's ranks, then of the nodes' results in node order. */
+/* Returns the tag of the reduction of byte `i` of all ranks' blocks for `rank`, in rank order. */
 static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
-    const struct cecl_nodes *nodes = verify_plan(v, call, rank)->part.means.nodes;
-    uint32_t tag = nodes ? reduced_of_node(v, call, part, rank, i, nodes, 0)
-                         : source_tag(v, call, part, 0, rank, i);
-    for (int n = 1; nodes && n < nodes->count; n++)
-        tag = verify_combine(tag, reduced_of_node(v, call, part, rank, i, nodes, n));
-    for (int r = 1; !nodes && r < v->nranks; r++)
+    uint32_t tag = source_tag(v, call, part, 0, rank, i);
+    for (int r = 1; r < v->nranks; r++)
         tag = verify_combine(tag, source_tag(v, call, part, r, rank, i));
     return tag;
 }

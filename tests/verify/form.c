@@ -153,11 +153,10 @@ static ceclResult_t check_rows(const struct cecl_copy *copy, uint64_t pitch, con
 static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
                              uint32_t kind)
 {
-    return kind == CECL_AREA_SEND     ? verify_send_bytes(call)
-           : kind == CECL_AREA_RECV   ? verify_recv_bytes(call)
-           : kind == CECL_AREA_SCALES ? verify_scales_bytes(call)
-           : kind == CECL_AREA_HOST   ? 2 * plan->part.means.host_bytes
-                                      : staging_end(plan);
+    return kind == CECL_AREA_SEND   ? verify_send_bytes(call)
+           : kind == CECL_AREA_RECV ? verify_recv_bytes(call)
+           : kind == CECL_AREA_HOST ? 2 * plan->part.means.host_bytes
+                                    : staging_end(plan);
 }
 
 static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan *plan,
@@ -167,9 +166,6 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     const uint32_t part = place->area / CECL_AREA_COUNT, kind = place->area % CECL_AREA_COUNT;
     CECL_TRY(check_rows(copy, pitch, what));
     const uint64_t bytes = copy->bytes ? cecl_rows_extent(copy->bytes, copy->rows, pitch) : 0;
-    if (place->rank < v->nranks && !verify_reaches(plan, plan->part.call.rank, place->rank))
-        return VERIFY_FAULT("%s of a copy is on rank %u, which is on another node", what,
-                            place->rank);
     if (place->rank >= v->nranks || part >= cecl_plan_parts(plan) ||
         (part > 0 && kind >= CECL_AREA_STAGING))
         return VERIFY_FAULT("%s of a copy is in area %u of rank %u: there is none", what,
@@ -213,7 +209,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     const uint32_t kind = copy->dst.area % CECL_AREA_COUNT;
     const struct cecl_call *call =
         &verify_part_at(v, plan, copy->dst.area / CECL_AREA_COUNT, copy->dst.rank)->call;
-    if (kind == CECL_AREA_SEND || kind == CECL_AREA_SCALES)
+    if (kind == CECL_AREA_SEND)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
     if (kind == CECL_AREA_RECV && call->in_place && call->op->family != CECL_FAMILY_REDUCTION)
         for (uint64_t row = 0; row < copy->rows; row++)
@@ -280,8 +276,6 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {
     const uint32_t counter = step->counter;
-    if (counter == CECL_COUNTER_NET)
-        return step->kind == CECL_STEP_WAIT && step->phase >= 1 && step->phase <= plan->nexchanges;
     if (v->program && counter == CECL_COUNTER_TURN) /* a wait is for a single bit */
         return step->phase % (1u << VERIFY_BITS) != 0 &&
                (step->kind == CECL_STEP_SIGNAL ||
@@ -295,11 +289,10 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
            (step->kind == CECL_STEP_WAIT || counter == step->lane);
 }
 
-/* Whether the step's peer is this rank itself: a wait for the network, or a signal to all peers. */
+/* Whether the step's peer is this rank itself: a signal to all peers. */
 static bool is_at_itself(const struct cecl_step *step)
 {
-    return step->counter == CECL_COUNTER_NET ||
-           (verify_is_bits(step->counter) && step->kind == CECL_STEP_SIGNAL);
+    return verify_is_bits(step->counter) && step->kind == CECL_STEP_SIGNAL;
 }
 
 /* Checks a flag step, or a step at which lanes meet. */
@@ -312,20 +305,11 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
                               (v->program && step->counter == CECL_COUNTER_REPLAY)
                           ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
                           : has_counter(v, plan, step) && step->peer < v->nranks &&
-                                verify_reaches(plan, rank, step->peer) &&
                                 (step->peer == rank) == is_at_itself(step);
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("an invalid step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
     return ceclSuccess;
-}
-
-ceclResult_t verify_range_form(const struct verifier *v, const struct cecl_plan *plan,
-                               const struct cecl_place *place, uint64_t bytes, bool is_written)
-{
-    const struct cecl_copy range = {.dst = *place, .src = *place, .bytes = bytes, .rows = 1};
-    CECL_TRY(check_place(v, plan, place, &range, 0, "an end"));
-    return is_written ? check_target(v, plan, &range) : ceclSuccess;
 }
 
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan *plan,
@@ -357,9 +341,7 @@ static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan 
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                const struct cecl_step *step)
 {
-    if (step->kind == CECL_STEP_EXCHANGE)
-        return verify_exchange_form(v, plan, rank, step);
-    if (step->lane >= CECL_LANES && (step->lane > CECL_LANE_NET || step->kind != CECL_STEP_AFTER))
+    if (step->lane >= CECL_LANES)
         return VERIFY_FAULT("a step is on lane %u: there is none", step->lane);
     if (step->kind == CECL_STEP_SPLITS)
         return verify_splits_form(v, plan, step);
@@ -378,12 +360,6 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     return ceclSuccess;
 }
 
-static bool is_same_layout(const struct cecl_nodes *a, const struct cecl_nodes *b)
-{
-    return a == b || (a && b && a->nranks == b->nranks &&
-                      memcmp(a->node, b->node, (size_t)a->nranks * sizeof(*a->node)) == 0);
-}
-
 /* Whether everything that ranks must agree on is equal, except the shape of their blocks. */
 static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *zero)
 {
@@ -396,7 +372,7 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
            m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&
            m->slot_bytes == n->slot_bytes && m->table_offset == n->table_offset &&
-           m->table_bytes == n->table_bytes && is_same_layout(m->nodes, n->nodes);
+           m->table_bytes == n->table_bytes;
 }
 
 static ceclResult_t check_one_call(const struct verifier *v, int rank, const struct cecl_part *mine,
@@ -416,16 +392,12 @@ static ceclResult_t check_one_call(const struct verifier *v, int rank, const str
 
 static ceclResult_t check_phases(const struct verifier *v, int call, const struct cecl_plan *plan)
 {
-    const struct cecl_nodes *nodes = plan->part.means.nodes;
-    if (nodes && nodes->nranks != v->nranks)
-        return VERIFY_FAULT("nodes of %d ranks, of %d", nodes->nranks, v->nranks);
-    const int zero = nodes ? cecl_node_rank(nodes, nodes->node[plan->part.call.rank], 0) : 0;
-    const struct cecl_plan *first = verify_plan(v, call, zero);
+    const struct cecl_plan *first = verify_plan(v, call, 0);
     for (int row = 0; row < CECL_PHASED; row++)
         if (plan->phases[row] != first->phases[row] || plan->phases[row] > PHASES_MAX)
             return VERIFY_FAULT("ranks have different phases: row %d: %" PRIu32
-                                " on rank %d, %" PRIu32 " here",
-                                row, first->phases[row], zero, plan->phases[row]);
+                                " on rank 0, %" PRIu32 " here",
+                                row, first->phases[row], plan->phases[row]);
     return ceclSuccess;
 }
 

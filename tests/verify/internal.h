@@ -9,7 +9,6 @@ struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
     uint32_t actor;     /* the actor that makes the access */
     uint32_t event;     /* the number of that actor's event, from 1 on */
-    uint32_t until;     /* the event with which the access ends */
     bool write;
 };
 
@@ -23,12 +22,7 @@ struct verify_rank {
     int launch; /* the rank's current launch; nlaunches: it has finished the last launch */
     bool begun; /* the user's turn before `launch` is over */
     bool done;
-    bool in_exchange; /* the exchange at which its network's lane has arrived has begun */
-    uint32_t *turns;  /* [launches + 1] events of the user's turns before each launch */
-    uint32_t
-        *queued;     /* by transfer: its number among the sends or receives between the two ranks */
-    uint32_t *ended; /* [nended] the events with which exchanges of this launch ended */
-    uint32_t nended;
+    uint32_t *turns; /* [launches + 1] events of the user's turns before each launch */
 };
 
 /* How far an actor (one lane of a rank) has come. Event 0 means none. */
@@ -77,19 +71,6 @@ struct verify_taken {
     struct verify_mark last;
 };
 
-/* What one rank sent to another over the network, in order: the bytes' tags at the time when the exchange
- * began. */
-struct verify_sent {
-    uint32_t *tags;
-    uint64_t bytes;
-    struct verify_mark by;
-};
-struct verify_channel {
-    struct verify_sent *sent;
-    uint32_t nsent, capacity;
-    uint32_t nreceives; /* receives that have begun */
-};
-
 struct verifier {
     const struct cecl_verify_program
         *program; /* its `launches` are NULL if all ranks make just the calls */
@@ -121,8 +102,6 @@ struct verifier {
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
-    struct verify_channel *channels; /* [sender][receiver] */
-    bool moved;                      /* an exchange has begun */
     /* `fault` describes the first wrong byte; if a race caused it, the race is reported instead */
     bool wrong_data;
     char fault[CECL_MESSAGE_BYTES];
@@ -156,13 +135,6 @@ static inline int verify_actor(const struct verifier *v, int rank, int lane)
 static inline uint64_t *verify_base(const struct verifier *v, int call, int rank)
 {
     return &v->base[((size_t)call * (size_t)v->nranks + (size_t)rank) * CECL_PHASED];
-}
-
-/* Whether a rank can access the memory and the flags of another rank. */
-static inline bool verify_reaches(const struct cecl_plan *plan, int rank, int peer)
-{
-    const struct cecl_nodes *nodes = plan->part.means.nodes;
-    return !nodes || nodes->node[rank] == nodes->node[peer];
 }
 
 static inline uint32_t *verify_clock(const struct verifier *v, int actor, uint32_t event)
@@ -248,25 +220,10 @@ static inline struct cecl_place verify_source(const struct verifier *v,
 ceclResult_t verify_form(const struct verifier *v);
 /* messages.c: the same check for plans of messages. */
 ceclResult_t verify_messages_form(const struct verifier *v);
-/* form.c: checks a place of `bytes` bytes, and, if the place is written, that writing is allowed. */
-ceclResult_t verify_range_form(const struct verifier *v, const struct cecl_plan *plan,
-                               const struct cecl_place *place, uint64_t bytes, bool is_written);
-/* exchange.c: checks the form of an exchange, and carries it out. *stuck: not all its peers have reached
- * the matching exchange. */
-ceclResult_t verify_exchange_form(const struct verifier *v, const struct cecl_plan *plan, int rank,
-                                  const struct cecl_step *step);
-ceclResult_t verify_exchange(struct verifier *v, int rank, uint32_t at, bool *stuck);
-/* exchange.c: allocates the tables that exchanges need. */
-bool verify_exchange_allocate(struct verifier *v);
-void verify_exchange_release(struct verifier *v);
 /* messages.c: the source and the destination of a copy in a plan of messages. */
 struct cecl_copy verify_message_copy(const struct verifier *v,
                                      const struct cecl_verify_launch *launch,
                                      const struct cecl_copy *copy);
-/* messages.c: the same for a single place, and a check of the form of an exchange. */
-struct cecl_place verify_message_place(const struct verifier *v,
-                                       const struct cecl_verify_launch *launch,
-                                       const struct cecl_place *place);
 /* messages.c: like verify_output and verify_renew, for the messages of a launch. */
 ceclResult_t verify_messages_output(const struct verifier *v,
                                     const struct cecl_verify_launch *launch, int rank);
@@ -275,11 +232,11 @@ void verify_messages_renew(const struct verifier *v, const struct cecl_verify_la
 /* run.c: walks all plans in an order that the flags allow, and builds clocks and data in doing so. */
 ceclResult_t verify_run(struct verifier *v);
 /* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the
- * user's turn); records an access by the actor's last event, which lasts for some further events; orders a
+ * user's turn); records an access by the actor's last event; orders a
  * clock after an event of another actor. */
 uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
-                         uint64_t bytes, int actor, bool write, uint32_t lasts);
+                         uint64_t bytes, int actor, bool write);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
 /* Whether a counter only informs the rank's own host, so that no stream waits for it. (A stream
  * waits for LINE only if the earlier call was on another stream; here all launches of a rank are on one stream.) */
@@ -309,7 +266,6 @@ ceclResult_t verify_awaited(const struct verifier *v);
  * checks the form of such a step, and of such a call; checks the call's output on a rank. */
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
 uint64_t verify_splits_staging(const struct cecl_plan *plan);
-uint64_t verify_scales_bytes(const struct cecl_call *call); /* of the second array that it sends */
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step);
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero);

@@ -28,46 +28,19 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     if (copy->src.rank != m->from || copy->dst.rank != m->to || (m->from != rank && m->to != rank))
         return VERIFY_FAULT("a copy from rank %u to rank %u is not of its message", copy->src.rank,
                             copy->dst.rank);
-    if (!verify_reaches(launch->plan, m->from, m->to))
-        return VERIFY_FAULT("a copy from rank %d to rank %d leaves the node", m->from, m->to);
     if (copy->rows != 1 || bytes < 1 || bytes > copy->bytes || copy->bytes > m->bytes ||
         copy->src.offset > m->bytes - copy->bytes || copy->dst.offset > m->bytes - copy->bytes)
         return VERIFY_FAULT("a copy of %" PRIu64 " bytes is out of its message", bytes);
     return ceclSuccess;
 }
 
-/* Checks that each transfer is one of a message that this rank sends or receives. */
-static ceclResult_t check_exchange(const struct verifier *v,
-                                   const struct cecl_verify_launch *launch,
-                                   const struct cecl_step *step, int rank)
+static bool is_flag(const struct verifier *v, const struct cecl_step *step, int rank)
 {
-    const struct cecl_plan *plan = launch->plan;
-    CECL_TRY(verify_exchange_form(v, plan, rank, step));
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_transfer *t = &plan->transfers[step->first + i];
-        const uint32_t part = t->at.area / CECL_AREA_COUNT;
-        if (part >= launch->nmessages)
-            return VERIFY_FAULT("a transfer belongs to no message");
-        const struct cecl_verify_message *m = message_of(v, launch, part);
-        const int from = t->sends ? rank : t->peer, to = t->sends ? t->peer : rank;
-        if (m->from != from || m->to != to || t->at.offset > m->bytes ||
-            t->bytes > m->bytes - t->at.offset)
-            return VERIFY_FAULT("a transfer of rank %d with rank %u is not of its message", rank,
-                                t->peer);
-    }
-    return ceclSuccess;
-}
-
-static bool is_flag(const struct verifier *v, const struct cecl_plan *plan,
-                    const struct cecl_step *step, int rank)
-{
-    if (step->counter == CECL_COUNTER_NET)
-        return step->kind == CECL_STEP_WAIT && step->peer == rank && step->phase >= 1;
     if (verify_is_own(step->counter))
         return step->kind == CECL_STEP_SIGNAL && step->peer == rank && step->phase == 1;
     return step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_DONE &&
            step->counter < v->ncounters && step->peer < v->nranks && step->peer != rank &&
-           verify_reaches(plan, rank, step->peer) && step->phase >= 1;
+           step->phase >= 1;
 }
 
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_verify_launch *launch,
@@ -76,11 +49,9 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_verif
     const struct cecl_plan *plan = launch->plan;
     bool fine = false;
     if (step->kind <= CECL_STEP_WAIT)
-        fine = is_flag(v, plan, step, rank);
+        fine = is_flag(v, step, rank);
     else if (step->kind == CECL_STEP_AFTER)
         fine = step->first < (uint32_t)v->nlanes && step->first != step->lane;
-    else if (step->kind == CECL_STEP_EXCHANGE)
-        return check_exchange(v, launch, step, rank);
     else if (step->kind == CECL_STEP_COPY)
         fine = step->count >= 1 && step->count <= plan->ncopies &&
                step->first <= plan->ncopies - step->count;
@@ -112,15 +83,6 @@ struct cecl_copy verify_message_copy(const struct verifier *v,
     struct cecl_copy moved = *copy;
     moved.src.area = moved.dst.area = (uint16_t)(v->nareas + (int)launch->messages[part]);
     moved.bytes = bytes_of(launch, copy);
-    return moved;
-}
-
-struct cecl_place verify_message_place(const struct verifier *v,
-                                       const struct cecl_verify_launch *launch,
-                                       const struct cecl_place *place)
-{
-    struct cecl_place moved = *place;
-    moved.area = (uint16_t)(v->nareas + (int)launch->messages[place->area / CECL_AREA_COUNT]);
     return moved;
 }
 

@@ -8,7 +8,7 @@
 static bool before(const struct verifier *v, const struct verify_access *a,
                    const struct verify_access *b)
 {
-    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->until;
+    return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
 }
 
 /* The copies of one batch are one event, and are not ordered among themselves. */
@@ -39,7 +39,7 @@ static void describe(const struct verifier *v, const struct verify_access *a, ch
 static ceclResult_t report(const struct verifier *v, int area, int rank,
                            const struct verify_access *a, const struct verify_access *b)
 {
-    static const char *const names[CECL_AREA_COUNT] = {"sendbuff", "recvbuff", "scales", "staging",
+    static const char *const names[CECL_AREA_COUNT] = {"sendbuff", "recvbuff", "staging",
                                                        "host memory"};
     char one[96], other[96];
     describe(v, a, one, sizeof(one));

@@ -13,7 +13,7 @@
 #include "verify/internal.h"
 
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
-                         uint64_t bytes, int actor, bool write, uint32_t lasts)
+                         uint64_t bytes, int actor, bool write)
 {
     struct verify_accesses *a = &v->accesses[place->area * v->nranks + place->rank];
     if (a->count == a->capacity) {
@@ -28,15 +28,8 @@ ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uin
                                                  .high = low + bytes,
                                                  .actor = (uint32_t)actor,
                                                  .event = v->actors[actor].nevents,
-                                                 .until = v->actors[actor].nevents + lasts,
                                                  .write = write};
     return ceclSuccess;
-}
-
-static ceclResult_t note(struct verifier *v, const struct cecl_place *place, uint64_t low,
-                         uint64_t bytes, int actor, bool write)
-{
-    return verify_note(v, place, low, bytes, actor, write, 0);
 }
 
 uint32_t *verify_event(struct verifier *v, int actor, uint32_t step)
@@ -66,8 +59,8 @@ static ceclResult_t user_takes(struct verifier *v, int rank, int memory)
 {
     const struct cecl_place all = {.area = (uint16_t)memory, .rank = (uint16_t)rank};
     return v->area_bytes[memory] == 0 ? ceclSuccess
-                                      : note(v, &all, 0, v->area_bytes[memory],
-                                             verify_actor(v, rank, CECL_LANE_MAIN), true);
+                                      : verify_note(v, &all, 0, v->area_bytes[memory],
+                                                    verify_actor(v, rank, CECL_LANE_MAIN), true);
 }
 
 /* The user owns the memory of a launch's messages before and after the launch. */
@@ -136,7 +129,6 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
         verify_messages_renew(v, &launch, rank);
     }
     me->begun = true;
-    me->nended = 0;
     for (int lane = 0; lane < v->nlanes; lane++) {
         struct verify_actor *a = &v->actors[verify_actor(v, rank, lane)];
         a->step = 0;
@@ -254,17 +246,6 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     return ceclSuccess;
 }
 
-/* Waits until one of the rank's own exchanges has ended. */
-static void await_exchange(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
-                           bool *stuck)
-{
-    const struct verify_rank *me = &v->ranks[rank];
-    *stuck = me->nended < step->phase;
-    if (!*stuck)
-        verify_join(v, verify_event(v, verify_actor(v, rank, step->lane), at),
-                    verify_actor(v, rank, CECL_LANE_NET), me->ended[step->phase - 1]);
-}
-
 /* Finds the last event of the other lane among its steps before step `at`, or, if there are none, the
  * lane's last event before the call. Returns false if the other lane has not reached that event yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
@@ -277,8 +258,7 @@ static bool other_lane(const struct verifier *v, int rank, const struct cecl_pla
         if (plan->steps[s].lane == plan->steps[at].first) {
             if (s >= other->step)
                 return false;
-            /* an exchange is two events, any other step one */
-            *event += plan->steps[s].kind == CECL_STEP_EXCHANGE ? 2 : 1;
+            ++*event;
         }
     return true;
 }
@@ -288,8 +268,8 @@ static ceclResult_t do_row(struct verifier *v, int actor, const struct cecl_copy
 {
     const uint64_t to = copy->dst.offset + row * copy->dst_pitch,
                    from = copy->src.offset + row * copy->src_pitch;
-    CECL_TRY(note(v, &copy->src, from, copy->bytes, actor, false));
-    CECL_TRY(note(v, &copy->dst, to, copy->bytes, actor, true));
+    CECL_TRY(verify_note(v, &copy->src, from, copy->bytes, actor, false));
+    CECL_TRY(verify_note(v, &copy->dst, to, copy->bytes, actor, true));
     memmove(verify_tags(v, copy->dst.area, copy->dst.rank) + to,
             verify_tags(v, copy->src.area, copy->src.rank) + from,
             (size_t)copy->bytes * sizeof(uint32_t));
@@ -337,13 +317,13 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     for (uint32_t s = 0; s < reduce->nsrc; s++)
         /* a source that is also dst counts as no extra access: each element is read before it is written */
         if (!is_same(&src[s], dst))
-            CECL_TRY(note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
-    CECL_TRY(note(v, dst, dst->offset, reduce->bytes, actor, true));
+            CECL_TRY(verify_note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
+    CECL_TRY(verify_note(v, dst, dst->offset, reduce->bytes, actor, true));
     for (uint64_t b = 0; b < reduce->bytes; b++) {
         uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b];
         for (uint32_t s = 1; s < reduce->nsrc; s++)
             tag = verify_combine(tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b]);
-        result[b] = reduce->partial ? tag : verify_reduced(tag);
+        result[b] = verify_reduced(tag);
         writes[b]++;
     }
     return ceclSuccess;
@@ -363,11 +343,7 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     case CECL_STEP_WAIT:
         if (verify_is_bits(step->counter))
             return verify_wait_bit(v, rank, step, at, stuck);
-        if (step->counter != CECL_COUNTER_NET)
-            return do_wait(v, rank, step, at, stuck);
-        await_exchange(v, rank, step, at, stuck);
-        return ceclSuccess;
-    case CECL_STEP_EXCHANGE: return verify_exchange(v, rank, at, stuck);
+        return do_wait(v, rank, step, at, stuck);
     case CECL_STEP_AFTER:
         *stuck = !other_lane(v, rank, plan, at, &event);
         if (!*stuck)
@@ -453,10 +429,6 @@ static ceclResult_t report_deadlock(const struct verifier *v, int rank)
         if (step < plan->nsteps && (at == plan->nsteps || plan->steps[at].kind == CECL_STEP_AFTER))
             at = step;
     }
-    if (at < plan->nsteps && plan->steps[at].kind == CECL_STEP_EXCHANGE)
-        return VERIFY_FAULT("deadlock: call %d, rank %d, step %" PRIu32
-                            " waits in exchange %" PRIu32,
-                            v->ranks[rank].launch, rank, at, plan->steps[at].phase);
     return VERIFY_FAULT(
         "deadlock: call %d, rank %d, step %" PRIu32 " waits for rank %u to come to phase %" PRIu32,
         v->ranks[rank].launch, rank, at, plan->steps[at].peer, plan->steps[at].phase);
@@ -464,8 +436,8 @@ static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 
 ceclResult_t verify_run(struct verifier *v)
 {
-    for (bool moved = true; moved || v->moved;) {
-        moved = v->moved = false;
+    for (bool moved = true; moved;) {
+        moved = false;
         const int first = (int)draw(v, (uint32_t)v->nranks, 0);
         for (int r = 0; r < v->nranks; r++)
             CECL_TRY(advance(v, (first + r) % v->nranks, &moved));

@@ -74,9 +74,7 @@ static ceclResult_t do_tell(struct verifier *v, int call, int rank, int actor)
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
     for (int holder = 0; holder < v->nranks; holder++) {
         const struct cecl_place line = line_place(plan, holder, rank);
-        if (!verify_reaches(plan, rank, holder))
-            continue;
-        CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, true, 0));
+        CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, true));
         set_tags(v, &line, line_bytes(&form), line_tag(v, call, rank));
     }
     return ceclSuccess;
@@ -90,7 +88,7 @@ static ceclResult_t read_table(struct verifier *v, int call, int rank, int actor
     for (int r = 0; r < v->nranks; r++) {
         const struct cecl_place line = line_place(plan, rank, r);
         const uint32_t *tags = verify_tags(v, line.area, line.rank) + line.offset;
-        CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, false, 0));
+        CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, false));
         for (uint64_t i = 0; i < line_bytes(&form); i++)
             if (tags[i] != line_tag(v, call, r))
                 return VERIFY_FAULT("call %d, rank %d: rank %d has not told its splits", call, rank,
@@ -104,8 +102,8 @@ static ceclResult_t move_block(struct verifier *v, int actor, struct cecl_place 
 {
     if (bytes == 0)
         return ceclSuccess;
-    CECL_TRY(verify_note(v, &src, src.offset, bytes, actor, false, 0));
-    CECL_TRY(verify_note(v, &dst, dst.offset, bytes, actor, true, 0));
+    CECL_TRY(verify_note(v, &src, src.offset, bytes, actor, false));
+    CECL_TRY(verify_note(v, &dst, dst.offset, bytes, actor, true));
     memcpy(verify_tags(v, dst.area, dst.rank) + dst.offset,
            verify_tags(v, src.area, src.rank) + src.offset, (size_t)bytes * sizeof(uint32_t));
     uint32_t *writes = verify_writes(v, dst.area, dst.rank) + dst.offset;
@@ -114,36 +112,22 @@ static ceclResult_t move_block(struct verifier *v, int actor, struct cecl_place 
     return ceclSuccess;
 }
 
-/* What a step moves: a pass, or all rows of this rank. */
-static struct cecl_pass pass_of(const struct cecl_plan *plan, const struct cecl_step *step)
-{
-    const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
-    const uint16_t rank = (uint16_t)plan->part.call.rank;
-    return step->first == CECL_SPLITS_PASS
-               ? plan->passes[step->count]
-               : (struct cecl_pass){.at = {0, CECL_AREA_SEND, rank},
-                                    .bytes = form.send_rows * form.row_bytes,
-                                    .from = rank};
-}
-
-/* Moves what a pass has of the blocks for one rank. */
-static ceclResult_t move_to(struct verifier *v, const struct told *told,
-                            const struct cecl_pass *pass, uint32_t to, int actor)
+/* Moves this rank's blocks for one rank. */
+static ceclResult_t move_to(struct verifier *v, const struct told *told, int rank, uint32_t to,
+                            int actor)
 {
     const uint64_t row_bytes = told->form.row_bytes;
-    const struct cecl_splits_held held = {NULL, pass->first, pass->bytes};
-    uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX], skipped;
+    uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
     uint32_t from, expert, ignored;
     cecl_splits_place(&told->form, told->table, to, rows, places, &ignored);
     for (uint32_t i = 0; i < told->form.nranks * told->form.experts; i++) {
         cecl_splits_received(&told->form, i, &from, &expert);
-        const uint64_t begin = sent_block(told, from, to, expert)->at * row_bytes,
-                       here = cecl_splits_here(&held, begin, rows[i] * row_bytes, &skipped);
-        struct cecl_place src = pass->at,
-                          dst = {places[i] * row_bytes + skipped, CECL_AREA_RECV, (uint16_t)to};
-        src.offset += begin + skipped - pass->first;
-        if (from == pass->from)
-            CECL_TRY(move_block(v, actor, src, dst, here));
+        const uint64_t at = sent_block(told, from, to, expert)->at,
+                       here = cecl_splits_here(&told->form, at, rows[i]);
+        const struct cecl_place src = {at * row_bytes, CECL_AREA_SEND, (uint16_t)rank},
+                                dst = {places[i] * row_bytes, CECL_AREA_RECV, (uint16_t)to};
+        if (from == (uint32_t)rank)
+            CECL_TRY(move_block(v, actor, src, dst, here * row_bytes));
     }
     return ceclSuccess;
 }
@@ -151,18 +135,13 @@ static ceclResult_t move_to(struct verifier *v, const struct told *told,
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step)
 {
     const int actor = verify_actor(v, rank, step->lane);
-    const struct cecl_plan *plan = verify_plan(v, call, rank);
     struct told told;
     if (step->first == CECL_SPLITS_TELL)
         return do_tell(v, call, rank, actor);
-    const struct cecl_pass pass = pass_of(plan, step);
     CECL_TRY(read_table(v, call, rank, actor));
-    if (pass.is_scales)
-        return verify_note(v, &pass.at, pass.at.offset, pass.bytes, actor, false, 0);
     tell_all(v, call, &told);
     for (int to = 0; to < v->nranks; to++)
-        if (verify_reaches(plan, rank, to))
-            CECL_TRY(move_to(v, &told, &pass, (uint32_t)to, actor));
+        CECL_TRY(move_to(v, &told, rank, (uint32_t)to, actor));
     return ceclSuccess;
 }
 
@@ -172,44 +151,19 @@ uint64_t verify_splits_staging(const struct cecl_plan *plan)
     return plan->part.means.table_offset + cecl_splits_table_bytes(form.nranks, form.experts);
 }
 
-uint64_t verify_scales_bytes(const struct cecl_call *call)
-{
-    if (call->op->family != CECL_FAMILY_SPLITS)
-        return 0;
-    const struct cecl_splits_form form = cecl_call_splits(call);
-    return form.send_rows * form.scale_bytes;
-}
-
-static ceclResult_t check_pass(const struct verifier *v, const struct cecl_plan *plan,
-                               const struct cecl_step *step)
-{
-    const struct cecl_call *call = &plan->part.call;
-    if (step->count >= plan->npasses)
-        return VERIFY_FAULT("pass %" PRIu32 " of %" PRIu32, step->count, plan->npasses);
-    const struct cecl_pass *pass = &plan->passes[step->count];
-    const uint64_t size = pass->is_scales ? verify_scales_bytes(call) : verify_send_bytes(call);
-    if (pass->from >= v->nranks || pass->at.rank != call->rank || pass->bytes > size ||
-        pass->first > size - pass->bytes)
-        return VERIFY_FAULT("bytes %" PRIu64 " to %" PRIu64 " of an array of %" PRIu64
-                            " bytes of rank %u, at rank %u",
-                            pass->first, pass->first + pass->bytes, size, pass->from,
-                            pass->at.rank);
-    return verify_range_form(v, plan, &pass->at, pass->bytes, false);
-}
-
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step)
 {
     const struct cecl_part *part = &plan->part;
     if (part->call.op->family != CECL_FAMILY_SPLITS || cecl_plan_parts(plan) != 1 ||
-        step->lane != CECL_LANE_MAIN || step->first > CECL_SPLITS_PASS ||
+        step->lane != CECL_LANE_MAIN || step->first > CECL_SPLITS_MOVE ||
         v->nranks > CECL_SPLITS_RANKS_MAX)
         return VERIFY_FAULT("step %" PRIu32 " of a call by splits, where there is none",
                             step->first);
     if (verify_splits_staging(plan) > part->means.table_offset + part->means.table_bytes)
         return VERIFY_FAULT("a table of splits ends at byte %" PRIu64 " of staging",
                             verify_splits_staging(plan));
-    return step->first == CECL_SPLITS_PASS ? check_pass(v, plan, step) : ceclSuccess;
+    return ceclSuccess;
 }
 
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero)

@@ -83,12 +83,6 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             at_least(&v->area_bytes[src->area], src->offset + reduce->bytes);
         }
     }
-    for (uint32_t s = 0; s < plan->nsteps; s++)
-        for (uint32_t i = 0; plan->steps[s].kind == CECL_STEP_EXCHANGE && i < plan->steps[s].count;
-             i++) {
-            const struct cecl_transfer *t = &plan->transfers[plan->steps[s].first + i];
-            at_least(&v->area_bytes[t->at.area], t->at.offset + t->bytes);
-        }
 }
 
 static bool allocate_areas(struct verifier *v)
@@ -114,7 +108,7 @@ static bool allocate(struct verifier *v)
         /* event 0, and one event for each of the user's turns */
         uint32_t events = 2 + (uint32_t)verify_nlaunches(v, r);
         for (int i = 0; i < verify_nlaunches(v, r); i++)
-            events += verify_launch(v, r, i).plan->nsteps + verify_launch(v, r, i).plan->nexchanges;
+            events += verify_launch(v, r, i).plan->nsteps;
         most = events > most ? events : most;
     }
     const size_t actors = (size_t)v->nactors, words = n * n * v->ncounters;
@@ -127,8 +121,13 @@ static bool allocate(struct verifier *v)
     v->taken = calloc(n * n * VERIFY_BITS, sizeof(*v->taken));
     v->ranks = calloc(n, sizeof(*v->ranks));
     v->actors = calloc(actors, sizeof(*v->actors));
-    return allocate_areas(v) && verify_exchange_allocate(v) && v->clocks && v->origins &&
-           v->signals && v->words && v->bits && v->taken && v->ranks && v->actors;
+    bool fine = allocate_areas(v) && v->clocks && v->origins && v->signals && v->words && v->bits &&
+                v->taken && v->ranks && v->actors;
+    for (int r = 0; fine && r < v->nranks; r++) {
+        v->ranks[r].turns = calloc((size_t)verify_nlaunches(v, r) + 1, sizeof(uint32_t));
+        fine = v->ranks[r].turns != NULL;
+    }
+    return fine;
 }
 
 static void release(struct verifier *v)
@@ -141,7 +140,8 @@ static void release(struct verifier *v)
         if (v->writes)
             free(v->writes[w]);
     }
-    verify_exchange_release(v);
+    for (int r = 0; v->ranks && r < v->nranks; r++)
+        free(v->ranks[r].turns);
     free(v->tags);
     free(v->writes);
     free(v->area_bytes);
@@ -182,9 +182,7 @@ static bool begin(struct verifier *v)
         if (cecl_plan_parts(&v->plans[i]) > v->nparts)
             v->nparts = cecl_plan_parts(&v->plans[i]);
         for (uint32_t s = 0; s < v->plans[i].nsteps; s++)
-            if (v->plans[i].steps[s].lane == CECL_LANE_NET)
-                v->nlanes = CECL_LANE_NET + 1;
-            else if (v->plans[i].steps[s].lane != CECL_LANE_MAIN && v->nlanes < CECL_LANES)
+            if (v->plans[i].steps[s].lane != CECL_LANE_MAIN && v->nlanes < CECL_LANES)
                 v->nlanes = CECL_LANES;
     }
     if (v->program)

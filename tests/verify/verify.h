@@ -6,10 +6,7 @@
  * within a call, between calls, and against the user's own accesses before and after. Every output byte is
  * written exactly once in a call, from the right source byte. No byte outside the output and staging is
  * written. A rank leaves a barrier after all ranks have come to it.
- *
- * Over several nodes, copies and flags stay within a node. Sends and receives between two ranks of
- * different nodes match in order and size. Until an exchange has ended, the bytes that it sends stay
- * unchanged and no other access touches the bytes that it receives. */
+ */
 #ifndef CECL_VERIFY_VERIFY_H
 #define CECL_VERIFY_VERIFY_H
 

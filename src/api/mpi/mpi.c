@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "api/mpi/pipes.h"
+#include "util/error.h"
 
 static int all_gather(void *context, const void *send, void *recv, size_t bytes)
 {
@@ -38,9 +38,5 @@ CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                          "mpiComm: an inter-communicator; an intra-communicator expected (see "
                          "MPI_Intercomm_merge)");
     const ceclOob_t oob = {&mpiComm, all_gather, barrier};
-    const struct cecl_net_lender lender = cecl_mpi_lender(&mpiComm);
-    cecl_net_lend(&lender);
-    const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, &oob, config);
-    cecl_net_lend(NULL);
-    return result;
+    return ceclCommInitOob(comm, nranks, rank, &oob, config);
 }
