@@ -3,7 +3,7 @@
 # build that prints only when it fails. They source this file, and set `root` before.
 
 build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
-    libopenmpi-dev openmpi-bin libopenblas-dev)
+    libopenmpi-dev openmpi-bin)
 test_packages=("${build_packages[@]}" libcmocka-dev)
 # shellcheck disable=SC2034 # .ci/run's
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev ninja-build spin python3-venv

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows cecl at work: installs missing packages, builds, and runs two examples. They are a forward pass
-# that prefetches layers, and a sharded training that learns a text and then writes some. They run on
+# that prefetches layers, and a sharded training that learns a text. They run on
 # all GPUs of the machine, or on 4 ranks on the CPU. Arguments go to the training (--help).
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -30,13 +30,17 @@ if [ -n "$why" ]; then
     export CECL_DEVICE=${CECL_DEVICE:-host}
     echo "$why: $ranks ranks run on the CPU, with the same plans."
 fi
+size=()
+if [ "${CECL_DEVICE:-}" != host ]; then
+    size=(--layers 20 --width 2048 --heads 16 --sequence 1024 --rate 300) # a billion parameters
+fi
 ranks_of=("${mpi_run[@]}" -n "$ranks")
 log=$build/training.log
 
 printf '\n== 1. A forward pass: each layer gathered while the one before computes\n\n'
 "${ranks_of[@]}" "$build/examples/example_prefetch"
-printf '\n== 2. A training: the same in forward and backward passes, until the network can write\n\n'
-"${ranks_of[@]}" "$build/examples/example_fsdp_train" --sample 300 "$@" | tee "$log"
+printf '\n== 2. A training: the same in forward and backward passes\n\n'
+"${ranks_of[@]}" "$build/examples/example_fsdp_train" "${size[@]}" "$@" | tee "$log"
 
 loss=$(sed -n 's/.*first -> last step *\([0-9.]*\) -> \([0-9.]*\) .*/from \1 to \2/p' "$log")
 waited=$(sed -n 's/.*waiting for communication .* \([0-9.]* %\) of a step.*/\1/p' "$log")

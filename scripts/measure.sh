@@ -170,7 +170,7 @@ published() { overlap --preset published --json "$out/overlap_published.json"; }
 # Each run trains about a billion parameters for 33 steps; the first 3 are not counted.
 train() {
     "$root/scripts/compare_training.sh" "$out" "${TRAIN_ROUNDS:-3}" "${TRAIN_COMMS:-cecl,nccl,nccl-ce,none}" $run -n "$gpus" \
-        "$build/examples/example_fsdp_train" --layers 20 --width 2048 --heads 16 --sequence 1024 --batch 4 --steps 33
+        "$build/examples/example_fsdp_train" --layers 20 --width 2048 --heads 16 --sequence 1024 --rate 300 --steps 33
 }
 
 case $mode in

@@ -55,7 +55,6 @@ serves() {
     openmpi-bin) runs mpirun && [[ $said == *"Open MPI"* ]] ;;
     libopenmpi-dev) mpicc --showme:version >/dev/null 2>&1 && builds mpicc mpi.h ;;
     libc6-dev) builds gcc stdio.h ;;
-    libopenblas-dev) links openblas cblas.h ;;
     libcmocka-dev) links cmocka "stdarg.h stddef.h stdint.h setjmp.h cmocka.h" ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     clang-format) runs clang-format && [[ $said == *"version $clang_format."* ]] ;;

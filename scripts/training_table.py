@@ -8,7 +8,7 @@ import sys
 
 # What all runs must have in common to be compared.
 COMMON = ("device", "ranks", "prefetch", "layers", "width", "heads", "sequence", "batch",
-          "parameters", "first_step", "steps", "warm_up_steps")
+          "parameters", "steps", "warm_up_steps")
 
 
 class Refused(Exception):

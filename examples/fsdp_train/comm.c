@@ -1,70 +1,44 @@
-/* What all kinds of communication share: lanes, and waiting for them. */
+/* Lanes, and communication by cecl. On a GPU all lanes share one stream, because calls of one
+ * communicator run one after the other anyway, and events order them with compute. On the host each
+ * lane has its own stream, so that the host can wait for one call without waiting for those enqueued
+ * after it. cecl keeps the order of calls across streams. */
 #include "comm.h"
 
-#include <mpi.h>
+#include <cecl/cecl_mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool is_by_nccl(const char *kind)
+/* SMs for a reduction that runs at the same time as matrix products. With fewer than a dozen SMs,
+ * the reduction's speed is proportional to their number. (12 SMs read from three peers as fast as
+ * the links of an H200 allow.) With fewer SMs the reduction takes longer, but compute hides that,
+ * and no SM only waits for the links. 8 of 132 SMs leave 94 % to compute. The number is an
+ * estimate: CECL_MAX_SMS overrides it. */
+enum { HIDDEN_SMS = 8 };
+
+/* ---- lanes */
+
+bool complain(const struct comm *c, const char *what, const char *why)
 {
-    return strncmp(kind, "nccl", 4) == 0;
+    fprintf(stderr, "fsdp_train: rank %d: %s: %s\n", c->rank, what, why);
+    return false;
 }
 
-const char *comm_missing(const char *kind)
+bool all_agree(bool mine)
 {
-    if (!is_by_nccl(kind) || comm_nccl_built)
-        return NULL;
-    return "this build has no NCCL (it needs CUDA and NCCL): cecl or none expected";
+    int one = mine, all = 0;
+    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all != 0;
 }
 
-bool comm_open(struct comm *c, const char *kind, bool hidden)
-{
-    *c = (struct comm){.device = -1, .hidden = hidden};
-    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
-    c->once = strcmp(kind, "none") == 0;
-    const bool fine = is_by_nccl(kind) ? comm_nccl(c, strcmp(kind, "nccl-ce") == 0) : comm_cecl(c);
-    if (c->once)
-        c->name = "none after the first step";
-    return fine;
-}
-
-/* The lane's next call waits for the compute that is enqueued so far. */
-static void lane_begin(struct comm *c, int lane)
+bool comm_start(struct comm *c, int lane, struct transfer t)
 {
     if (c->compute->stream_after_compute)
-        c->compute->stream_after_compute(c->compute, c->stream(c, lane), lane);
-}
-
-static void lane_end(struct comm *c, int lane)
-{
+        c->compute->stream_after_compute(c->compute, c->stream(c, lane));
+    if (!c->start(c, lane, &t))
+        return false;
     if (c->compute->mark)
         c->compute->mark(c->compute, c->stream(c, lane), lane);
-}
-
-bool comm_gather(struct comm *c, int lane, void *buffer, size_t count)
-{
-    lane_begin(c, lane);
-    if (!c->gather(c, lane, buffer, count))
-        return false;
-    lane_end(c, lane);
-    return true;
-}
-
-bool comm_reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard, size_t count)
-{
-    lane_begin(c, lane);
-    if (!c->reduce_scatter(c, lane, gradients, shard, count))
-        return false;
-    lane_end(c, lane);
-    return true;
-}
-
-bool comm_mean(struct comm *c, int lane, double *values, size_t count)
-{
-    lane_begin(c, lane);
-    if (!c->mean(c, lane, values, count))
-        return false;
-    lane_end(c, lane);
     return true;
 }
 
@@ -80,9 +54,108 @@ bool comm_await(struct comm *c, int lane)
     return fine;
 }
 
-bool all_agree(bool mine)
+/* ---- cecl */
+
+struct cecl {
+    ceclComm_t comm;
+    ceclStream_t *streams;
+    int nstreams;
+};
+
+#define CECL_OR_FALSE(c, call)                                                                     \
+    do {                                                                                           \
+        if ((call) != ceclSuccess)                                                                 \
+            return complain((c), #call, ceclGetLastError(((struct cecl *)(c)->state)->comm));      \
+    } while (0)
+
+static ceclStream_t stream(struct comm *c, int lane)
 {
-    int one = mine, all = 0;
-    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return all != 0;
+    const struct cecl *s = c->state;
+    return s->streams[lane % s->nstreams];
+}
+
+static bool alloc(struct comm *c, void **memory, size_t bytes)
+{
+    CECL_OR_FALSE(c, ceclMemAlloc(((struct cecl *)c->state)->comm, memory, bytes));
+    return true;
+}
+
+static bool start(struct comm *c, int lane, const struct transfer *t)
+{
+    const ceclComm_t comm = ((struct cecl *)c->state)->comm;
+    const ceclDataType_t type = c->compute->type;
+    const ceclStream_t s = stream(c, lane);
+    void *own;
+    if (t->kind == GATHER) {
+        CECL_OR_FALSE(c, ceclShard(comm, t->to, t->count, type, &own));
+        CECL_OR_FALSE(c, ceclAllGather(own, t->to, t->count, type, comm, s));
+    } else {
+        CECL_OR_FALSE(c, ceclReduceScatter(t->from, t->to, t->count, type, ceclSum, comm, s));
+    }
+    return true;
+}
+
+static bool wait_lane(struct comm *c, int lane)
+{
+    CECL_OR_FALSE(c, ceclStreamSynchronize(((struct cecl *)c->state)->comm, stream(c, lane)));
+    return true;
+}
+
+static bool healthy(struct comm *c)
+{
+    ceclResult_t failure = ceclSuccess;
+    CECL_OR_FALSE(c, ceclCommGetAsyncError(((struct cecl *)c->state)->comm, &failure));
+    CECL_OR_FALSE(c, failure);
+    return true;
+}
+
+static void close_cecl(struct comm *c)
+{
+    struct cecl *s = c->state;
+    while (s->nstreams > 0)
+        (void)!ceclStreamDestroy(s->comm, s->streams[--s->nstreams]);
+    free(s->streams);
+    if (s->comm)
+        (void)!ceclCommDestroy(s->comm); /* also frees what alloc returned */
+    free(s);
+}
+
+static bool open_cecl(struct comm *c, int lanes, bool hidden)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    struct cecl *s = calloc(1, sizeof(*s));
+    if (!s)
+        return complain(c, "memory", "none for a communicator");
+    c->state = s;
+    c->name = c->once ? "none after the first step" : "cecl";
+    c->alloc = alloc;
+    c->stream = stream;
+    c->start = start;
+    c->wait = wait_lane;
+    c->healthy = healthy;
+    c->close = close_cecl;
+    config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    if (hidden)
+        config.maxSms = HIDDEN_SMS;
+    CECL_OR_FALSE(c, ceclCommInitMpi(&s->comm, MPI_COMM_WORLD, &config));
+    CECL_OR_FALSE(c, ceclCommCuDevice(s->comm, &c->device));
+    const int wanted = c->device >= 0 ? 1 : lanes;
+    s->streams = calloc((size_t)wanted, sizeof(ceclStream_t));
+    for (; s->streams && s->nstreams < wanted; s->nstreams++)
+        CECL_OR_FALSE(c, ceclStreamCreate(s->comm, &s->streams[s->nstreams]));
+    return s->streams != NULL;
+}
+
+/* ---- one or the other */
+
+bool comm_open(struct comm *c, const char *kind, int lanes, bool hidden)
+{
+    *c = (struct comm){.device = -1, .once = strcmp(kind, "none") == 0};
+    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c->nranks);
+#if FSDP_NCCL
+    if (strncmp(kind, "nccl", 4) == 0)
+        return comm_nccl(c, strcmp(kind, "nccl-ce") == 0);
+#endif
+    return open_cecl(c, lanes, hidden);
 }

@@ -9,24 +9,14 @@
 
 #include "comm.h"
 
-const bool comm_nccl_built = true;
-
-enum { BUFFERS = 64, PAGE = 2 << 20 };
+enum { PAGE = 2 << 20 };
 
 struct nccl {
     ncclComm_t comm;
     cudaStream_t stream;
     bool copy_engines;
-    void *buffers[BUFFERS];
-    ncclWindow_t windows[BUFFERS];
-    int nbuffers;
 };
 
-static bool complain(const struct comm *c, const char *what, const char *why)
-{
-    fprintf(stderr, "fsdp_train: rank %d: %s: %s\n", c->rank, what, why);
-    return false;
-}
 #define NCCL_TRY(c, expr)                                                                          \
     do {                                                                                           \
         ncclResult_t nccl_result_ = (expr);                                                        \
@@ -43,74 +33,36 @@ static bool complain(const struct comm *c, const char *what, const char *why)
 /* cecl's types have the same numbers as NCCL's */
 _Static_assert((int)ceclFloat32 == (int)ncclFloat32 && (int)ceclBfloat16 == (int)ncclBfloat16,
                "a type is passed to NCCL as its number");
-static ncclDataType_t type_of(const struct comm *c)
-{
-    return (ncclDataType_t)(int)c->compute->type;
-}
-
-static bool prepare(struct comm *c, int lanes)
-{
-    (void)c;
-    (void)lanes;
-    return true;
-}
-
+/* Memory and windows last until the process ends. */
 static bool alloc(struct comm *c, void **memory, size_t bytes)
 {
     struct nccl *n = c->state;
-    if (n->nbuffers == BUFFERS)
-        return complain(c, "--prefetch", "too many buffers for NCCL: a smaller number expected");
+    ncclWindow_t window;
     bytes = (bytes + PAGE - 1) / PAGE * PAGE; /* a window is a whole number of GPU pages */
     NCCL_TRY(c, ncclMemAlloc(memory, bytes));
-    n->buffers[n->nbuffers++] = *memory;
-    if (n->copy_engines) {
-        ncclWindow_t *window = &n->windows[n->nbuffers - 1];
-        NCCL_TRY(c,
-                 ncclCommWindowRegister(n->comm, *memory, bytes, window, NCCL_WIN_COLL_SYMMETRIC));
-        if (!*window)
-            return complain(c, "ncclCommWindowRegister",
-                            "no window: NCCL would not use its copy engines");
-    }
-    return true;
+    if (!n->copy_engines)
+        return true;
+    NCCL_TRY(c, ncclCommWindowRegister(n->comm, *memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
+    return window ||
+           complain(c, "ncclCommWindowRegister", "no window: NCCL would not use its copy engines");
 }
 
-static ceclStream_t lane_stream(struct comm *c, int lane)
+static ceclStream_t stream(struct comm *c, int lane)
 {
     (void)lane;
     return ((struct nccl *)c->state)->stream;
 }
 
-static bool gather(struct comm *c, int lane, void *buffer, size_t count)
+static bool start(struct comm *c, int lane, const struct transfer *t)
 {
     struct nccl *n = c->state;
+    const ncclDataType_t type = (ncclDataType_t)(int)c->compute->type;
+    const char *own = (char *)t->to + (size_t)c->rank * t->count * c->compute->element;
     (void)lane;
-    NCCL_TRY(c, ncclAllGather((char *)buffer + (size_t)c->rank * count * c->compute->element,
-                              buffer, count, type_of(c), n->comm, n->stream));
-    return true;
-}
-
-static bool reduce_scatter(struct comm *c, int lane, const void *gradients, void *shard,
-                           size_t count)
-{
-    struct nccl *n = c->state;
-    (void)lane;
-    NCCL_TRY(c,
-             ncclReduceScatter(gradients, shard, count, type_of(c), ncclSum, n->comm, n->stream));
-    return true;
-}
-
-static bool mean(struct comm *c, int lane, double *values, size_t count)
-{
-    struct nccl *n = c->state;
-    (void)lane;
-    NCCL_TRY(c, ncclAllReduce(values, values, count, ncclFloat64, ncclAvg, n->comm, n->stream));
-    return true;
-}
-
-static bool wait_lane(struct comm *c, int lane)
-{
-    (void)lane;
-    CUDA_TRY(c, cudaStreamSynchronize(((struct nccl *)c->state)->stream));
+    if (t->kind == GATHER)
+        NCCL_TRY(c, ncclAllGather(own, t->to, t->count, type, n->comm, n->stream));
+    else
+        NCCL_TRY(c, ncclReduceScatter(t->from, t->to, t->count, type, ncclSum, n->comm, n->stream));
     return true;
 }
 
@@ -125,17 +77,11 @@ static bool healthy(struct comm *c)
 static void close_nccl(struct comm *c)
 {
     struct nccl *n = c->state;
-    while (n->nbuffers-- > 0) {
-        if (n->windows[n->nbuffers])
-            ncclCommWindowDeregister(n->comm, n->windows[n->nbuffers]);
-        ncclMemFree(n->buffers[n->nbuffers]);
-    }
     if (n->comm)
         ncclCommDestroy(n->comm);
     if (n->stream)
         cudaStreamDestroy(n->stream);
     free(n);
-    c->state = NULL;
 }
 
 static bool take_gpu(struct comm *c)
@@ -173,13 +119,9 @@ bool comm_nccl(struct comm *c, bool copy_engines)
         NCCL_TRY(c, ncclGetUniqueId(&id));
     MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
     NCCL_TRY(c, ncclCommInitRankConfig(&n->comm, c->nranks, id, c->rank, &config));
-    c->prepare = prepare;
     c->alloc = alloc;
-    c->stream = lane_stream;
-    c->gather = gather;
-    c->reduce_scatter = reduce_scatter;
-    c->mean = mean;
-    c->wait = wait_lane;
+    c->stream = stream;
+    c->start = start;
     c->healthy = healthy;
     return true;
 }

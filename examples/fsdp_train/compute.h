@@ -3,7 +3,7 @@
  *
  * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
  * may still run when the call returns. On the host they are done by then. A failure is written to
- * stderr and remembered; wait() and read() return it. */
+ * stderr and remembered; wait() returns it. */
 #ifndef CECL_FSDP_COMPUTE_H
 #define CECL_FSDP_COMPUTE_H
 
@@ -27,7 +27,7 @@ struct matmul {
     long long stride_a, stride_b, stride_c; /* from one product to the next */
     int batch;
     float alpha, beta;
-    bool wide; /* C's elements are wide */
+    bool wide; /* C's elements are float */
 };
 
 /* rows = samples * sequence, each `width` elements. Tokens are [samples][sequence + 1]: the last
@@ -35,6 +35,16 @@ struct matmul {
 struct dims {
     int samples, sequence, width;
 };
+
+static inline size_t rows_of(struct dims d)
+{
+    return (size_t)d.samples * (size_t)d.sequence;
+}
+
+#define NORM_EPSILON 1e-5
+/* gelu(x) = x (1 + tanh u) / 2 with u = GELU_A (x + GELU_B x^3) */
+#define GELU_A 0.7978845608028654 /* sqrt(2 / pi) */
+#define GELU_B 0.044715
 
 struct adam {
     float rate, beta1, beta2, epsilon;
@@ -44,7 +54,6 @@ struct adam {
 struct compute {
     const char *name;
     size_t element;      /* bytes of a parameter, gradient or activation: bfloat16 or float */
-    size_t wide;         /* bytes of a statistic or logit: float */
     ceclDataType_t type; /* the type of an element */
     void *state;
 
@@ -52,22 +61,22 @@ struct compute {
     void (*close)(struct compute *c);
     void *(*alloc)(struct compute *c, size_t bytes); /* zeroed; NULL with a message on stderr */
     void (*free)(struct compute *c, void *memory);
-    void (*write)(struct compute *c, void *dst, const void *host, size_t bytes); /* blocks */
-    bool (*read)(struct compute *c, void *host, const void *src, size_t bytes);  /* blocks */
-    bool (*wait)(struct compute *c);                                             /* blocks */
+    /* Between the device's memory and the host's, or within the device. The host's memory is free, or
+     * has the bytes, after wait(). */
+    void (*copy)(struct compute *c, void *dst, const void *src, size_t bytes);
+    void (*zero)(struct compute *c, void *dst, size_t bytes);
+    bool (*wait)(struct compute *c);
 
     /* ---- the network */
-    void (*copy)(struct compute *c, void *dst, const void *src, size_t elements);
-    void (*zero)(struct compute *c, void *dst, size_t elements);
     void (*matmul)(struct compute *c, const struct matmul *m);
-    /* Cuts samples first, first + 1, ... out of the text (random.h). */
+    /* Cuts samples first, first + 1, ... out of the text (model.h). */
     void (*batch)(struct compute *c, unsigned char *tokens, const unsigned char *text, size_t bytes,
                   uint64_t seed, uint64_t first, struct dims d);
     void (*embed)(struct compute *c, void *x, const void *table, const void *places,
                   const unsigned char *tokens, struct dims d);
     void (*embed_back)(struct compute *c, void *dtable, void *dplaces, const void *dx,
                        const unsigned char *tokens, struct dims d);
-    /* Layer norm; mean and rstd are [rows], wide. norm_back adds to dx. */
+    /* Layer norm; mean and rstd are [rows], float. norm_back adds to dx. */
     void (*norm)(struct compute *c, void *y, void *mean, void *rstd, const void *x,
                  const void *gain, const void *bias, struct dims d);
     void (*norm_back)(struct compute *c, void *dx, void *dgain, void *dbias, const void *dy,
@@ -91,19 +100,26 @@ struct compute {
 
     /* ---- order between compute and communication streams, without the host. All three are NULL
      * where compute is synchronous. The host then waits for the stream (comm.h). */
-    void (*stream_after_compute)(struct compute *c, ceclStream_t stream, int lane);
+    void (*stream_after_compute)(struct compute *c, ceclStream_t stream);
     /* marks the end of all work that `stream` holds now */
     void (*mark)(struct compute *c, ceclStream_t stream, int lane);
     void (*compute_after_mark)(struct compute *c, int lane);
 
     /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() returns
-     * the `count` stamps since the last call, in ms, and blocks. With NULL and 0 it drops them. */
+     * the `count` stamps since the last call, in ms, and blocks. */
     void (*tick)(struct compute *c);
     bool (*ticks)(struct compute *c, double *ms, int count);
 };
 
 extern const struct compute compute_host;
-const struct compute *compute_cuda(void); /* NULL in a build without CUDA */
+#ifdef EXAMPLE_CUDA
+const struct compute *compute_cuda(void);
+#else
+static inline const struct compute *compute_cuda(void)
+{
+    return NULL;
+}
+#endif
 
 #ifdef __cplusplus
 }

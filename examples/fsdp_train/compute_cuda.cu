@@ -8,26 +8,24 @@
 
 static const size_t workspace_bytes = (size_t)64 << 20;
 
-bool gpu_check(struct gpu *g, cudaError_t error, const char *what)
+static bool check(struct gpu *g, bool fine, const char *what, const char *why)
 {
-    if (error == cudaSuccess)
-        return true;
-    if (!g->failed)
-        fprintf(stderr, "compute: %s: %s\n", what, cudaGetErrorString(error));
-    g->failed = true;
-    return false;
+    if (!fine && !g->failed)
+        fprintf(stderr, "compute: %s: %s\n", what, why);
+    g->failed = g->failed || !fine;
+    return fine;
+}
+#define GPU_CHECK(g, expr) gpu_check((g), (expr), #expr)
+
+static bool gpu_check(struct gpu *g, cudaError_t error, const char *what)
+{
+    return check(g, error == cudaSuccess, what, cudaGetErrorString(error));
 }
 
-static bool blas_check(struct gpu *g, cublasStatus_t status, const char *what)
+static bool gpu_check(struct gpu *g, cublasStatus_t status, const char *what)
 {
-    if (status == CUBLAS_STATUS_SUCCESS)
-        return true;
-    if (!g->failed)
-        fprintf(stderr, "compute: %s: %s\n", what, cublasGetStatusString(status));
-    g->failed = true;
-    return false;
+    return check(g, status == CUBLAS_STATUS_SUCCESS, what, cublasGetStatusString(status));
 }
-#define BLAS_CHECK(g, expr) blas_check((g), (expr), #expr)
 
 /* ---- opening and closing */
 
@@ -52,12 +50,12 @@ static bool gpu_open(struct compute *c, int device, int lanes, int ticks)
            GPU_CHECK(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)) &&
            GPU_CHECK(g, cudaMalloc(&g->workspace, workspace_bytes)) &&
            GPU_CHECK(g, cudaMalloc(&g->scratch, (size_t)CHUNKS * 2 * WIDEST * sizeof(float))) &&
-           make_events(g, &g->ready, lanes, cudaEventDisableTiming) &&
+           GPU_CHECK(g, cudaEventCreateWithFlags(&g->ready, cudaEventDisableTiming)) &&
            make_events(g, &g->done, lanes, cudaEventDisableTiming) &&
            make_events(g, &g->ticks, ticks, cudaEventDefault) &&
-           BLAS_CHECK(g, cublasCreate(&g->blas)) &&
-           BLAS_CHECK(g, cublasSetStream(g->blas, g->stream)) &&
-           BLAS_CHECK(g, cublasSetWorkspace(g->blas, g->workspace, workspace_bytes));
+           GPU_CHECK(g, cublasCreate(&g->blas)) &&
+           GPU_CHECK(g, cublasSetStream(g->blas, g->stream)) &&
+           GPU_CHECK(g, cublasSetWorkspace(g->blas, g->workspace, workspace_bytes));
 }
 
 static void free_events(cudaEvent_t *events, int count)
@@ -73,7 +71,8 @@ static void gpu_close(struct compute *c)
     struct gpu *g = gpu_of(c);
     if (g->blas)
         cublasDestroy(g->blas);
-    free_events(g->ready, g->lanes);
+    if (g->ready)
+        cudaEventDestroy(g->ready);
     free_events(g->done, g->lanes);
     free_events(g->ticks, g->room);
     cudaFree(g->workspace);
@@ -107,36 +106,22 @@ static void gpu_free(struct compute *c, void *memory)
 static bool gpu_wait(struct compute *c)
 {
     struct gpu *g = gpu_of(c);
+    GPU_CHECK(g, cudaGetLastError()); /* of the kernels launched so far */
     GPU_CHECK(g, cudaStreamSynchronize(g->stream));
     return !g->failed;
 }
 
-static void gpu_write(struct compute *c, void *dst, const void *host, size_t bytes)
+static void gpu_copy(struct compute *c, void *dst, const void *src, size_t bytes)
 {
     struct gpu *g = gpu_of(c);
-    GPU_CHECK(g, cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, g->stream));
-    (void)gpu_wait(c);
+    GPU_CHECK(g, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, g->stream));
 }
 
-static bool gpu_read(struct compute *c, void *host, const void *src, size_t bytes)
+static void gpu_zero(struct compute *c, void *dst, size_t bytes)
 {
     struct gpu *g = gpu_of(c);
-    GPU_CHECK(g, cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, g->stream));
-    return gpu_wait(c);
-}
-
-static void gpu_copy(struct compute *c, void *dst, const void *src, size_t elements)
-{
-    struct gpu *g = gpu_of(c);
-    GPU_CHECK(g, cudaMemcpyAsync(dst, src, elements * sizeof(element), cudaMemcpyDeviceToDevice,
-                                 g->stream));
-}
-
-static void gpu_zero(struct compute *c, void *dst, size_t elements)
-{
-    struct gpu *g = gpu_of(c);
-    if (elements > 0)
-        GPU_CHECK(g, cudaMemsetAsync(dst, 0, elements * sizeof(element), g->stream));
+    if (bytes > 0)
+        GPU_CHECK(g, cudaMemsetAsync(dst, 0, bytes, g->stream));
 }
 
 /* Row-major C = A B is column-major C' = B' A'. A matrix that is transposed in one view is
@@ -144,21 +129,79 @@ static void gpu_zero(struct compute *c, void *dst, size_t elements)
 static void gpu_matmul(struct compute *c, const struct matmul *m)
 {
     struct gpu *g = gpu_of(c);
-    BLAS_CHECK(g, cublasGemmStridedBatchedEx(
-                      g->blas, m->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      m->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, m->n, m->m, m->k, &m->alpha, m->b,
-                      CUDA_R_16BF, m->ldb, m->stride_b, m->a, CUDA_R_16BF, m->lda, m->stride_a,
-                      &m->beta, m->c, m->wide ? CUDA_R_32F : CUDA_R_16BF, m->ldc, m->stride_c,
-                      m->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    GPU_CHECK(g, cublasGemmStridedBatchedEx(g->blas, m->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                            m->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, m->n, m->m,
+                                            m->k, &m->alpha, m->b, CUDA_R_16BF, m->ldb, m->stride_b,
+                                            m->a, CUDA_R_16BF, m->lda, m->stride_a, &m->beta, m->c,
+                                            m->wide ? CUDA_R_32F : CUDA_R_16BF, m->ldc, m->stride_c,
+                                            m->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+/* ---- shards: conversion to bfloat16, and Adam. Counts are multiples of 128. */
+
+__global__ void to_elements_kernel(pack *dst, const float4 *src, size_t packs)
+{
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < packs;
+         i += (size_t)gridDim.x * THREADS) {
+        const float4 a = src[2 * i], b = src[2 * i + 1];
+        const float in[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+        pack out;
+        for (int k = 0; k < 8; k++)
+            out.e[k] = __float2bfloat16(in[k]);
+        dst[i] = out;
+    }
+}
+
+static void gpu_to_elements(struct compute *c, void *dst, const float *src, size_t count)
+{
+    struct gpu *g = gpu_of(c);
+    to_elements_kernel<<<blocks_for(count / 8), THREADS, 0, g->stream>>>(
+        (pack *)dst, (const float4 *)src, count / 8);
+}
+
+/* Four at a time: one load of 16 bytes each. */
+struct alignas(16) four {
+    float at[4];
+};
+struct alignas(8) four_elements {
+    element at[4];
+};
+
+__global__ void adam_kernel(four *parameters, four *first, four *second,
+                            const four_elements *gradients, size_t fours, adam a)
+{
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < fours;
+         i += (size_t)gridDim.x * THREADS) {
+        four p = parameters[i], m = first[i], v = second[i];
+        const four_elements gradient = gradients[i];
+        for (int k = 0; k < 4; k++) {
+            const float g = __bfloat162float(gradient.at[k]);
+            m.at[k] = a.beta1 * m.at[k] + (1 - a.beta1) * g;
+            v.at[k] = a.beta2 * v.at[k] + (1 - a.beta2) * g * g;
+            p.at[k] -=
+                a.rate * m.at[k] * a.correction1 / (sqrtf(v.at[k] * a.correction2) + a.epsilon);
+        }
+        parameters[i] = p;
+        first[i] = m;
+        second[i] = v;
+    }
+}
+
+static void gpu_adam(struct compute *c, float *parameters, float *first, float *second,
+                     const void *gradients, size_t count, const struct adam *a)
+{
+    adam_kernel<<<blocks_for(count / 4), THREADS, 0, gpu_of(c)->stream>>>(
+        (four *)parameters, (four *)first, (four *)second, (const four_elements *)gradients,
+        count / 4, *a);
 }
 
 /* ---- order and time */
 
-static void gpu_stream_after_compute(struct compute *c, ceclStream_t stream, int lane)
+static void gpu_stream_after_compute(struct compute *c, ceclStream_t stream)
 {
     struct gpu *g = gpu_of(c);
-    GPU_CHECK(g, cudaEventRecord(g->ready[lane], g->stream));
-    GPU_CHECK(g, cudaStreamWaitEvent(stream, g->ready[lane], 0));
+    GPU_CHECK(g, cudaEventRecord(g->ready, g->stream));
+    GPU_CHECK(g, cudaStreamWaitEvent(stream, g->ready, 0));
 }
 
 static void gpu_mark(struct compute *c, ceclStream_t stream, int lane)
@@ -185,8 +228,8 @@ static bool gpu_ticks(struct compute *c, double *ms, int count)
     struct gpu *g = gpu_of(c);
     const int used = g->used;
     g->used = 0;
-    if (!gpu_wait(c) || !ms)
-        return !g->failed;
+    if (!gpu_wait(c))
+        return false;
     if (used != count) {
         fprintf(stderr, "compute: %d time stamps, %d expected\n", used, count);
         return false;
@@ -204,14 +247,11 @@ extern "C" const struct compute *compute_cuda(void)
     static struct compute table;
     table.name = "GPU (cuBLAS, bfloat16, sums in float)";
     table.element = sizeof(element);
-    table.wide = sizeof(float);
     table.type = ceclBfloat16;
     table.open = gpu_open;
     table.close = gpu_close;
     table.alloc = gpu_alloc;
     table.free = gpu_free;
-    table.write = gpu_write;
-    table.read = gpu_read;
     table.wait = gpu_wait;
     table.copy = gpu_copy;
     table.zero = gpu_zero;
@@ -219,10 +259,10 @@ extern "C" const struct compute *compute_cuda(void)
     table.stream_after_compute = gpu_stream_after_compute;
     table.mark = gpu_mark;
     table.compute_after_mark = gpu_compute_after_mark;
+    table.to_elements = gpu_to_elements;
+    table.adam = gpu_adam;
     table.tick = gpu_tick;
     table.ticks = gpu_ticks;
     cuda_network(&table);
-    cuda_loss(&table);
-    cuda_shards(&table);
     return &table;
 }

@@ -7,8 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "compute.h"
-#include "constants.h"
-#include "shape.h"
+#include "model.h"
 
 typedef __nv_bfloat16 element;
 
@@ -19,17 +18,13 @@ struct gpu {
     void *workspace; /* of cuBLAS, one for all calls, so that results repeat bit for bit */
     float *scratch;  /* sums of blocks of rows */
     int lanes;
-    cudaEvent_t *ready; /* [lanes] the end of the compute for which the lane's stream waits */
+    cudaEvent_t ready; /* the end of the compute for which a stream was last told to wait */
     /* [lanes] the end of the work that the lane's stream held when it was marked */
     cudaEvent_t *done;
     cudaEvent_t *ticks; /* [room] */
     int used, room;
     bool failed;
 };
-
-/* Keeps the first failure, and reports it. */
-bool gpu_check(struct gpu *g, cudaError_t error, const char *what);
-#define GPU_CHECK(g, expr) gpu_check((g), (expr), #expr)
 
 static inline struct gpu *gpu_of(const struct compute *c)
 {
@@ -51,40 +46,26 @@ static inline unsigned blocks_for(size_t threads)
     return blocks < 8192 ? (unsigned)blocks : 8192; /* kernels stride over the rest */
 }
 
-/* The sum over a block of THREADS threads. Every thread gets it. */
-__device__ static inline float block_sum(float value)
+/* The sum, or the largest, over a block of THREADS threads. Every thread gets it. */
+template <bool sums> __device__ static inline float block_reduce(float value)
 {
     __shared__ float parts[THREADS / 32];
+    const auto both = [](float a, float b) { return sums ? a + b : fmaxf(a, b); };
     for (int lane = 16; lane > 0; lane /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, lane);
-    __syncthreads(); /* all threads have read the sum before this one */
+        value = both(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    __syncthreads(); /* all threads have read the result before this one */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
     __syncthreads();
-    float sum = 0;
-    for (int i = 0; i < THREADS / 32; i++)
-        sum += parts[i];
-    return sum;
-}
-
-__device__ static inline float block_max(float value)
-{
-    __shared__ float parts[THREADS / 32];
-    for (int lane = 16; lane > 0; lane /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, lane));
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        parts[threadIdx.x / 32] = value;
-    __syncthreads();
-    float most = parts[0];
+    float result = parts[0];
     for (int i = 1; i < THREADS / 32; i++)
-        most = fmaxf(most, parts[i]);
-    return most;
+        result = both(result, parts[i]);
+    return result;
 }
+#define block_sum block_reduce<true>
+#define block_max block_reduce<false>
 
-/* Each puts the operations of its file into the table. */
-void cuda_network(struct compute *table);
-void cuda_loss(struct compute *table);
-void cuda_shards(struct compute *table);
+void cuda_network(
+    struct compute *table); /* puts the operations of cuda_network.cu into the table */
 
 #endif

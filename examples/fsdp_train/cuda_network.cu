@@ -1,10 +1,22 @@
-/* The network's operations between the matrix products, on a GPU: embedding, layer norm, gelu,
- * softmax. Elements are bfloat16, sums are float. */
+/* The network's operations between the matrix products, on a GPU: samples, embedding, layer norm,
+ * gelu, softmax, loss. Elements are bfloat16, sums are float. */
 #include "cuda_compute.h"
 
-static size_t rows_of(struct dims d)
+/* ---- samples out of the text */
+
+__global__ void batch_kernel(unsigned char *tokens, const unsigned char *text, size_t bytes,
+                             uint64_t seed, uint64_t first, int sequence)
 {
-    return (size_t)d.samples * (size_t)d.sequence;
+    const size_t start = sample_start(seed, first + blockIdx.x, bytes, sequence);
+    for (int t = threadIdx.x; t <= sequence; t += THREADS)
+        tokens[(size_t)blockIdx.x * (sequence + 1) + t] = text[start + t];
+}
+
+static void batch(struct compute *c, unsigned char *tokens, const unsigned char *text, size_t bytes,
+                  uint64_t seed, uint64_t first, struct dims d)
+{
+    batch_kernel<<<(unsigned)d.samples, THREADS, 0, gpu_of(c)->stream>>>(tokens, text, bytes, seed,
+                                                                         first, d.sequence);
 }
 
 /* ---- embedding; one block for each row */
@@ -53,10 +65,8 @@ __global__ void places_back_kernel(element *dplaces, const element *dx, int samp
 static void embed(struct compute *c, void *x, const void *table, const void *places,
                   const unsigned char *tokens, struct dims d)
 {
-    struct gpu *g = gpu_of(c);
-    embed_kernel<<<(unsigned)rows_of(d), THREADS, 0, g->stream>>>(
+    embed_kernel<<<(unsigned)rows_of(d), THREADS, 0, gpu_of(c)->stream>>>(
         (element *)x, (const element *)table, (const element *)places, tokens, d.sequence, d.width);
-    GPU_CHECK(g, cudaGetLastError());
 }
 
 static void embed_back(struct compute *c, void *dtable, void *dplaces, const void *dx,
@@ -66,10 +76,8 @@ static void embed_back(struct compute *c, void *dtable, void *dplaces, const voi
     const unsigned columns = (unsigned)((d.width + THREADS - 1) / THREADS);
     table_back_kernel<<<dim3(SYMBOLS, columns), THREADS, 0, g->stream>>>(
         (element *)dtable, (const element *)dx, tokens, d.samples, d.sequence, d.width);
-    GPU_CHECK(g, cudaGetLastError());
     places_back_kernel<<<dim3((unsigned)d.sequence, columns), THREADS, 0, g->stream>>>(
         (element *)dplaces, (const element *)dx, d.samples, d.sequence, d.width);
-    GPU_CHECK(g, cudaGetLastError());
 }
 
 /* ---- layer norm; one block for each row */
@@ -155,11 +163,9 @@ __global__ void norm_chunks_kernel(element *dgain, element *dbias, const float *
 static void norm(struct compute *c, void *y, void *mean, void *rstd, const void *x,
                  const void *gain, const void *bias, struct dims d)
 {
-    struct gpu *g = gpu_of(c);
-    norm_kernel<<<(unsigned)rows_of(d), THREADS, 0, g->stream>>>(
+    norm_kernel<<<(unsigned)rows_of(d), THREADS, 0, gpu_of(c)->stream>>>(
         (element *)y, (float *)mean, (float *)rstd, (const element *)x, (const element *)gain,
         (const element *)bias, d.width);
-    GPU_CHECK(g, cudaGetLastError());
 }
 
 static void norm_back(struct compute *c, void *dx, void *dgain, void *dbias, const void *dy,
@@ -171,14 +177,11 @@ static void norm_back(struct compute *c, void *dx, void *dgain, void *dbias, con
     norm_columns_kernel<<<dim3(columns, CHUNKS), THREADS, 0, g->stream>>>(
         g->scratch, (const element *)dy, (const element *)x, (const float *)mean,
         (const float *)rstd, rows_of(d), d.width);
-    GPU_CHECK(g, cudaGetLastError());
     norm_chunks_kernel<<<columns, THREADS, 0, g->stream>>>((element *)dgain, (element *)dbias,
                                                            g->scratch, d.width);
-    GPU_CHECK(g, cudaGetLastError());
     norm_back_kernel<<<(unsigned)rows_of(d), THREADS, 0, g->stream>>>(
         (element *)dx, (const element *)dy, (const element *)x, (const float *)mean,
         (const float *)rstd, (const element *)gain, d.width);
-    GPU_CHECK(g, cudaGetLastError());
 }
 
 /* ---- gelu, by packs: counts are multiples of the width, which is a multiple of 8 */
@@ -216,18 +219,14 @@ __global__ void gelu_back_kernel(pack *dy, const pack *x, size_t packs)
 
 static void gelu(struct compute *c, void *y, const void *x, size_t count)
 {
-    struct gpu *g = gpu_of(c);
-    gelu_kernel<<<blocks_for(count / 8), THREADS, 0, g->stream>>>((pack *)y, (const pack *)x,
-                                                                  count / 8);
-    GPU_CHECK(g, cudaGetLastError());
+    gelu_kernel<<<blocks_for(count / 8), THREADS, 0, gpu_of(c)->stream>>>(
+        (pack *)y, (const pack *)x, count / 8);
 }
 
 static void gelu_back(struct compute *c, void *dy, const void *x, size_t count)
 {
-    struct gpu *g = gpu_of(c);
-    gelu_back_kernel<<<blocks_for(count / 8), THREADS, 0, g->stream>>>((pack *)dy, (const pack *)x,
-                                                                       count / 8);
-    GPU_CHECK(g, cudaGetLastError());
+    gelu_back_kernel<<<blocks_for(count / 8), THREADS, 0, gpu_of(c)->stream>>>(
+        (pack *)dy, (const pack *)x, count / 8);
 }
 
 /* ---- softmax of attention weights; one block for each row */
@@ -264,22 +263,63 @@ __global__ void softmax_back_kernel(element *dp, const element *p, int size, flo
 
 static void softmax(struct compute *c, void *p, size_t count, int size)
 {
-    struct gpu *g = gpu_of(c);
-    softmax_kernel<<<(unsigned)(count * (size_t)size), THREADS, 0, g->stream>>>((element *)p, size);
-    GPU_CHECK(g, cudaGetLastError());
+    softmax_kernel<<<(unsigned)(count * (size_t)size), THREADS, 0, gpu_of(c)->stream>>>(
+        (element *)p, size);
 }
 
 static void softmax_back(struct compute *c, void *dp, const void *p, size_t count, int size,
                          float scale)
 {
-    struct gpu *g = gpu_of(c);
-    softmax_back_kernel<<<(unsigned)(count * (size_t)size), THREADS, 0, g->stream>>>(
+    softmax_back_kernel<<<(unsigned)(count * (size_t)size), THREADS, 0, gpu_of(c)->stream>>>(
         (element *)dp, (const element *)p, size, scale);
-    GPU_CHECK(g, cudaGetLastError());
+}
+
+/* ---- the loss */
+
+static_assert(THREADS == SYMBOLS, "a thread takes a symbol");
+
+/* Block b works on the rows b, b + LOSS_BLOCKS, ..., with one thread for each symbol. */
+__global__ void loss_kernel(double *sums, element *dlogits, const float *logits,
+                            const unsigned char *tokens, size_t rows, int sequence, float scale)
+{
+    const int symbol = threadIdx.x;
+    double total = 0;
+    for (size_t row = blockIdx.x; row < rows; row += LOSS_BLOCKS) {
+        const size_t sample = row / sequence, t = row % sequence;
+        const int next = tokens[sample * (sequence + 1) + t + 1];
+        const float l = logits[row * SYMBOLS + symbol];
+        const float most = block_max(l), e = __expf(l - most), sum = block_sum(e);
+        dlogits[row * SYMBOLS + symbol] =
+            __float2bfloat16(scale * (e / sum - (symbol == next ? 1.0f : 0.0f)));
+        total += logf(sum) + most - logits[row * SYMBOLS + next];
+    }
+    if (symbol == 0)
+        sums[blockIdx.x] = total;
+}
+
+__global__ void mean_kernel(double *mean, const double *sums, size_t rows)
+{
+    double total = 0;
+    /* one thread adds the few numbers, always in this order */
+    for (int b = 0; b < LOSS_BLOCKS; b++)
+        total += sums[b];
+    *mean = total / (double)rows;
+}
+
+static void loss(struct compute *c, double *mean, void *dlogits, const void *logits,
+                 const unsigned char *tokens, struct dims d, float scale)
+{
+    struct gpu *g = gpu_of(c);
+    double *sums = (double *)g->scratch;
+    loss_kernel<<<LOSS_BLOCKS, THREADS, 0, g->stream>>>(
+        sums, (element *)dlogits, (const float *)logits, tokens, rows_of(d), d.sequence, scale);
+    mean_kernel<<<1, 1, 0, g->stream>>>(mean, sums, rows_of(d));
 }
 
 void cuda_network(struct compute *table)
 {
+    table->batch = batch;
+    table->loss = loss;
     table->embed = embed;
     table->embed_back = embed_back;
     table->norm = norm;

@@ -20,18 +20,22 @@ struct fsdp {
     struct shape shape;
     struct compute *compute;
     struct comm *comm;
-    struct model model;
     int prefetch; /* 0: communication and compute do not overlap */
+    uint64_t seed;
+    unsigned char *text; /* where samples come from, on the device */
+    size_t text_bytes;
+
+    struct model model;
 
     /* The shards of all groups, one behind the other. */
-    size_t *offset; /* [groups + 1], elements */
-    float *parameters, *first, *second;
-    char *gradients; /* elements */
+    size_t *offset;                     /* [groups + 1], elements */
+    float *parameters, *first, *second; /* one allocation */
+    void *gradients;                    /* elements */
 
     /* [prefetch + 1] buffers, each with room for a whole group. With comm->once there is one buffer
      * for each group, and it keeps the group's parameters */
-    char **buffers;
-    char *whole_gradients[2];
+    void **buffers;
+    void *whole_gradients[2];
     double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
     int issued;     /* how many gathers of this pass are enqueued */
     bool alone;     /* comm->once, and the first step is enqueued: nothing is gathered or reduced */
@@ -41,21 +45,9 @@ static inline int fsdp_buffers(const struct fsdp *f)
     return f->comm->once ? group_count(&f->shape) : f->prefetch + 1;
 }
 
-/* Where a step's samples come from, and its learning rate. */
-struct step {
-    const unsigned char *text; /* on the device */
-    size_t text_bytes;
-    uint64_t seed;
-    uint64_t number; /* from 0 */
-    float rate;
-    bool last; /* no step follows, so this step begins no gathers of a next one */
-    int loss;  /* the index in `losses` of this step's loss */
-};
-
-/* Collective. Parameters begin as initial_parameters makes them. Returns false with a message on
- * stderr. */
-bool fsdp_open(struct fsdp *f, const struct shape *shape, struct compute *compute,
-               struct comm *comm, int prefetch, uint64_t seed);
+/* Collective. The members up to text_bytes are set; `text` is freed by close, too. Parameters begin as
+ * initial_parameters makes them. Returns false on all ranks, with a message on stderr. */
+bool fsdp_open(struct fsdp *f);
 void fsdp_close(struct fsdp *f);
 /* How often a step waits, each time between two ticks: for the gathers of both passes, and for one
  * reduction of each group. */
@@ -63,18 +55,16 @@ static inline int fsdp_waits(const struct shape *s)
 {
     return 3 * group_count(s) - 2;
 }
-/* How many lanes are used: for buffers, gradients, and losses. */
+/* How many lanes are used: for buffers and gradients. */
 static inline int fsdp_lanes(int prefetch)
 {
-    return prefetch + 1 + 2 + 1;
+    return prefetch + 1 + 2;
 }
 size_t fsdp_shard_elements(const struct fsdp *f); /* of all groups, on this rank */
 
-/* Enqueues a step. The host waits only where compute is synchronous. */
-bool fsdp_step(struct fsdp *f, const struct step *step);
-/* Enqueues a forward pass alone, for the first sample of model.tokens. The logits are in
- * model.logits. */
-bool fsdp_forward(struct fsdp *f);
+/* Enqueues step `number`, which counts from 0. The last step begins no gathers for a next one. The
+ * host waits only where compute is synchronous. */
+bool fsdp_step(struct fsdp *f, int number, float rate, bool last);
 /* Collective. The means over all ranks of the `count` losses since the last call. The host
  * waits. */
 bool fsdp_losses(struct fsdp *f, double *means, int count);

@@ -2,15 +2,89 @@
 #include "model.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-static int rows_of(const struct model *m)
+/* ---- sizes and first values of the parameters */
+
+/* Elements of a tensor. Each number is a multiple of the width, so no gap between tensors is
+ * needed. */
+static size_t tensor_elements(const struct shape *s, int group, int tensor)
 {
-    return m->dims.samples * m->dims.sequence;
+    const size_t width = (size_t)s->width;
+    if (group == 0)
+        return width * (tensor == EMBED_TABLE ? SYMBOLS : (size_t)s->sequence);
+    if (group > s->layers)
+        return width * (tensor == HEAD_OUT ? SYMBOLS : 1);
+    switch (tensor) {
+    case BLOCK_QKV: return width * 3 * width;
+    case BLOCK_OUT: return width * width;
+    case BLOCK_UP:
+    case BLOCK_DOWN: return width * 4 * width;
+    default: return width;
+    }
 }
+
+static int tensor_count(const struct shape *s, int group)
+{
+    return group == 0 ? EMBED_TENSORS : group > s->layers ? HEAD_TENSORS : BLOCK_TENSORS;
+}
+
+size_t tensor_offset(const struct shape *s, int group, int tensor)
+{
+    size_t offset = 0;
+    for (int t = 0; t < tensor; t++)
+        offset += tensor_elements(s, group, t);
+    return offset;
+}
+
+size_t group_elements(const struct shape *s, int group)
+{
+    return tensor_offset(s, group, tensor_count(s, group));
+}
+
+size_t shard_elements(const struct shape *s, int group)
+{
+    const size_t n = (size_t)s->nranks, unit = 128; /* shards begin at multiples of 256 bytes */
+    const size_t each = (group_elements(s, group) + n - 1) / n;
+    return (each + unit - 1) / unit * unit;
+}
+
+size_t parameter_count(const struct shape *s)
+{
+    size_t count = 0;
+    for (int g = 0; g < group_count(s); g++)
+        count += group_elements(s, g);
+    return count;
+}
+
+void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t from, size_t count,
+                        float *out)
+{
+    const uint64_t key = scramble(scramble(seed) + (uint64_t)group);
+    memset(out, 0, count * sizeof(*out));
+    for (int t = 0; t < tensor_count(s, group); t++) {
+        const size_t begin = tensor_offset(s, group, t), end = begin + tensor_elements(s, group, t);
+        const bool block = group > 0 && group <= s->layers;
+        const bool gain = block ? t == BLOCK_GAIN1 || t == BLOCK_GAIN2 : group && t == HEAD_GAIN;
+        const bool norm = end - begin == (size_t)s->width; /* gains are 1, biases 0 */
+        /* These tensors' outputs are added to x 2 * layers times. Their values are smaller, so that x
+         * keeps its size in deep networks. */
+        const bool added = block && (t == BLOCK_OUT || t == BLOCK_DOWN);
+        const float part = (float)s->width * (added ? 2.0f * (float)s->layers : 1);
+        const float range = norm ? 0 : sqrtf(3.0f / part); /* deviation: 0.5 / sqrt(part) */
+        for (size_t i = from > begin ? from : begin; i < end && i < from + count; i++) {
+            const float uniform = (float)(scramble(key + i) >> 40) / (float)(1 << 24) - 0.5f;
+            out[i - from] = uniform * range + (gain ? 1 : 0);
+        }
+    }
+}
+
+/* ---- addresses */
 
 static size_t cells_of(const struct model *m)
 {
-    return (size_t)rows_of(m) * (size_t)m->dims.width;
+    return rows_of(m->dims) * (size_t)m->dims.width;
 }
 
 /* The address `elements` behind p. */
@@ -24,57 +98,115 @@ static void *tensor(const struct model *m, const void *group_base, int group, in
     return at(m, group_base, tensor_offset(m->shape, group, index));
 }
 
+/* ---- memory: all activations of a step are kept for the backward pass */
+
+/* The next part of m->memory. Before there is memory, parts are only counted. */
+static void *part(struct model *m, size_t bytes)
+{
+    void *begin = m->memory ? (char *)m->memory + m->bytes : NULL;
+    m->bytes += (bytes + 255) / 256 * 256;
+    return begin;
+}
+
+static struct norm_memory norm_part(struct model *m, size_t row)
+{
+    const size_t statistic = rows_of(m->dims) * sizeof(float);
+    return (struct norm_memory){part(m, row), part(m, statistic), part(m, statistic)};
+}
+
+static void lay_out(struct model *m)
+{
+    const size_t e = m->compute->element, rows = rows_of(m->dims), row = cells_of(m) * e;
+    const size_t sequence = (size_t)m->dims.sequence;
+    const size_t square = (size_t)m->shape->heads * sequence * sequence * e;
+    m->bytes = 0;
+    for (int l = 0; l < m->shape->layers; l++) {
+        struct block_memory *b = &m->blocks[l];
+        b->x = part(m, row);
+        b->norm1 = norm_part(m, row);
+        b->qkv = part(m, 3 * row);
+        b->weights = part(m, (size_t)m->dims.samples * square);
+        b->attended = part(m, row);
+        b->middle = part(m, row);
+        b->norm2 = norm_part(m, row);
+        b->up = part(m, 4 * row);
+        b->active = part(m, 4 * row);
+    }
+    m->tokens = part(m, (size_t)m->dims.samples * (sequence + 1));
+    m->x = part(m, row);
+    m->norm = norm_part(m, row);
+    m->logits = part(m, rows * SYMBOLS * sizeof(float));
+    m->dlogits = part(m, rows * SYMBOLS * e);
+    m->dx = part(m, row);
+    m->dy = part(m, row);
+    m->dup = part(m, 4 * row);
+    m->dqkv = part(m, 3 * row);
+    m->dweights = part(m, square);
+}
+
+bool model_open(struct model *m, const struct shape *shape, struct compute *compute)
+{
+    *m = (struct model){
+        .shape = shape, .compute = compute, .dims = {shape->batch, shape->sequence, shape->width}};
+    m->blocks = calloc((size_t)shape->layers, sizeof(*m->blocks));
+    if (!m->blocks)
+        return false;
+    lay_out(m);
+    m->memory = compute->alloc(compute, m->bytes);
+    lay_out(m);
+    return m->memory != NULL;
+}
+
+void model_close(struct model *m)
+{
+    if (m->memory)
+        m->compute->free(m->compute, m->memory);
+    free(m->blocks);
+    *m = (struct model){0};
+}
+
 /* ---- matrix products: rows x (inputs x outputs) */
+
+/* C = op(A) op(B) with C [rows][columns], where the sums have `inner` parts */
+static struct matmul product(void *c, const void *a, bool a_turned, const void *b, bool b_turned,
+                             int rows, int columns, int inner)
+{
+    return (struct matmul){.m = rows,
+                           .n = columns,
+                           .k = inner,
+                           .a_turned = a_turned,
+                           .b_turned = b_turned,
+                           .a = a,
+                           .b = b,
+                           .c = c,
+                           .lda = a_turned ? rows : inner,
+                           .ldb = b_turned ? inner : columns,
+                           .ldc = columns,
+                           .batch = 1,
+                           .alpha = 1};
+}
+
+enum into { SET, ADD, SET_WIDE };
 
 /* y = x W, or y += x W */
 static void linear(const struct model *m, void *y, const void *x, const void *w, int inputs,
-                   int outputs, bool add)
+                   int outputs, enum into into)
 {
-    const struct matmul product = {.m = rows_of(m),
-                                   .n = outputs,
-                                   .k = inputs,
-                                   .a = x,
-                                   .b = w,
-                                   .c = y,
-                                   .lda = inputs,
-                                   .ldb = outputs,
-                                   .ldc = outputs,
-                                   .batch = 1,
-                                   .alpha = 1,
-                                   .beta = add ? 1 : 0};
-    m->compute->matmul(m->compute, &product);
+    struct matmul p = product(y, x, false, w, false, (int)rows_of(m->dims), outputs, inputs);
+    p.beta = into == ADD ? 1 : 0;
+    p.wide = into == SET_WIDE;
+    m->compute->matmul(m->compute, &p);
 }
 
 /* dx = dy W' and dW = x' dy */
 static void linear_back(const struct model *m, void *dx, void *dw, const void *dy, const void *x,
                         const void *w, int inputs, int outputs)
 {
-    struct matmul product = {.m = rows_of(m),
-                             .n = inputs,
-                             .k = outputs,
-                             .b_turned = true,
-                             .a = dy,
-                             .b = w,
-                             .c = dx,
-                             .lda = outputs,
-                             .ldb = outputs,
-                             .ldc = inputs,
-                             .batch = 1,
-                             .alpha = 1};
-    m->compute->matmul(m->compute, &product);
-    product = (struct matmul){.m = inputs,
-                              .n = outputs,
-                              .k = rows_of(m),
-                              .a_turned = true,
-                              .a = x,
-                              .b = dy,
-                              .c = dw,
-                              .lda = inputs,
-                              .ldb = outputs,
-                              .ldc = outputs,
-                              .batch = 1,
-                              .alpha = 1};
-    m->compute->matmul(m->compute, &product);
+    const int rows = (int)rows_of(m->dims);
+    const struct matmul to_x = product(dx, dy, false, w, true, rows, inputs, outputs);
+    const struct matmul to_w = product(dw, x, true, dy, false, inputs, outputs, rows);
+    m->compute->matmul(m->compute, &to_x);
+    m->compute->matmul(m->compute, &to_w);
 }
 
 /* ---- layer norm: gain and bias are neighbours in every group */
@@ -108,27 +240,21 @@ static void heads(const struct model *m, struct operand a, bool a_turned, struct
 {
     const int t = m->dims.sequence, head = m->dims.width / m->shape->heads;
     const long long square = (long long)t * t;
-    const struct matmul product = {.m = t,
-                                   .n = c.ld ? head : t,
-                                   .k = a.ld && !a_turned ? head : t,
-                                   .a_turned = a_turned,
-                                   .b_turned = b_turned,
-                                   .a = a.base,
-                                   .b = b.base,
-                                   .c = (void *)c.base,
-                                   .lda = a.ld ? a.ld : t,
-                                   .ldb = b.ld ? b.ld : t,
-                                   .ldc = c.ld ? c.ld : t,
-                                   .stride_a = a.ld ? head : square,
-                                   .stride_b = b.ld ? head : square,
-                                   .stride_c = c.ld ? head : square,
-                                   .batch = m->shape->heads,
-                                   .alpha = alpha};
-    m->compute->matmul(m->compute, &product);
+    struct matmul p = product((void *)c.base, a.base, a_turned, b.base, b_turned, t,
+                              c.ld ? head : t, a.ld && !a_turned ? head : t);
+    p.lda = a.ld ? a.ld : t;
+    p.ldb = b.ld ? b.ld : t;
+    p.ldc = c.ld ? c.ld : t;
+    p.stride_a = a.ld ? head : square;
+    p.stride_b = b.ld ? head : square;
+    p.stride_c = c.ld ? head : square;
+    p.batch = m->shape->heads;
+    p.alpha = alpha;
+    m->compute->matmul(m->compute, &p);
 }
 
 /* Operands of `heads` for one sample: its query, key or value (`which` is 0, 1, 2). */
-static struct operand part(const struct model *m, const void *qkv, int sample, int which)
+static struct operand slice(const struct model *m, const void *qkv, int sample, int which)
 {
     const size_t width = (size_t)m->dims.width, row = (size_t)sample * (size_t)m->dims.sequence;
     return (struct operand){at(m, qkv, row * 3 * width + (size_t)which * width), 3 * m->dims.width};
@@ -157,11 +283,11 @@ static void attention(const struct model *m, const struct block_memory *b)
 {
     struct compute *c = m->compute;
     for (int s = 0; s < m->dims.samples; s++)
-        heads(m, part(m, b->qkv, s, 0), false, part(m, b->qkv, s, 1), true,
+        heads(m, slice(m, b->qkv, s, 0), false, slice(m, b->qkv, s, 1), true,
               weights(m, b->weights, s), attention_scale(m));
     c->softmax(c, b->weights, (size_t)m->dims.samples * (size_t)m->shape->heads, m->dims.sequence);
     for (int s = 0; s < m->dims.samples; s++)
-        heads(m, weights(m, b->weights, s), false, part(m, b->qkv, s, 2), false,
+        heads(m, weights(m, b->weights, s), false, slice(m, b->qkv, s, 2), false,
               result(m, b->attended, s), 1);
 }
 
@@ -172,12 +298,12 @@ static void attention_back(const struct model *m, const struct block_memory *b)
     const struct operand dw = weights(m, m->dweights, 0);
     for (int s = 0; s < m->dims.samples; s++) {
         const struct operand p = weights(m, b->weights, s), dy = result(m, m->dy, s);
-        heads(m, dy, false, part(m, b->qkv, s, 2), true, dw, 1); /* dP = dY V' */
-        heads(m, p, true, dy, false, part(m, m->dqkv, s, 2), 1); /* dV = P' dY */
+        heads(m, dy, false, slice(m, b->qkv, s, 2), true, dw, 1); /* dP = dY V' */
+        heads(m, p, true, dy, false, slice(m, m->dqkv, s, 2), 1); /* dV = P' dY */
         c->softmax_back(c, m->dweights, p.base, (size_t)m->shape->heads, m->dims.sequence,
                         attention_scale(m)); /* dP is now dS */
-        heads(m, dw, false, part(m, b->qkv, s, 1), false, part(m, m->dqkv, s, 0), 1); /* dS K */
-        heads(m, dw, true, part(m, b->qkv, s, 0), false, part(m, m->dqkv, s, 1), 1);  /* dS' Q */
+        heads(m, dw, false, slice(m, b->qkv, s, 1), false, slice(m, m->dqkv, s, 0), 1); /* dS K */
+        heads(m, dw, true, slice(m, b->qkv, s, 0), false, slice(m, m->dqkv, s, 1), 1);  /* dS' Q */
     }
 }
 
@@ -199,42 +325,32 @@ void model_block(struct model *m, int layer, const void *parameters)
     struct compute *c = m->compute;
     struct block_memory *b = &m->blocks[layer];
     const int width = m->dims.width, group = layer + 1;
+    const size_t row = cells_of(m) * c->element;
     norm(m, &b->norm1, b->x, tensor(m, parameters, group, BLOCK_GAIN1));
-    linear(m, b->qkv, b->norm1.y, tensor(m, parameters, group, BLOCK_QKV), width, 3 * width, false);
+    linear(m, b->qkv, b->norm1.y, tensor(m, parameters, group, BLOCK_QKV), width, 3 * width, SET);
     attention(m, b);
-    c->copy(c, b->middle, b->x, cells_of(m));
-    linear(m, b->middle, b->attended, tensor(m, parameters, group, BLOCK_OUT), width, width, true);
+    c->copy(c, b->middle, b->x, row);
+    linear(m, b->middle, b->attended, tensor(m, parameters, group, BLOCK_OUT), width, width, ADD);
 
     norm(m, &b->norm2, b->middle, tensor(m, parameters, group, BLOCK_GAIN2));
-    linear(m, b->up, b->norm2.y, tensor(m, parameters, group, BLOCK_UP), width, 4 * width, false);
+    linear(m, b->up, b->norm2.y, tensor(m, parameters, group, BLOCK_UP), width, 4 * width, SET);
     c->gelu(c, b->active, b->up, 4 * cells_of(m));
-    c->copy(c, output_of(m, layer), b->middle, cells_of(m));
+    c->copy(c, output_of(m, layer), b->middle, row);
     linear(m, output_of(m, layer), b->active, tensor(m, parameters, group, BLOCK_DOWN), 4 * width,
-           width, true);
+           width, ADD);
 }
 
 void model_head(struct model *m, const void *parameters)
 {
     const int group = m->shape->layers + 1;
     norm(m, &m->norm, m->x, tensor(m, parameters, group, HEAD_GAIN));
-    const struct matmul product = {.m = rows_of(m),
-                                   .n = SYMBOLS,
-                                   .k = m->dims.width,
-                                   .a = m->norm.y,
-                                   .b = tensor(m, parameters, group, HEAD_OUT),
-                                   .c = m->logits,
-                                   .lda = m->dims.width,
-                                   .ldb = SYMBOLS,
-                                   .ldc = SYMBOLS,
-                                   .batch = 1,
-                                   .alpha = 1,
-                                   .wide = true};
-    m->compute->matmul(m->compute, &product);
+    linear(m, m->logits, m->norm.y, tensor(m, parameters, group, HEAD_OUT), m->dims.width, SYMBOLS,
+           SET_WIDE);
 }
 
 void model_loss(struct model *m, double *mean)
 {
-    const float all = (float)rows_of(m) * (float)m->shape->nranks;
+    const float all = (float)rows_of(m->dims) * (float)m->shape->nranks;
     m->compute->loss(m->compute, mean, m->dlogits, m->logits, m->tokens, m->dims, 1 / all);
 }
 
@@ -243,7 +359,7 @@ void model_head_back(struct model *m, const void *parameters, void *gradients)
     const int group = m->shape->layers + 1;
     linear_back(m, m->dy, tensor(m, gradients, group, HEAD_OUT), m->dlogits, m->norm.y,
                 tensor(m, parameters, group, HEAD_OUT), m->dims.width, SYMBOLS);
-    m->compute->zero(m->compute, m->dx, cells_of(m));
+    m->compute->zero(m->compute, m->dx, cells_of(m) * m->compute->element);
     norm_back(m, &m->norm, m->x, tensor(m, parameters, group, HEAD_GAIN),
               tensor(m, gradients, group, HEAD_GAIN));
 }

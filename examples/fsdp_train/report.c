@@ -1,40 +1,55 @@
-/* Collects losses and times, and prints them for people. */
-#include "report.h"
+/* Collects losses and times, and prints them for people and as JSON. */
+#include "train.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report_numbers.h"
+#include "../sort.h"
 
-bool report_open(struct report *r, const struct shape *s, int first, int steps)
+bool report_open(struct report *r, const struct shape *s, int steps)
 {
-    *r = (struct report){.first = first, .room = steps};
-    r->loss = calloc((size_t)steps + 1, sizeof(*r->loss));
-    r->step_ms = calloc((size_t)steps + 1, sizeof(*r->step_ms));
-    r->exposed_ms = calloc((size_t)steps + 1, sizeof(*r->exposed_ms));
-    r->ticks = calloc((size_t)report_ticks(s), sizeof(*r->ticks));
-    if (r->loss && r->step_ms && r->exposed_ms && r->ticks)
-        return true;
-    fprintf(stderr, "fsdp_train: --steps %d: no memory to note so many\n", steps);
-    return false;
+    const size_t each = (size_t)steps + 1;
+    *r = (struct report){.loss = calloc(3 * each + (size_t)report_ticks(s), sizeof(double))};
+    r->step_ms = r->loss + each;
+    r->exposed_ms = r->step_ms + each;
+    r->ticks = r->exposed_ms + each;
+    if (!r->loss)
+        fprintf(stderr, "fsdp_train: --steps %d: no memory to note so many\n", steps);
+    return r->loss != NULL;
 }
 
 void report_close(struct report *r)
 {
     free(r->loss);
-    free(r->step_ms);
-    free(r->exposed_ms);
-    free(r->ticks);
-    *r = (struct report){0};
+    r->loss = NULL;
 }
 
-/* A step has one tick, and two around each wait. After the steps come one more tick, and two around
- * the wait for the losses. */
+/* A step has one tick, and two around each wait. After the steps comes one more tick. */
 int report_ticks(const struct shape *s)
 {
-    return LOSSES * (1 + 2 * fsdp_waits(s)) + 3;
+    return LOSSES * (1 + 2 * fsdp_waits(s)) + 1;
+}
+
+/* Of all ranks. */
+static double step_tokens(const struct fsdp *f)
+{
+    return (double)f->comm->nranks * f->shape.batch * f->shape.sequence;
+}
+
+static void print_progress(const struct report *r, const struct fsdp *f, int count)
+{
+    double ms = 0, exposed = 0;
+    for (int i = r->steps - count; i < r->steps; i++) {
+        ms += r->step_ms[i] / count;
+        exposed += r->exposed_ms[i] / count;
+    }
+    printf("step %5d   loss %.4f   %9.0f tokens/s   %8.2f ms a step, %6.2f of it waiting for "
+           "communication\n",
+           r->steps, r->loss[r->steps - 1], step_tokens(f) / ms * 1e3, ms, exposed);
+    fflush(stdout);
 }
 
 bool report_read(struct report *r, struct fsdp *f, int count)
@@ -43,7 +58,7 @@ bool report_read(struct report *r, struct fsdp *f, int count)
     double exposed[LOSSES] = {0}, step[LOSSES] = {0};
     f->compute->tick(f->compute);
     if (!fsdp_losses(f, r->loss + from, count) ||
-        !f->compute->ticks(f->compute, r->ticks, count * each + 3))
+        !f->compute->ticks(f->compute, r->ticks, count * each + 1))
         return false;
     for (int s = 0; s < count; s++) {
         const double *t = r->ticks + s * each;
@@ -54,38 +69,56 @@ bool report_read(struct report *r, struct fsdp *f, int count)
     MPI_Allreduce(step, r->step_ms + from, count, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(exposed, r->exposed_ms + from, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     r->steps += count;
+    if (f->comm->rank == 0)
+        print_progress(r, f, count);
     return true;
 }
 
-void report_head(const struct fsdp *f, const struct options *o, uint64_t text_bytes)
+/* ---- numbers */
+
+/* The first steps make plans and warm up. They do not count where there are enough others. */
+static int steps_left_out(const struct report *r)
 {
-    const struct shape *s = &f->shape;
-    printf(
-        "A byte-level language model of %.2f million parameters: %d block%s, width %d, %d heads, "
-        "sequences of %d.\n",
-        (double)parameter_count(s) * 1e-6, s->layers, s->layers > 1 ? "s" : "", s->width, s->heads,
-        s->sequence);
-    printf("%d rank%s, %d samples each; text: %s, %llu bytes.\n", f->comm->nranks,
-           f->comm->nranks > 1 ? "s" : "", s->batch, o->data, (unsigned long long)text_bytes);
-    printf("Compute: %s. Communication: %s, ", f->compute->name, f->comm->name);
-    if (f->prefetch > 0)
-        printf("%d layer%s gathered ahead, gradients reduced behind.\n\n", f->prefetch,
-               f->prefetch > 1 ? "s" : "");
-    else
-        printf("nothing overlaps (--no-overlap).\n\n");
-    fflush(stdout);
+    enum { WARM_UP = 3 };
+    return r->steps > 2 * WARM_UP ? WARM_UP : 0;
 }
 
-void report_progress(const struct report *r, const struct fsdp *f, int count)
+static double median_of(const struct report *r, const double *values)
 {
-    double ms = 0, exposed = 0;
-    for (int i = r->steps - count; i < r->steps; i++) {
-        ms += r->step_ms[i] / count;
-        exposed += r->exposed_ms[i] / count;
+    const int skip = steps_left_out(r);
+    const size_t count = (size_t)(r->steps - skip);
+    double *sorted = malloc(count * sizeof(*sorted)), median = 0;
+    if (sorted) {
+        memcpy(sorted, values + skip, count * sizeof(*sorted));
+        sort_numbers(sorted, count);
+        median = sorted[count / 2];
     }
-    printf("step %5d   loss %.4f   %9.0f tokens/s   %8.2f ms a step, %6.2f of it waiting for "
-           "communication\n",
-           r->first + r->steps, r->loss[r->steps - 1], step_tokens(f) / ms * 1e3, ms, exposed);
+    free(sorted);
+    return median;
+}
+
+/* What a rank receives from its peers in a step. */
+static double received_bytes(const struct fsdp *f)
+{
+    double elements = 0;
+    for (int g = 0; g < group_count(&f->shape) && !f->comm->once; g++) {
+        const bool block = g > 0 && g <= f->shape.layers;
+        elements += (double)shard_elements(&f->shape, g) * (block ? 3 : 2);
+    }
+    return elements * (f->comm->nranks - 1) * (double)f->compute->element;
+}
+
+/* ---- for people */
+
+void report_head(const struct fsdp *f, size_t text_bytes)
+{
+    const struct shape *s = &f->shape;
+    printf("A byte-level language model of %.2f million parameters: %d blocks, width %d, %d heads, "
+           "sequences of %d.\n%d ranks, %d samples each; text of %zu bytes.\n",
+           (double)parameter_count(s) * 1e-6, s->layers, s->width, s->heads, s->sequence,
+           f->comm->nranks, s->batch, text_bytes);
+    printf("Compute: %s. Communication: %s; layers gathered ahead: %d.\n\n", f->compute->name,
+           f->comm->name, f->prefetch);
     fflush(stdout);
 }
 
@@ -96,28 +129,54 @@ static void row(const char *what, const char *value, const char *remark)
 
 void report_table(const struct report *r, const struct fsdp *f)
 {
-    const struct spread step = spread_of(r, r->step_ms), exposed = spread_of(r, r->exposed_ms);
-    const double state = (double)fsdp_shard_elements(f) * (12 + (double)f->compute->element);
-    const double whole = (double)parameter_count(&f->shape) * (12 + (double)f->compute->element);
+    const double step = median_of(r, r->step_ms), exposed = median_of(r, r->exposed_ms);
     char value[64], remark[96];
     printf("\n");
     snprintf(value, sizeof(value), "%.3f -> %.3f", r->loss[0], r->loss[r->steps - 1]);
     row("loss, nats a byte: first -> last step", value, "5.545 is guessing; lower is better");
-    snprintf(value, sizeof(value), "%.2f ms", step.median);
-    snprintf(remark, sizeof(remark), "half of the steps took %.2f to %.2f", step.low, step.high);
-    row("one step (median)", value, remark);
-    snprintf(value, sizeof(value), "%.2f ms", exposed.median);
-    snprintf(remark, sizeof(remark), "%.1f %% of a step; %s", 100 * exposed.median / step.median,
+    snprintf(value, sizeof(value), "%.2f ms", step);
+    row("one step (median)", value, "of the slowest rank");
+    snprintf(value, sizeof(value), "%.2f ms", exposed);
+    snprintf(remark, sizeof(remark), "%.1f %% of a step; %s", 100 * exposed / step,
              f->comm->device >= 0 ? "the rest was hidden behind compute"
                                   : "ranks share cores, and wait for these too");
     row("  of it waiting for communication", value, remark);
-    snprintf(value, sizeof(value), "%.0f", step_tokens(f) / step.median * 1e3);
-    row("tokens (bytes) a second, all ranks", value, "");
-    snprintf(value, sizeof(value), "%.1f MB", sent_bytes(f) * 1e-6);
+    snprintf(value, sizeof(value), "%.1f MB", received_bytes(f) * 1e-6);
     row("received by a rank in a step", value, "parameters twice, gradients once");
-    snprintf(value, sizeof(value), "%.1f MB", state * 1e-6);
-    snprintf(remark, sizeof(remark), "of %.1f MB: parameters, gradients, Adam state", whole * 1e-6);
-    row("kept by a rank", value, remark);
-    snprintf(value, sizeof(value), "%d", f->prefetch + 1);
-    row("layers that are whole at a time", value, "besides two layers' gradients");
+}
+
+/* ---- for programs */
+
+static void write_json(FILE *file, const struct report *r, const struct fsdp *f,
+                       const struct options *o)
+{
+    const double step = median_of(r, r->step_ms), exposed = median_of(r, r->exposed_ms);
+    fprintf(
+        file,
+        "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\",\n"
+        "  \"ranks\": %d, \"prefetch\": %d,\n"
+        "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
+        "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
+        "  \"steps\": %d, \"warm_up_steps\": %d, \"tokens_per_second\": %.1f,\n"
+        "  \"step_ms\": {\"median\": %.6f}, \"exposed_ms\": {\"median\": %.6f},\n  \"losses\": [",
+        f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm, f->comm->nranks,
+        f->prefetch, o->layers, o->width, o->heads, o->sequence, o->batch,
+        parameter_count(&f->shape), received_bytes(f), r->steps, steps_left_out(r),
+        step_tokens(f) / step * 1e3, step, exposed);
+    for (int i = 0; i < r->steps; i++) /* 17 digits keep every bit */
+        fprintf(file, "%s\n    %.17g", i ? "," : "", r->loss[i]);
+    fprintf(file, "\n  ]\n}\n");
+}
+
+bool report_json(const struct report *r, const struct fsdp *f, const struct options *o)
+{
+    FILE *file = fopen(o->json, "w");
+    if (file) {
+        write_json(file, r, f, o);
+        const bool failed = ferror(file);
+        if (fclose(file) == 0 && !failed)
+            return true;
+    }
+    fprintf(stderr, "fsdp_train: --json %s: %s\n", o->json, strerror(errno));
+    return false;
 }

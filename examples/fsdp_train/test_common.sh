@@ -26,6 +26,19 @@ losses() {
     grep -E '^    [0-9.]+,?$' "$1" | tr -d ' ,'
 }
 
+# near FILE OTHER N MOST PART: the first N losses of FILE and of OTHER differ by at most
+# MOST; and they fall below PART of the first, so that they depend on gradients and not on the first
+# parameters alone.
+near() {
+    paste <(losses "$1") <(losses "$2") | awk -v name="$2" -v n="$3" -v allowed="$4" -v part="$5" '
+        NR <= n { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; last = $2 }
+        NR == 1 { first = $2 }
+        END {
+            printf "%s: %d losses, %s -> %s, differ by %.1e at most\n", name, NR, first, last, most
+            exit !(NR >= n && most < allowed && last < part * first)
+        }' || fail "losses differ, or do not fall"
+}
+
 # refuses RANKS CODE WORDS OPTION...: every rank ends with CODE, none hangs, and a message has
 # WORDS.
 refuses() {

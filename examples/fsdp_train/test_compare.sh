@@ -21,8 +21,7 @@ for run in runs:
     assert (run["comm"], run["device"], run["ranks"]) == ("cecl", "host", 2)
     assert (run["steps"], run["warm_up_steps"], len(run["losses"])) == (9, 3, 9)
     step, exposed = run["step_ms"], run["exposed_ms"]
-    assert 0 < step["low"] <= step["median"] <= step["high"]
-    assert abs(run["exposed_share"] - exposed["median"] / step["median"]) < 1e-4
+    assert 0 < exposed["median"] < step["median"]
     assert abs(run["tokens_per_second"] * step["median"] / (2 * 4 * 16 * 1e3) - 1) < 1e-2
 assert runs[0]["losses"] == runs[1]["losses"]
 assert both["sides"][0]["step_ms"]["rounds"] == [run["step_ms"]["median"] for run in runs]
@@ -39,7 +38,7 @@ grep -q -- "--comm cecl failed in round 1" <<<"$output" || fail "not said which"
 made() {
     printf '{"comm": "%s", "device": "cuda", "ranks": 4, "prefetch": 1, "layers": %d, "width": 8,
         "heads": 1, "sequence": 4, "batch": 1, "parameters": 1000000, "received_bytes": 1,
-        "first_step": 0, "steps": 9, "warm_up_steps": 3, "step_ms": {"median": %s},
+        "steps": 9, "warm_up_steps": 3, "step_ms": {"median": %s},
         "exposed_ms": {"median": 1}, "tokens_per_second": 5, "losses": [2, 1.5]}' "$1" "${3:-2}" "$2"
 }
 i=0
@@ -50,20 +49,22 @@ for run in "cecl 8" "nccl 10" "cecl 16" "nccl 20" "cecl 10" "nccl 20"; do
     made $run >"$work/$i.json"
 done
 table=("$scripts/training_table.py" "$work/all.json")
+made none 5 | sed 's/"received_bytes": 1/"received_bytes": 0/' >"$work/7.json"
 output=$("${table[@]}" "$work"/[1-6].json) || fail "no table" "$output"
 grep -Eq "^cecl  10\.00 \(8\.00 \.\. 16\.00\) +10\.0 \(6\.2 .* 0\.800 \(0\.500 \.\. 0\.800\)  1\.5000$" <<<"$output" ||
     fail "not the ratio within rounds:" "$output"
-output=$("${table[@]}" "$work"/[1-5].json 2>&1) && fail "a run is missing" "$output"
-grep -q "each --comm once a round" <<<"$output" || fail "$output"
-output=$("${table[@]}" "$work"/1.json "$work"/1.json 2>&1) && fail "one run counts as two" "$output"
-grep -q "a run is given twice" <<<"$output" || fail "$output"
 # Training without communication is compared by its time; it receives nothing, and its loss is no result.
-made none 5 | sed 's/"received_bytes": 1/"received_bytes": 0/' >"$work/7.json"
 output=$("${table[@]}" "$work"/[127].json) || fail "no table with none" "$output"
 grep -Eq "^none  5\.00 .* -$" <<<"$output" || fail "not told without communication:" "$output"
-made nccl 20 3 >"$work/6.json"
-output=$("${table[@]}" "$work"/[1-6].json 2>&1) && fail "other layers" "$output"
-grep -q "the runs differ in layers: 2, 3" <<<"$output" || fail "$output"
-echo '{"comm": "cecl"}' >"$work/6.json"
-output=$("${table[@]}" "$work"/[1-6].json 2>&1) && fail "no run" "$output"
-grep -q "6.json: not what example_fsdp_train --json writes" <<<"$output" || fail "$output"
+made nccl 20 3 >"$work/8.json"
+echo '{"comm": "cecl"}' >"$work/9.json"
+# refused WORDS RUN...
+refused() {
+    output=$("${table[@]}" "${@:2}" 2>&1) && fail "not refused with \"$1\":" "$output"
+    grep -q "$1" <<<"$output" || fail "not refused with \"$1\":" "$output"
+}
+cd "$work" || exit 1
+refused "each --comm once a round" [1-5].json
+refused "a run is given twice" 1.json 1.json
+refused "the runs differ in layers: 2, 3" [1-5].json 8.json
+refused "9.json: not what example_fsdp_train --json writes" [1-5].json 9.json

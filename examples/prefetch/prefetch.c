@@ -129,13 +129,13 @@ static void compute_group(struct job *j, int group, const void *weights)
 
 /* Gathers a group's parameters, if the group exists. The gather begins once all earlier work is
  * done, because that work reads the buffer that the gather fills. */
-static bool gather_after(struct job *j, int group, int lane)
+static bool gather_after(struct job *j, int group)
 {
     struct compute *c = &j->compute;
     if (group == group_count(&j->shape))
         return true;
     if (c->stream_after_compute)
-        c->stream_after_compute(c, j->stream, lane);
+        c->stream_after_compute(c, j->stream);
     return gather(j, group);
 }
 
@@ -143,16 +143,16 @@ static bool gather_after(struct job *j, int group, int lane)
 static bool forward(struct job *j, enum mode mode)
 {
     const int groups = group_count(&j->shape);
-    if (mode != WHOLE && !gather_after(j, 0, 0))
+    if (mode != WHOLE && !gather_after(j, 0))
         return false;
     for (int g = 0; g < groups; g++) {
         const int slot = g % 2;
         if (mode != WHOLE && !compute_after_stream(j, slot))
             return false; /* this group's parameters have arrived */
-        if (mode == PREFETCH && !gather_after(j, g + 1, slot))
+        if (mode == PREFETCH && !gather_after(j, g + 1))
             return false; /* beside this group's matmuls */
         compute_group(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot]);
-        if (mode == NO_OVERLAP && !gather_after(j, g + 1, slot))
+        if (mode == NO_OVERLAP && !gather_after(j, g + 1))
             return false; /* after this group's matmuls */
     }
     return true;
@@ -166,7 +166,7 @@ static void take_text(struct job *j, int step)
     const unsigned char *text = j->text + turn * batch % places;
     for (size_t b = 0; b < batch; b += SAMPLE)
         memcpy(j->sample + b / SAMPLE * (SAMPLE + 1), text + b, SAMPLE + 1);
-    j->compute.write(&j->compute, j->tokens, j->sample, batch + batch / SAMPLE);
+    j->compute.copy(&j->compute, j->tokens, j->sample, batch + batch / SAMPLE);
 }
 
 /* Loss and hash of a step in a mode. The loss is the mean over all ranks, summed in rank order so
@@ -177,8 +177,10 @@ static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash
     double mine = 0, all[1024], sum = 0;
     float *logits = malloc(bytes);
     take_text(j, 0);
-    const bool fine =
-        logits && forward(j, mode) && j->compute.read(&j->compute, logits, j->logits, bytes);
+    bool fine = logits && forward(j, mode);
+    if (fine)
+        j->compute.copy(&j->compute, logits, j->logits, bytes);
+    fine = fine && j->compute.wait(&j->compute);
     if (fine)
         logits_loss(&j->shape, logits, j->sample, &mine, hash);
     free(logits);
@@ -199,7 +201,7 @@ static bool fill(struct compute *c, void *dst, const float *values, size_t count
     void *staged = c->alloc(c, count * sizeof(*values));
     if (!staged)
         return false;
-    c->write(c, staged, values, count * sizeof(*values));
+    c->copy(c, staged, values, count * sizeof(*values));
     c->to_elements(c, dst, staged, count);
     const bool fine = c->wait(c);
     c->free(c, staged);
@@ -228,7 +230,7 @@ static bool make_activations(struct job *j)
     const size_t batch = (size_t)j->shape.batch, cells = batch * (size_t)j->shape.width;
     j->x = c->alloc(c, cells * c->element);
     j->y = c->alloc(c, cells * c->element);
-    j->logits = c->alloc(c, batch * SYMBOLS * c->wide);
+    j->logits = c->alloc(c, batch * SYMBOLS * sizeof(float));
     j->tokens = c->alloc(c, batch + batch / SAMPLE);
     j->sample = malloc(batch + batch / SAMPLE);
     return j->x && j->y && j->logits && j->tokens && j->sample;

@@ -76,7 +76,6 @@ command_is gcc '
 grep -q "^#include <cmocka.h>" "$1" || exit 1
 case $* in *" -lcmocka") ;; *) exit 1 ;; esac'
 expect_nothing libcmocka-dev
-expect_missing libopenblas-dev
 command_is gcc 'exit 1'
 expect_missing libcmocka-dev
 expect_missing libc6-dev
