@@ -200,8 +200,9 @@ static const struct report *first_failure(const struct run *run)
 }
 
 /* Whether a time limit passed before the fault, or before a rank without a fault had come. The time limits are
- * short here, so the cause is a busy machine. A rank that comes after the limit of the id's maker finds no
- * listener, and may report this before the maker reports the limit. */
+ * short here, so the cause is a busy machine. The limit is CECL_TIMEOUT_MS or CECL_INIT_TIMEOUT_MS. A rank that
+ * comes after the limit of the id's maker finds no listener, and may report this before the maker reports the
+ * limit. */
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
@@ -209,7 +210,7 @@ static bool was_held_up(const struct run *run)
                                     failure->failed_at < run->meeting->fault_at),
                late = failure && !fault_case_is_seen(run->c) &&
                       strstr(failure->words, "the message blames rank") &&
-                      strstr(failure->words, "CECL_TIMEOUT_MS");
+                      strstr(failure->words, "TIMEOUT_MS");
     return late || (before && (strstr(failure->words, "TIMEOUT_MS") ||
                                strstr(failure->words, "no process listens at its address")));
 }
