@@ -102,15 +102,12 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
                         peer));
 }
 
-/* Whether the peer still has the memory, as far as this process can see. Collectives have the peer's own call look,
- * but here the peer makes none. */
-static bool is_still_there(const struct making *making)
+static ceclResult_t refuse_freed(const struct cecl_one_sided_args *args)
 {
-    const struct cecl_device_ops *ops = making->comm->dev->ops;
-    const struct cecl_one_sided_args *args = making->args;
-    const struct cecl_share_part *part = &args->window->parts[args->peer];
-    return part->pid == 0 || making->bytes == 0 || !ops->region_stays ||
-           ops->region_stays(part->pid, part->home + args->offset, making->bytes, part->id);
+    return cecl_fail(ceclInvalidUsage,
+                     "window %" PRIu32 ": rank %d has freed or replaced its memory, which must "
+                     "stay until ceclWindowFree",
+                     args->window->number, args->peer);
 }
 
 /* Checks that the bytes lie within the memory that the peer shares. */
@@ -124,12 +121,20 @@ static ceclResult_t check_range(const struct making *making)
             "offset %zu: %" PRIu64 " bytes from this offset on end outside the %" PRIu64
             " bytes that rank %d shares in window %" PRIu32,
             args->offset, making->bytes, part->bytes, args->peer, args->window->number);
-    if (cecl_imports_are_dropped(&part->imports) || !is_still_there(making))
-        return cecl_fail(ceclInvalidUsage,
-                         "window %" PRIu32 ": rank %d has freed or replaced its memory, which "
-                         "must stay until ceclWindowFree",
-                         args->window->number, args->peer);
-    return ceclSuccess;
+    return cecl_imports_are_dropped(&part->imports) ? refuse_freed(args) : ceclSuccess;
+}
+
+/* Looks whether the peer still has the memory, as far as this process can see. For collectives each rank looks at its
+ * own memory, but here the peer makes no call. A peer that has left may free its memory. */
+static ceclResult_t check_stays(const struct making *making)
+{
+    const struct cecl_device_ops *ops = making->comm->dev->ops;
+    const struct cecl_one_sided_args *args = making->args;
+    const struct cecl_share_part *part = &args->window->parts[args->peer];
+    return part->pid == 0 || making->bytes == 0 || !ops->region_stays ||
+                   ops->region_stays(part->pid, part->home + args->offset, making->bytes, part->id)
+               ? ceclSuccess
+               : refuse_freed(args);
 }
 
 /* Checks both memories, as collectives check theirs: nobody else does, because the peer's host makes no call.
@@ -203,7 +208,8 @@ static ceclResult_t check(ceclComm_t comm, struct making *making)
         CECL_TRY(check_signal(comm, args->signal));
     if (args->is_copy)
         CECL_TRY(check_copy(comm, making));
-    return check_is_there(comm, args->peer);
+    CECL_TRY(check_is_there(comm, args->peer));
+    return args->is_copy ? check_stays(making) : ceclSuccess;
 }
 
 /* ---- describing: which slots, and which values */
