@@ -233,7 +233,7 @@ static void a_limit_on_files_is_named_and_no_signal(void **state)
 static void a_limit_on_addresses_is_named_with_a_cure(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the sanitizer's own range of addresses is larger than any limit */
+    skip_because("the sanitizer's own range of addresses is larger than any limit");
 #endif
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
