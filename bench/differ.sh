@@ -7,10 +7,10 @@ shift 2
 mpi=("$@")
 run=("$perf" -b 1K -e 1K -n 1 -w 0 --rounds 1 --in-place)
 failed=0
-traces=$(mktemp -d)
-trap 'rm -rf "$traces"' EXIT
-printf 'cecl-tuning 1\nreduction.reading_sms * any 7\n' >"$traces/seven"
-printf 'cecl-tuning 1\nreduction.reading_sms * any 8\n' >"$traces/eight"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+printf 'cecl-tuning 1\nreduction.reading_sms * any 7\n' >"$folder/seven"
+printf 'cecl-tuning 1\nreduction.reading_sms * any 8\n' >"$folder/eight"
 
 # Two good values of each setting.
 values() {
@@ -29,8 +29,7 @@ values() {
     CECL_NODE_SIZE) echo 1 2 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;
-    CECL_TUNING) echo "$traces/seven" "$traces/eight" ;;
-    CECL_TRACE) echo "$traces/a%r" "$traces/b%r" ;;
+    CECL_TUNING) echo "$folder/seven" "$folder/eight" ;;
     *_BYTES) echo 8M 16M ;;
     *_MS) echo 20000 21000 ;;
     *) echo "differ.sh: no values for $1" >&2 ;;

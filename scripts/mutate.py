@@ -29,7 +29,7 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # Which tests are likely to notice a change of a folder: ctest's names, as a regular expression.
 # They run first. Mutants that survive these run against all other tests.
 TESTS = {
-    "util": "^test_(settings|siphash|failure|tuning|bad_input_3|trace_3)$",
+    "util": "^test_(settings|siphash|failure|tuning|bad_input_3)$",
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
     "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
@@ -44,7 +44,7 @@ TESTS = {
           "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3)$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(reduce|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
-            "(bad_input|options|check|explain|group|pairs|split|shrink|trace|register|recovery)_3)$",
+            "(bad_input|options|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "nccl": "^nccl_",
 }
 REST = "^(test_|nccl_|fault_|exhaust_)"

@@ -6,7 +6,6 @@
 #include "api/living.h"
 #include "api/windows.h"
 #include "comm/replays.h"
-#include "comm/trace.h"
 #include "launch/captured.h"
 #include "launch/launcher.h"
 #include "util/log.h"
@@ -104,8 +103,6 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    cecl_trace_close(comm->trace);
-    comm->trace = NULL;
     if (comm->mesh && comm->engine.flags.done)
         cecl_mesh_last_words(comm->mesh,
                              (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN]});

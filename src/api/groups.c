@@ -1,9 +1,8 @@
 /* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
 #include "api/waiting.h"
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/group.h"
 #include "launch/make.h"
-#include "launch/plan.h"
 
 CECL_API ceclResult_t ceclGroupStart(void)
 {
@@ -29,45 +28,6 @@ static ceclResult_t end(struct cecl_group *group)
     return cecl_group_carry_out(group);
 }
 
-/* Ends the trace of all calls on the communicator of launch `first`, as one event. The descriptions of a
- * refused group may be incomplete, so they are not read. */
-static void trace_end(const struct cecl_launch *first, const struct cecl_traced *traced,
-                      ceclResult_t result)
-{
-    uint64_t send_bytes = 0, recv_bytes = 0;
-    for (const struct cecl_launch *launch = first; launch && result == ceclSuccess;
-         launch = launch->next)
-        for (uint32_t i = 0; launch->comm == first->comm && i < launch->ncalls; i++) {
-            uint64_t sent, received;
-            cecl_call_sizes(&launch->calls[i], &sent, &received);
-            send_bytes += sent;
-            recv_bytes += received;
-        }
-    cecl_trace_end(traced, send_bytes, recv_bytes,
-                   result == ceclSuccess ? cecl_launch_path(first) : "refused", result);
-}
-
-/* Writes one event for each communicator, with the time of all its calls. */
-static ceclResult_t end_traced(struct cecl_group *group)
-{
-    struct cecl_traced traced = {0};
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
-        const struct cecl_traced begun =
-            cecl_group_first(group, launch->comm) == launch
-                ? cecl_trace_begin(launch->comm, cecl_ops[CECL_OP_GROUP_END].name)
-                : (struct cecl_traced){0};
-        if (begun.trace)
-            traced = begun;
-    }
-    const ceclResult_t result = end(group);
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (cecl_group_first(group, launch->comm) == launch) {
-            traced.trace = cecl_trace_of(launch->comm);
-            trace_end(launch, &traced, result);
-        }
-    return result;
-}
-
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
     CECL_PUBLIC;
@@ -78,7 +38,9 @@ CECL_API ceclResult_t ceclGroupEnd(void)
         return ceclSuccess;
     cecl_group_close();
     cecl_group_enter(group, cecl_ops[CECL_OP_GROUP_END].name);
-    const ceclResult_t result = group->is_traced ? end_traced(group) : end(group);
+    const bool range = cecl_nvtx_begin(group->has_ranges, cecl_ops[CECL_OP_GROUP_END].name);
+    const ceclResult_t result = end(group);
+    cecl_nvtx_end(range);
     cecl_group_leave(group);
     return result;
 }

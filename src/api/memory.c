@@ -3,7 +3,7 @@
 
 #include "api/waiting.h"
 #include "api/windows.h"
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/group.h"
@@ -12,7 +12,6 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     const struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_ALLOC], .count = bytes};
     uint64_t offset;
-    CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_call(comm, &call,
                              ptr ? ceclSuccess : cecl_fail(ceclInvalidArgument, "ptr: NULL")));
     if (bytes == 0) {
@@ -31,13 +30,10 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 
 ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
-    const struct cecl_traced call = cecl_trace_begin(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
-    const size_t segments = call.trace ? comm->pool.nsegments : 0;
+    CECL_TRY(cecl_comm_check(comm));
+    const bool range = cecl_nvtx_begin(comm->has_ranges, cecl_ops[CECL_OP_MEM_ALLOC].name);
     const ceclResult_t result = allocate(comm, ptr, bytes);
-    if (call.trace)
-        cecl_trace_end(&call, 0, bytes,
-                       comm->pool.nsegments > segments ? "the pool grew" : "inside the pool",
-                       result);
+    cecl_nvtx_end(range);
     return result;
 }
 

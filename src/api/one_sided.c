@@ -1,20 +1,19 @@
 /* The public one-sided calls. */
 #include "launch/one_sided.h"
 
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/group.h"
 
 static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args,
                          ceclStream_t stream)
 {
-    const uint64_t bytes = args->is_copy ? args->count * cecl_type_bytes(args->type) : 0;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside(args->name, "; one-sided calls do not wait for other calls, "
                                                   "so they need no group"));
     CECL_TRY(cecl_comm_enter(comm, args->name));
-    const struct cecl_traced traced = cecl_trace_begin(comm, args->name);
+    const bool range = cecl_nvtx_begin(comm->has_ranges, args->name);
     const ceclResult_t result = cecl_one_sided_make(comm, args, stream);
-    cecl_trace_end(&traced, args->gets ? 0 : bytes, args->gets ? bytes : 0, "one-sided", result);
+    cecl_nvtx_end(range);
     return cecl_comm_left(comm, result);
 }
 

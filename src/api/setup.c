@@ -8,7 +8,7 @@
 #include "api/life.h"
 #include "api/living.h"
 #include "boot/meeting.h"
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
 #include "util/fork.h"
@@ -282,6 +282,14 @@ static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
+static void open_ranges(ceclComm_t comm)
+{
+    comm->has_ranges = comm->config.nvtx && cecl_nvtx_open();
+    if (comm->config.nvtx && !comm->has_ranges && comm->rank == 0)
+        cecl_log(CECL_LOG_WARN, -1,
+                 "CECL_NVTX=1: this libcecl was built without CUDA; no NVTX ranges");
+}
+
 static void say_joined(ceclComm_t comm)
 {
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
@@ -307,7 +315,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     if (result != ceclSuccess)
         return give_up(comm, result);
     cecl_mesh_joined(comm->mesh);
-    comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
+    open_ranges(comm);
     comm->magic = CECL_COMM_MAGIC;
     cecl_living_add(comm);
     say_joined(comm);

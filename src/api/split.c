@@ -42,7 +42,6 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            (int)out->device, (int)device);
     out->device = device;
     out->cuda_device = comm->dev->ordinal;
-    out->trace_rank = comm->config.trace_rank >= 0 ? comm->config.trace_rank : comm->rank;
     return result;
 }
 

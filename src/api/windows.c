@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "api/life.h"
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "flags/lines.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
@@ -352,9 +352,9 @@ CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowShare"));
-    const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowShare");
+    const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowShare");
     const ceclResult_t result = share(comm, ptr, bytes, window);
-    cecl_trace_end(&traced, 0, bytes, "exchange", result);
+    cecl_nvtx_end(range);
     return cecl_comm_left(comm, result);
 }
 
@@ -364,8 +364,8 @@ CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowFree"));
-    const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowFree");
+    const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowFree");
     const ceclResult_t result = free_window(comm, window);
-    cecl_trace_end(&traced, 0, 0, "exchange", result);
+    cecl_nvtx_end(range);
     return cecl_comm_left(comm, result);
 }

@@ -2,7 +2,7 @@
  *
  * A description is made once, from the arguments of the public function (describe.h). Everything else is
  * derived from it: which memory the call touches, the key under which its plan is kept, what ranks must agree
- * on, its name in a trace, and its result. A description never changes. It is canonical: fields that a call
+ * on, its name in profiles, and its result. A description never changes. It is canonical: fields that a call
  * does not use are 0, so calls with equal arguments have equal bytes. How the call is carried out is in
  * way.h. */
 #ifndef CECL_CALL_CALL_H
@@ -189,8 +189,6 @@ uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touche
                           struct cecl_range ranges[CECL_RANGES_MAX]);
 /* Whether the call writes recvbuff on this rank. A root in place only reads it. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
-/* Bytes of sendbuff and of recvbuff up to the last byte that the call uses, for traces. */
-void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes);
 /* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on
  * this rank. */
 uint64_t cecl_call_recv_needed(const struct cecl_call *call);

@@ -40,12 +40,12 @@ enum cecl_family {
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
-    const char *name; /* the public function's name, for messages and traces */
+    const char *name; /* the public function's name, for messages and NVTX ranges */
     const char *noun; /* "all-gather", for printed plans and messages */
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in a trace,
+    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in NVTX ranges,
      * and the name of the call to use in a group instead. NULL for other calls. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and how the device names the operation's small calls. */

@@ -167,17 +167,6 @@ bool cecl_call_writes_recv(const struct cecl_call *call)
     return writes;
 }
 
-void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes)
-{
-    *send_bytes = *recv_bytes = 0;
-    if (!call->op || call->op->family == CECL_FAMILY_NONE || cecl_call_is_empty(call))
-        return;
-    const struct extent in = input_of(call), out = output_of(call);
-    /* in place the offsets are offsets in recvbuff */
-    *send_bytes = cecl_call_is_one_buffer(call) ? in.high - in.low : in.high;
-    *recv_bytes = out.high;
-}
-
 uint64_t cecl_call_recv_needed(const struct cecl_call *call)
 {
     const struct extent out =

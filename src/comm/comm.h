@@ -38,8 +38,6 @@ struct cecl_resolved {
     char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: not set */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
-    /* number in the name of the trace file; negative: the rank in this communicator */
-    int32_t trace_rank;
 };
 
 /* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
@@ -151,7 +149,7 @@ struct ceclComm {
     _Atomic(const char *) names[CECL_NUMBERED_NAMES];
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
     _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
-    struct cecl_trace *trace;        /* NULL: no trace */
+    bool has_ranges;                 /* calls are NVTX ranges */
     void
         *check_room; /* [nranks] what ranks tell each other under CECL_CHECK; see cecl_check_room */
 

@@ -120,8 +120,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
                                   .init_timeout_ms = 60000,
                                   .pool_bytes = CECL_UNDEF,
                                   .segment_bytes = CECL_UNDEF,
-                                  .staging_bytes = CECL_UNDEF,
-                                  .trace_rank = CECL_UNDEF};
+                                  .staging_bytes = CECL_UNDEF};
     CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
     CECL_TRY(check_config(config));
 

@@ -5,8 +5,23 @@
 #include <stdbool.h>
 
 bool cecl_nvtx_open(void); /* Whether ranges can be shown. Call it before the first push. */
-/* Ranges of the calling thread; they nest. */
+/* Ranges of the calling thread; they nest. `name` must stay valid. */
 void cecl_nvtx_push(const char *name);
 void cecl_nvtx_pop(void);
+
+/* A range around a call, if there are ranges. It has the time that the host takes: an event on a stream would
+ * change what is measured. Returns what cecl_nvtx_end needs. */
+static inline bool cecl_nvtx_begin(bool has_ranges, const char *name)
+{
+    if (has_ranges)
+        cecl_nvtx_push(name);
+    return has_ranges;
+}
+
+static inline void cecl_nvtx_end(bool has_ranges)
+{
+    if (has_ranges)
+        cecl_nvtx_pop();
+}
 
 #endif

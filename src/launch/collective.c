@@ -1,44 +1,26 @@
 /* Makes public calls from their arguments. This file does not know what a collective does. */
 #include "launch/collective.h"
 
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/describe.h"
 #include "launch/group.h"
 #include "launch/make.h"
-#include "launch/plan.h"
 
-/* Ends the trace of a call. The trace does not use the description of a refused call, because that
- * description may be incomplete. */
-static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
-                      const char *path, ceclResult_t result)
-{
-    uint64_t send_bytes = 0, recv_bytes = 0;
-    if (!traced->trace)
-        return;
-    if (result == ceclSuccess)
-        cecl_call_sizes(call, &send_bytes, &recv_bytes);
-    cecl_trace_end(traced, send_bytes, recv_bytes, path, result);
-}
-
-/* Makes a lone call, or keeps a call of a group. `path`: how the call is carried out, for the trace. */
+/* Makes a lone call, or keeps a call of a group. */
 static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                  struct cecl_call *call)
 {
-    const struct cecl_traced traced = cecl_trace_begin(comm, call->op->name);
-    const char *path = "refused";
-    if (cecl_group_is_open()) {
-        const ceclResult_t kept = cecl_group_add(comm, args, stream, call);
-        trace_end(&traced, call, kept == ceclSuccess ? "kept for the group's end" : path, kept);
-        return kept;
-    }
-    struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
+    const bool range = cecl_nvtx_begin(comm->has_ranges, call->op->name);
     ceclResult_t result = ceclOutOfMemory;
-    if (launch)
-        result = cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call));
-    if (result == ceclSuccess)
-        path = cecl_launch_path(launch);
-    trace_end(&traced, call, path, result);
-    cecl_launch_drop(launch);
+    if (cecl_group_is_open()) {
+        result = cecl_group_add(comm, args, stream, call);
+    } else {
+        struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
+        if (launch)
+            result = cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call));
+        cecl_launch_drop(launch);
+    }
+    cecl_nvtx_end(range);
     return result;
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/trace.h"
 #include "launch/describe.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
@@ -78,7 +77,7 @@ struct cecl_group *cecl_group_current(void)
 
 void cecl_group_open(struct cecl_group *group)
 {
-    group->is_traced = false;
+    group->has_ranges = false;
     group->failed = ceclSuccess;
     group->failed_on = NULL;
     group->failed_call = group->ncalls = 0;
@@ -230,7 +229,7 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
                             struct cecl_call *call)
 {
     struct cecl_group *group = cecl_group_current();
-    group->is_traced = group->is_traced || cecl_trace_of(comm);
+    group->has_ranges = group->has_ranges || comm->has_ranges;
     const ceclResult_t result = cecl_group_refuse_call(comm, add(group, comm, args, stream, call));
     if (result == ceclSuccess || call->op->family == CECL_FAMILY_MESSAGE)
         return result;

@@ -8,7 +8,7 @@
 /* The group of a thread. When the group has ended, the thread keeps this memory for its next group. */
 struct cecl_group {
     int depth;
-    bool is_traced; /* at least one call is on a communicator with a trace */
+    bool has_ranges; /* at least one call is on a communicator with NVTX ranges */
     /* a list: for each communicator first the launch with its collectives, then the launch with its
      * messages */
     struct cecl_launch *first;

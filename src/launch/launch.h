@@ -138,10 +138,6 @@ struct cecl_launch {
     struct cecl_pair_place *places_of; /* [nmessages] */
     struct cecl_ends *ends;            /* [nmessages] addresses of the bytes that this rank moves */
     uint32_t nmessages, messages_room;
-    uint32_t npulled, npushed; /* how many messages this rank moves */
-
-    char path[64];    /* how the launch was carried out, for the trace */
-    uint32_t said[3]; /* the numbers in `path`: nmessages, npushed and npulled */
 };
 
 /* -- store.c -- */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/trace.h"
+#include "device/nvtx.h"
 #include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/exchange.h"
@@ -227,7 +227,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
                                  ceclResult_t result)
 {
     ceclComm_t comm = launch->comm;
-    const struct cecl_traced traced = cecl_trace_begin(comm, call->op->asks_places);
+    const bool range = cecl_nvtx_begin(comm->has_ranges, call->op->asks_places);
     const struct cecl_call *described = result == ceclSuccess ? &launch->calls[0] : call;
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(described, &comm->windows);
@@ -244,7 +244,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         derived.view.layout = comm->launcher->layout;
         cecl_launch_derive(launch, 0, &derived);
     }
-    cecl_trace_end(&traced, 0, 0, "exchange among the hosts", result);
+    cecl_nvtx_end(range);
     return result;
 }
 

@@ -39,7 +39,7 @@ static ceclResult_t collect(struct cecl_launch *launch)
 {
     struct cecl_buffer bounce = {NULL, 0};
     uint64_t all = 0;
-    launch->nmessages = launch->npulled = launch->npushed = 0;
+    launch->nmessages = 0;
     for (uint32_t i = 0; i < launch->ncalls; i++)
         all += bounce_bytes(&launch->calls[i]);
     if (all > 0)
@@ -135,8 +135,6 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
                         message->number);
     if (launch->is_captured)
         message->second = message->role == CECL_SENDER;
-    launch->npushed += message->second && message->role == CECL_SENDER;
-    launch->npulled += message->second && message->role == CECL_RECEIVER;
     if (!message->second)
         return note_private(&launch->leases, place);
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
@@ -198,19 +196,6 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Writes the launch's path. Formats the text only if its numbers differ from those that `path` already
- * shows, because formatting takes longer than making the plan of a message. */
-static void say_path(struct cecl_launch *launch)
-{
-    const uint32_t said[] = {launch->nmessages, launch->npushed, launch->npulled};
-    if (launch->path[0] && memcmp(launch->said, said, sizeof(said)) == 0)
-        return;
-    memcpy(launch->said, said, sizeof(said));
-    snprintf(launch->path, sizeof(launch->path),
-             "point to point, %u pushed, %u pulled, %u by peers", launch->npushed, launch->npulled,
-             launch->nmessages - launch->npushed - launch->npulled);
-}
-
 static uint64_t take_ticket(const struct cecl_launch *launch)
 {
     return launch->nmessages > 0 ? cecl_posts_ticket(&launch->comm->launcher->messenger.posts) : 0;
@@ -229,9 +214,7 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     const ceclResult_t received = post_role(launch, CECL_RECEIVER, ceclSuccess);
     if (may_wait && !launch->is_captured && exchanges_much(launch))
         wait_for_receivers(launch->comm);
-    CECL_TRY(post_role(launch, CECL_SENDER, received));
-    say_path(launch);
-    return ceclSuccess;
+    return post_role(launch, CECL_SENDER, received);
 }
 
 /* ---- issuing */

@@ -177,10 +177,3 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
     cecl_launch_bound(launch);
     return ceclSuccess;
 }
-
-const char *cecl_launch_path(const struct cecl_launch *launch)
-{
-    return launch->kind == CECL_LAUNCH_MESSAGES ? launch->path
-           : launch->runs ? cecl_bound_explanation(launch->runs->program)->path
-                          : "nothing to do";
-}

@@ -15,7 +15,5 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
 /* Gives a launch a program. If an equal launch is kept, its program is used. Otherwise makes a new program,
  * and keeps this launch. A launch whose calls have no effect gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
-/* How a launch is carried out, for the trace. */
-const char *cecl_launch_path(const struct cecl_launch *launch);
 
 #endif

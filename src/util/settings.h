@@ -97,11 +97,6 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
       "limit of each wait for peers, ms; 0: no limit")                                             \
-    X(TRACE, "CECL_TRACE", TEXT, OWN, "-", "no trace", "file name",                                \
-      "host times of calls, for chrome://tracing and Perfetto, in a file for each rank. %r in "    \
-      "the name stands for the rank (without %r, .rank is appended), %p for the process id. An "   \
-      "older file is replaced. Written every 8192 calls, and when the communicator is destroyed "  \
-      "or aborted")                                                                                \
     X(TUNING, "CECL_TUNING", TEXT, EQUAL, "-", "the built-in tuning table", "file name",           \
       "file of thresholds that replace those of the built-in table, as cecl_tune writes it; "      \
       "cecl_info --tuning prints the table in force, and what each threshold decides")             \

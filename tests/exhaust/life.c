@@ -59,25 +59,12 @@ static void set_environment(const struct step *step)
     setenv("CECL_DEVICE", "host", 1);
     snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
     setenv("CECL_INIT_TIMEOUT_MS", text, 1);
-    snprintf(text, sizeof(text), "/tmp/cecl-exhaust-trace-%d", (int)getpid());
-    if (step->traced)
-        setenv("CECL_TRACE", text, 1);
     if (!step->tuned)
         unsetenv("CECL_TUNING"); /* set by the leading process */
     if (step->compared)
         setenv("CECL_CHECK", "1", 1);
     if (step->urgent)
         setenv("CECL_URGENT", "1", 1);
-}
-
-static void remove_trace(const struct life *life)
-{
-    const char *name = getenv("CECL_TRACE");
-    char path[96];
-    for (int r = 0; r < RANKS && name; r++) {
-        snprintf(path, sizeof(path), "%s.%d", name, life->n > 1 ? life->me : r);
-        unlink(path);
-    }
 }
 
 static void open_buffers(struct life *life)
@@ -362,7 +349,6 @@ static _Noreturn void finish(struct life *life)
     struct census left;
     uintptr_t at;
     step_clean(life);
-    remove_trace(life);
     AT(life, "looking for what is left");
     if (!census_is_back(&life->start, &left)) {
         char words[WORDS_BYTES];

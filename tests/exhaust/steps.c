@@ -775,7 +775,6 @@ const struct step steps[] = {
     {.name = "join", .outcome = TOGETHER, .run = step_join, .joins = true},
     {.name = "join-callbacks", .outcome = TOGETHER, .run = join_by_callbacks, .joins = true},
     {.name = "join-tuned", .outcome = TOGETHER, .run = step_join, .joins = true, .tuned = true},
-    {.name = "join-traced", .outcome = TOGETHER, .run = step_join, .joins = true, .traced = true},
     {.name = "join-all", .outcome = ALONE, .run = all_in_one, .one_process = true},
     {.name = "join-group", .outcome = ALONE, .run = group_in_one, .one_process = true},
     {.name = "grow", .outcome = TOGETHER, .run = grow},
@@ -812,7 +811,6 @@ const struct step steps[] = {
      .prepare = prepare_other,
      .run = group_on_two,
      .compared = true},
-    {.name = "gather-traced", .outcome = ALONE, .run = gather, .traced = true},
     {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
     {.name = "reduce-urgent", .outcome = ALONE, .run = reduce_small, .urgent = true},
     {.name = "gather-urgent", .outcome = ALONE, .run = gather_small, .urgent = true},
@@ -821,7 +819,7 @@ const struct step steps[] = {
     {.name = "split", .outcome = TOGETHER, .run = split},
     {.name = "shrink", .outcome = TOGETHER, .run = shrink},
     {.name = "finalize", .outcome = ALONE, .run = gather_and_finalize, .ends = true},
-    {.name = "destroy", .outcome = ALONE, .run = destroy, .ends = true, .traced = true},
+    {.name = "destroy", .outcome = ALONE, .run = destroy, .ends = true},
     {.name = "abort", .outcome = ALONE, .run = abandon, .ends = true},
 };
 const int nsteps = sizeof(steps) / sizeof(steps[0]);

@@ -17,8 +17,8 @@ struct step {
     bool joins;                             /* run itself makes the communicator */
     bool ends;                              /* run itself ends the communicator */
     bool one_process;                       /* one process has all ranks */
-    /* runs with CECL_TRACE, CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
-    bool traced, tuned, compared, urgent;
+    /* runs with CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
+    bool tuned, compared, urgent;
 };
 
 extern const struct step steps[];

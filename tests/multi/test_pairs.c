@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "launch/launcher.h"
 #include "memory.h"
 #include "multi.h"
 
@@ -704,6 +705,32 @@ static void a_group_is_explained(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the
+ * receive posted. */
+static void ranks_that_exchange_much_push_what_they_send(void **state)
+{
+    char *send = NULL, *recv = NULL;
+    multi_tuning("late.wait_ns * any 1000000000\npair.wait_min_bytes * any 512");
+    ceclComm_t comm = multi_comm(NULL);
+    multi_tuning(NULL);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, BYTES));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, BYTES));
+    for (int i = 0; i < 10; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == i % multi_nranks)
+            multi_pause_ms(5);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclSend(send, BYTES, ceclInt8, after(multi_rank), comm, 0));
+        multi_ok(comm, ceclRecv(recv, BYTES, ceclInt8, before(multi_rank), comm, 0));
+        multi_ok(comm, ceclGroupEnd());
+        const struct cecl_plan *plan = &comm->launcher->messenger.plan;
+        assert_int_equal(plan->ncopies, 1);
+        assert_int_equal(plan->copies[0].src.rank, multi_rank);
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -730,6 +757,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
         cmocka_unit_test(an_abort_ends_messages_that_are_pending),
         cmocka_unit_test(a_group_is_explained),
+        cmocka_unit_test(ranks_that_exchange_much_push_what_they_send),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }
