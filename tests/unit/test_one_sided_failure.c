@@ -1,56 +1,11 @@
 /* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer.
  * Each test makes its own communicator, on the host device. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "../with_cmocka.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
-#include "util/clock.h"
-
-#define RANKS 3
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
-
-/* Time limits: SOON for tests that wait for the timeout, NEVER for tests in which it must not come. Tests that
- * act before the timeout try `limits`, in turn: on a busy machine they may act too late. */
-#define SOON_MS 1000
-#define SOON "1000"
-#define NEVER "60000"
-static const char *const limits[] = {"3000", "9000", "27000"};
-#define SLACK_MS 60000 /* by which the error may be late on a busy machine */
-
-static ceclComm_t comms[RANKS];
-
-/* A test's state is its time limit. */
-static int setup(void **state)
-{
-    setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", *state, 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    return 0;
-}
-
-/* A rank that left has no communicator. In most tests, the communicators of the others have failed. */
-static int teardown(void **state)
-{
-    for (int r = 0; r < RANKS; r++) {
-        if (comms[r])
-            (void)!ceclCommDestroy(comms[r]);
-        comms[r] = NULL;
-    }
-    return 0;
-}
-
-static void pause_ms(int ms)
-{
-    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
-}
+#include "late_peers.h"
 
 static bool waits_for(int rank, int peer, int signal, ceclStream_t stream)
 {
@@ -61,38 +16,6 @@ static bool waits_for(int rank, int peer, int signal, ceclStream_t stream)
 static void wait_for(int rank, int peer, int signal, ceclStream_t stream)
 {
     assert_true(waits_for(rank, peer, signal, stream));
-}
-
-static bool has_error(int rank, ceclResult_t wanted, const char *words)
-{
-    const int64_t start = cecl_now_ms();
-    ceclResult_t async = ceclSuccess;
-    while (async == ceclSuccess && cecl_now_ms() - start < SLACK_MS) {
-        OK(ceclCommGetAsyncError(comms[rank], &async));
-        pause_ms(5);
-    }
-    if (async == wanted && strstr(ceclGetLastError(comms[rank]), words))
-        return true;
-    print_error("rank %d: %s: %s\n", rank, ceclGetErrorString(async),
-                ceclGetLastError(comms[rank]));
-    return false;
-}
-
-static void expect_error(int rank, ceclResult_t wanted, const char *words)
-{
-    assert_true(has_error(rank, wanted, words));
-}
-
-static void holds_within_a_limit(bool (*holds)(int limit_ms))
-{
-    bool held = false;
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]) && !held; i++) {
-        void *limit = (void *)(uintptr_t)limits[i];
-        assert_int_equal(setup(&limit), 0);
-        held = holds(atoi(limits[i]));
-        assert_int_equal(teardown(&limit), 0);
-    }
-    assert_true(held);
 }
 
 static void a_wait_without_a_signal_names_the_peer(void **state)
@@ -164,12 +87,6 @@ static bool signals_renew_the_time(int limit_ms)
 static void each_signal_renews_the_time(void **state)
 {
     holds_within_a_limit(signals_renew_the_time);
-}
-
-static void leave(int rank)
-{
-    OK(ceclCommDestroy(comms[rank]));
-    comms[rank] = NULL;
 }
 
 static void a_wait_for_a_rank_that_leaves_ends(void **state)
