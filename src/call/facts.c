@@ -54,25 +54,24 @@ static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_
                                          "CECL_DIRECTION_PULL"};
 static const char *const captures[] = {"none", "under way"};
 
-/* A field: its name and values in two calls, and the names of its values, if there are any. */
-struct field {
-    const char *name;
-    uint64_t one, other;
-    const char *const *values;
-    uint64_t nvalues;
-};
-#define BOTH(member) one->member, other->member
-#define ROOTS one->root < 0 ? 0 : (uint64_t)one->root, other->root < 0 ? 0 : (uint64_t)other->root
-#define NAMES(names) names, sizeof(names) / sizeof((names)[0])
-#define NUMBER NULL, 0
-
-static void print_value(const struct field *field, uint64_t value, char out[CECL_FACTS_NAME])
+void cecl_value_print(const char *const *names, uint64_t nnames, uint64_t value,
+                      char out[CECL_FACTS_NAME])
 {
-    if (value < field->nvalues)
-        snprintf(out, CECL_FACTS_NAME, "%s", field->values[value]);
+    if (value < nnames)
+        snprintf(out, CECL_FACTS_NAME, "%s", names[value]);
     else
         snprintf(out, CECL_FACTS_NAME, "%" PRIu64, value);
 }
+
+/* A field: its name and values in two calls. */
+struct field {
+    const char *name;
+    uint64_t one, other;
+    const char *const *names; /* of its values, if they have any */
+    uint64_t nnames;
+};
+#define BOTH(member) one->member, other->member
+#define ROOTS one->root < 0 ? 0 : (uint64_t)one->root, other->root < 0 ? 0 : (uint64_t)other->root
 
 bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *other,
                        struct cecl_facts_difference *difference)
@@ -86,21 +85,21 @@ bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *ot
     }
     const char *count = one->op < CECL_OP_COUNT ? cecl_ops[one->op].count_name : NULL;
     const struct field fields[] = {
-        {"datatype", BOTH(type), NAMES(types)},
-        {count ? count : "count", BOTH(count), NUMBER},
-        {"root", ROOTS, NUMBER},
-        {"op", BOTH(red_op), NAMES(red_ops)},
-        {"options.smPolicy", BOTH(sm_policy), NAMES(policies)},
-        {"options.direction", BOTH(direction), NAMES(directions)},
-        {"options.maxSms", BOTH(max_sms), NUMBER},
-        {"a graph's capture", BOTH(captured), NAMES(captures)},
+        {"datatype", BOTH(type), CECL_NAMES_OF(types)},
+        {count ? count : "count", BOTH(count), CECL_NUMBER_ONLY},
+        {"root", ROOTS, CECL_NUMBER_ONLY},
+        {"op", BOTH(red_op), CECL_NAMES_OF(red_ops)},
+        {"options.smPolicy", BOTH(sm_policy), CECL_NAMES_OF(policies)},
+        {"options.direction", BOTH(direction), CECL_NAMES_OF(directions)},
+        {"options.maxSms", BOTH(max_sms), CECL_NUMBER_ONLY},
+        {"a graph's capture", BOTH(captured), CECL_NAMES_OF(captures)},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].one == fields[i].other)
             continue;
         difference->field = fields[i].name;
-        print_value(&fields[i], fields[i].one, difference->one);
-        print_value(&fields[i], fields[i].other, difference->other);
+        cecl_value_print(fields[i].names, fields[i].nnames, fields[i].one, difference->one);
+        cecl_value_print(fields[i].names, fields[i].nnames, fields[i].other, difference->other);
         return true;
     }
     return false;

@@ -23,6 +23,13 @@ struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls);
 #define CECL_FACTS_NAME 64
 const char *cecl_facts_name(const struct cecl_facts *facts, char out[CECL_FACTS_NAME]);
 
+/* The name of a field's value, if it has one, or else its digits. */
+void cecl_value_print(const char *const *names, uint64_t nnames, uint64_t value,
+                      char out[CECL_FACTS_NAME]);
+/* The first two arguments: a list of names, or none. */
+#define CECL_NAMES_OF(list) list, sizeof(list) / sizeof((list)[0])
+#define CECL_NUMBER_ONLY NULL, 0
+
 /* The first field in which two calls differ, and its values. */
 struct cecl_facts_difference {
     const char *field;

@@ -2,8 +2,6 @@
  * for finding errors in programs. */
 #include "launch/check.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,31 +60,29 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
 
 const char *const cecl_placements[2] = {"out of place", "in place"};
 
-/* A field that ranks compare: the field's name, and the names of the field's values, if there are any. */
+/* A field that ranks compare. */
 struct field {
     const char *name;
     size_t offset, bytes;
-    const char *const *values;
-    uint64_t nvalues;
+    const char *const *names; /* of its values, if they have any */
+    uint64_t nnames;
 };
 #define FIELD(member) offsetof(struct told, member), sizeof(((struct told *)0)->member)
-#define NAMES(names) names, sizeof(names) / sizeof((names)[0])
-#define NUMBER NULL, 0
 static const struct field fields[] = {
-    {"placement", FIELD(call.in_place), NAMES(cecl_placements)},
-    {"ptr's offset in the pool", FIELD(call.recv.offset), NUMBER},
-    {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
-    {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), NUMBER},
-    {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), NUMBER},
-    {"experts->experts", FIELD(splits[CECL_LAYOUT_EXPERTS]), NUMBER},
-    {"experts->align", FIELD(splits[CECL_LAYOUT_ALIGN]), NUMBER},
-    {"experts->scalebytes", FIELD(splits[CECL_LAYOUT_SCALE_BYTES]), NUMBER},
-    {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
-    {"strided.rows", FIELD(call.view.shape.rows), NUMBER},
-    {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), NUMBER},
-    {"strided.sendStride, in bytes", FIELD(call.view.shape.send_stride), NUMBER},
-    {"strided.recvPitch, in bytes", FIELD(call.view.shape.recv_pitch), NUMBER},
-    {"strided.recvStride, in bytes", FIELD(call.view.shape.recv_stride), NUMBER},
+    {"placement", FIELD(call.in_place), CECL_NAMES_OF(cecl_placements)},
+    {"ptr's offset in the pool", FIELD(call.recv.offset), CECL_NUMBER_ONLY},
+    {"recvcounts, displs or rows (a hash of them)", FIELD(layout), CECL_NUMBER_ONLY},
+    {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), CECL_NUMBER_ONLY},
+    {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), CECL_NUMBER_ONLY},
+    {"experts->experts", FIELD(splits[CECL_LAYOUT_EXPERTS]), CECL_NUMBER_ONLY},
+    {"experts->align", FIELD(splits[CECL_LAYOUT_ALIGN]), CECL_NUMBER_ONLY},
+    {"experts->scalebytes", FIELD(splits[CECL_LAYOUT_SCALE_BYTES]), CECL_NUMBER_ONLY},
+    {"strided.width, in bytes", FIELD(call.view.shape.width), CECL_NUMBER_ONLY},
+    {"strided.rows", FIELD(call.view.shape.rows), CECL_NUMBER_ONLY},
+    {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), CECL_NUMBER_ONLY},
+    {"strided.sendStride, in bytes", FIELD(call.view.shape.send_stride), CECL_NUMBER_ONLY},
+    {"strided.recvPitch, in bytes", FIELD(call.view.shape.recv_pitch), CECL_NUMBER_ONLY},
+    {"strided.recvStride, in bytes", FIELD(call.view.shape.recv_stride), CECL_NUMBER_ONLY},
 };
 
 static uint64_t value_of(const struct told *told, const struct field *field)
@@ -98,14 +94,6 @@ static uint64_t value_of(const struct told *told, const struct field *field)
                                : *(const uint64_t *)at;
 }
 
-static void print_value(const struct field *field, uint64_t value, char out[32])
-{
-    if (value < field->nvalues)
-        snprintf(out, 32, "%s", field->values[value]);
-    else
-        snprintf(out, 32, "%" PRIu64, value);
-}
-
 static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
 {
     struct cecl_facts_difference difference;
@@ -114,12 +102,12 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
         return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), difference.field, 0,
                                    difference.one, rank, difference.other);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        char one[32], other[32];
+        char one[CECL_FACTS_NAME], other[CECL_FACTS_NAME];
         const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
         if (x == y)
             continue;
-        print_value(&fields[i], x, one);
-        print_value(&fields[i], y, other);
+        cecl_value_print(fields[i].names, fields[i].nnames, x, one);
+        cecl_value_print(fields[i].names, fields[i].nnames, y, other);
         return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), fields[i].name, 0, one, rank,
                                    other);
     }
