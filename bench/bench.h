@@ -75,7 +75,6 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    size_t between;  /* bytes that the stream fills before each call */
     int graph;       /* calls that a graph captures; 0: not asked for */
     unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
@@ -171,8 +170,7 @@ bool side_nccl_make(struct side *side, bool copy_engine);
  * false if there is no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
-/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the stream, without the fills of --between;
- * negative on failure. */
+/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the stream; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
 /* A mark on the run's stream: under CUDA an event. clock_between takes two marks that the stream has

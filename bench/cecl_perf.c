@@ -188,10 +188,9 @@ static int perform_joined(struct run *run)
 {
     long long wrong = 0;
     const struct options *o = &run->options;
-    if ((o->nccl || o->nccl_ce || o->between) && !run->cuda) {
+    if ((o->nccl || o->nccl_ce) && !run->cuda) {
         if (run->rank == 0)
-            fprintf(stderr, "cecl_perf: %s: GPUs are needed, and ranks are on the host\n",
-                    o->between ? "--between" : "--baseline");
+            fprintf(stderr, "cecl_perf: --baseline: GPUs are needed, and ranks are on the host\n");
         return END_USAGE;
     }
     if (!measure_sides(run, &wrong))

@@ -7,17 +7,6 @@ static const struct cecl_driver *driver(void)
     return gpu_get()->cu;
 }
 
-/* --between: fills memory of the GPU, as work of a program that computes. */
-static bool fill(const struct run *run)
-{
-    static CUdeviceptr memory;
-    const size_t bytes = run->options.between;
-    return bytes == 0 ||
-           ((memory || gpu_get()->cuMemAlloc(&memory, bytes) == CUDA_SUCCESS) &&
-            driver()->cuMemsetD8Async(memory, 0, bytes, (CUstream)run->stream) == CUDA_SUCCESS);
-}
-
-/* Time of `iterations` calls with their fills. Without a side: of the fills alone. */
 static double time_on_gpu(struct side *side, const struct run *run, const void *send, size_t block,
                           int iterations)
 {
@@ -28,7 +17,7 @@ static double time_on_gpu(struct side *side, const struct run *run, const void *
         return -1;
     bool fine = driver()->cuEventRecord(start, run->stream) == CUDA_SUCCESS;
     for (int i = 0; i < iterations && fine; i++)
-        fine = fill(run) && (!side || side->call(side, run, send, block));
+        fine = side->call(side, run, send, block);
     fine = fine && driver()->cuEventRecord(stop, run->stream) == CUDA_SUCCESS &&
            gpu_get()->cuEventSynchronize(stop) == CUDA_SUCCESS &&
            gpu_get()->cuEventElapsedTime(&ms, start, stop) == CUDA_SUCCESS;
@@ -40,11 +29,8 @@ static double time_on_gpu(struct side *side, const struct run *run, const void *
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations)
 {
-    if (!run->cuda)
-        return wall_time(side, run, send, block, iterations);
-    const double fills = run->options.between ? time_on_gpu(NULL, run, NULL, 0, iterations) : 0;
-    const double all = time_on_gpu(side, run, send, block, iterations);
-    return fills < 0 || all < 0 ? -1 : all > fills ? all - fills : 0;
+    return run->cuda ? time_on_gpu(side, run, send, block, iterations)
+                     : wall_time(side, run, send, block, iterations);
 }
 
 bool clock_mark(const struct run *run, struct clock_mark *mark)

@@ -49,7 +49,6 @@ static const char usage[] =
     "                     copies: a copy to the host and one from there, at the same time\n"
     "  --urgent           cecl's communicator is urgent, not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
-    "  --between BYTES    before each call the GPU fills BYTES bytes; times are without that\n"
     "  --graph COUNT      also: graphs of COUNT calls; time: of a launch / COUNT\n"
     "  --group COUNT      also: COUNT calls of the first size, one by one and in a group\n"
     "  --rows BYTES       also: strided blocks of the last size, in rows of BYTES bytes\n"
@@ -112,7 +111,6 @@ enum {
     BESIDE,
     BULK,
     URGENT,
-    BETWEEN,
     GRAPH,
     RANKS
 };
@@ -133,7 +131,6 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"beside", 1, NULL, BESIDE},
                                       {"bulk", 1, NULL, BULK},
                                       {"urgent", 0, NULL, URGENT},
-                                      {"between", 1, NULL, BETWEEN},
                                       {"graph", 1, NULL, GRAPH},
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
@@ -161,7 +158,6 @@ static const char *take_extra(struct options *o, int option, const char *value)
 {
     switch (option) {
     case ENQUEUE: o->enqueue = true; return NULL;
-    case BETWEEN: return parse_bytes(value, 1, &o->between) ? NULL : "1 to 1024G";
     case GRAPH: return parse_count(value, 1, 1024, &o->graph) ? NULL : "1 to 1024";
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
     case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
