@@ -162,7 +162,7 @@ train() { # NAME COMMAND
 
 wheel() {
     local install how=''
-    install=$(readme "pip install .")
+    install=$(readme "python3 -m pip install .")
     write_train
     if ! inside "python3 -c 'import torch.distributed'" >"$scratch/torch"; then
         skip "README's wheel" "python3 has no PyTorch: $(tail -n 1 "$scratch/torch")"
@@ -179,9 +179,6 @@ wheel() {
             fi
             return
         fi
-    fi
-    if inside '[ "$(dirname "$(command -v pip)")" != "$(dirname "$(command -v python3)")" ]' >/dev/null; then
-        install=${install/pip/python3 -m pip} how=${how:+$how, }"by python3 -m pip: pip is another Python's"
     fi
     try "README's wheel${how:+, $how}" "$install" "Successfully installed cecl" || return
     train "README's cecl-run torchrun" "$(readme cecl-run)"
