@@ -7,7 +7,9 @@
 
 #include <cecl/cecl.h>
 
+#ifndef __CUDACC_RTC__ /* NVRTC, which compiles the wheel's kernels, has no pthread.h */
 #include "util/thread.h"
+#endif
 
 #define CECL_MESSAGE_BYTES 512
 
