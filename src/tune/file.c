@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tune/nearest.h"
 #include "util/file.h"
 #include "util/grow.h"
 #include "util/log.h"
@@ -95,15 +94,12 @@ static bool take_number(struct word *word, uint64_t *value)
 static ceclResult_t parse_name(const struct reader *reader, struct word word,
                                enum cecl_threshold *which)
 {
-    char expected[160];
     for (int t = 0; t < CECL_TUNE_COUNT; t++)
         if (is_word(word, cecl_thresholds[t].name)) {
             *which = (enum cecl_threshold)t;
             return ceclSuccess;
         }
-    snprintf(expected, sizeof(expected), "a threshold that cecl_info --tuning lists (nearest: %s)",
-             cecl_thresholds[cecl_tuning_nearest(word.at, word.length)].name);
-    return refuse(reader, word, expected);
+    return refuse(reader, word, "a threshold that cecl_info --tuning lists");
 }
 
 /* Reads ranks in one of the forms 2, 3-8, 6-* and *. */
@@ -242,14 +238,6 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
     }
     if (count != WORDS)
         return refuse(reader, line, "four words, name, ranks, device and value,");
-    /* files for earlier versions have this threshold */
-    if (is_word(words[0], "late.catch_up_ns")) {
-        cecl_log(CECL_LOG_WARN, -1,
-                 "CECL_TUNING: %.150s:%d: late.catch_up_ns no longer exists, and is ignored; "
-                 "late.pending_ns replaces it",
-                 reader->name, reader->line);
-        return ceclSuccess;
-    }
     return parse_row(reader, words);
 }
 

@@ -82,7 +82,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(REGISTER_ON_USE, "CECL_REGISTER_ON_USE", INT, OWN, "-", "1", "0..1",                         \
       "1: a call registers the memory that it uses; 0: peers reach only memory of ceclMemAlloc "   \
       "and ceclCommRegister")                                                                      \
-    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
+    X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "64M; host device 1M", "4K..1T",     \
       "first growth step of the pool, bytes; doubles with each growth, up to 16 times this")       \
     X(SHARE_GPU, "CECL_SHARE_GPU", INT, EQUAL, "0", "", "0..1",                                    \
       "1: ranks may share a GPU, each in a process of its own, to try programs with more ranks "   \
@@ -151,8 +151,5 @@ ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64
  * and that nothing reads. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
-
-/* The setting that the writer of `name` may have meant; NULL when there is none. */
-const char *cecl_setting_nearest(const char *name);
 
 #endif

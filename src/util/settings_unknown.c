@@ -3,47 +3,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-#include "util/distance.h"
 #include "util/log.h"
 #include "util/settings.h"
 
 #define PREFIX "CECL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
-#define LENGTH_MAX                                                                                 \
-    40 /* longer names are not compared with settings; characters without the prefix */
-#define BEGINNING_MIN 3 /* from this length on, a name may be the beginning of a setting's name */
-
 static const char *const other_names[] = {CECL_OTHER_NAMES};
-
-/* Whether the writer of `name` may have meant `known`, which is `away` letters from it: at most one
- * letter in three is wrong, or the end is missing. */
-static bool is_near(const char *name, const char *known, size_t away)
-{
-    const size_t length = strlen(name);
-    return away <= 1 || away <= length / 3 ||
-           (length >= BEGINNING_MIN && strncasecmp(name, known, length) == 0);
-}
-
-const char *cecl_setting_nearest(const char *name)
-{
-    const char *nearest = NULL;
-    size_t least = SIZE_MAX;
-    if (strncmp(name, PREFIX, PREFIX_LENGTH) != 0)
-        return NULL;
-    name += PREFIX_LENGTH;
-    for (int id = 0; id < CECL_SETTING_COUNT && strlen(name) <= LENGTH_MAX; id++) {
-        const char *known = cecl_settings[id].name + PREFIX_LENGTH;
-        const size_t away = cecl_distance(name, strlen(name), known, strlen(known));
-        if (away < least && is_near(name, known, away)) {
-            least = away;
-            nearest = cecl_settings[id].name;
-        }
-    }
-    return nearest;
-}
 
 bool cecl_setting_is_known(const char *name)
 {
@@ -72,13 +39,8 @@ static void look_at(const char *variable)
     name[length] = '\0';
     if (cecl_setting_is_known(name))
         return;
-    const char *nearest = cecl_setting_nearest(name);
-    if (nearest)
-        cecl_log(CECL_LOG_WARN, -1, "%s has no effect: there is no such setting; is %s meant?",
-                 name, nearest);
-    else
-        cecl_log(CECL_LOG_WARN, -1,
-                 "%s has no effect: there is no such setting (docs/env.md lists them all)", name);
+    cecl_log(CECL_LOG_WARN, -1,
+             "%s has no effect: there is no such setting (docs/env.md lists them all)", name);
 }
 
 void cecl_settings_warn(void)

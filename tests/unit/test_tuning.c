@@ -9,7 +9,6 @@
 #include "../with_cmocka.h"
 
 #include "tune/file.h"
-#include "tune/nearest.h"
 
 #define HEAD CECL_TUNING_HEADER "\n"
 
@@ -168,7 +167,7 @@ static void bad_lines_are_refused_with_their_number(void **state)
         {"cecl-tuning 2\n", "f:1:", "cecl-tuning 2", "the first line " CECL_TUNING_HEADER},
         {"reduction.reading_sms * any 8\n", "f:1:", "reduction.reading_sms", "the first line"},
         {HEAD "\n# x\nreduction.reeding_sms * any 8\n", "f:4:", "\"reduction.reeding_sms\"",
-         "nearest: reduction.reading_sms"},
+         "cecl_info --tuning"},
         {HEAD "small.max_bytes * any 8\n", "f:2:", "small.max_bytes", "cecl_info --tuning"},
         {HEAD "reduction.reading_sms * any\n", "f:2:", "reduction.reading_sms", "four words"},
         {HEAD "reduction.reading_sms * any 8 8\n", "f:2:", "8 8", "four words"},
@@ -258,15 +257,6 @@ static void a_file_is_read(void **state)
     cecl_tuning_forget(&file);
 }
 
-static void the_nearest_name_is_found(void **state)
-{
-    assert_int_equal(cecl_tuning_nearest("all_reduce.chunk", 16), CECL_TUNE_ALL_REDUCE_CHUNKS);
-    assert_int_equal(cecl_tuning_nearest("stagingmax_bytes", 16), CECL_TUNE_STAGING_MAX_BYTES);
-    char long_word[5000];
-    memset(long_word, 'x', sizeof(long_word));
-    assert_in_range(cecl_tuning_nearest(long_word, sizeof(long_word)), 0, CECL_TUNE_COUNT - 1);
-}
-
 /* ---- chance */
 
 static uint64_t next(uint64_t *x)
@@ -334,7 +324,6 @@ int main(void)
         cmocka_unit_test(a_file_of_too_many_bytes_is_refused),
         cmocka_unit_test(pipes_and_devices_are_refused),
         cmocka_unit_test(a_file_is_read),
-        cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(any_bytes_are_read_or_refused_with_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
