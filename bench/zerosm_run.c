@@ -22,7 +22,7 @@
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
 /* bytes, besides staging and buffers: flags, the values of flags, slots, and the memory through
- * which private memory is carried (carry.bytes) */
+ * which private memory is carried (api/setup.c) */
 #define SEGMENT_ROOM (40 << 20)
 /* ms: longer than SMs are held, so that it ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"

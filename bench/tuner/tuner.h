@@ -17,15 +17,13 @@ struct crossing {
     const struct op *op;
     /* calls of at least the threshold's bytes take the second way; false: only larger calls do */
     bool is_min;
-    bool in_place;   /* the timed calls are in place */
-    bool of_block;   /* an all-reduce: the threshold counts the bytes of a block */
-    bool look_alike; /* ceclExplain does not distinguish the ways */
+    bool in_place; /* the timed calls are in place */
+    bool of_block; /* an all-reduce: the threshold counts the bytes of a block */
     int least_ranks;
     struct {
         uint64_t first, last;
     } sizes[CECL_TUNING_DEVICES]; /* bytes */
     ceclSmPolicy_t policy;
-    const char *variable, *setting; /* of the environment; NULL: none */
     /* Values of other thresholds. With these no third way is chosen. The list ends with
      * CECL_TUNE_COUNT. */
     struct forced {

@@ -97,11 +97,7 @@ static bool way_join(const struct tuner *tuner, const struct crossing *crossing,
     if (!make_table(tuner, crossing, way, path))
         return false;
     setenv("CECL_TUNING", path, 1);
-    if (crossing->variable)
-        setenv(crossing->variable, crossing->setting, 1);
     const ceclResult_t result = ceclCommInitMpi(&w->comm, MPI_COMM_WORLD, &config);
-    if (crossing->variable)
-        unsetenv(crossing->variable);
     unsetenv("CECL_TUNING");
     unlink(path);
     BENCH_TRY(&tuner->run, result);
@@ -183,8 +179,8 @@ static bool ways_differ(const struct run *run, const struct trial *trial)
     int mine, all;
     const bool both = explain(run, trial, 0, &e[0]) && explain(run, trial, 1, &e[1]);
     mine = !both ? -1
-                 : trial->crossing->look_alike || strcmp(e[0].path, e[1].path) != 0 ||
-                       e[0].copies != e[1].copies || e[0].barriers != e[1].barriers;
+                 : strcmp(e[0].path, e[1].path) != 0 || e[0].copies != e[1].copies ||
+                       e[0].barriers != e[1].barriers;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (all < 0)
         return false;

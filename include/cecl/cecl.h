@@ -288,7 +288,7 @@ typedef struct ceclConfig {
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
     /* Size of the pool's first growth, bytes; each later growth is twice the previous one, up to 16 times
-     * the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
+     * the first; default: 64 MiB, on the host device 1 MiB; CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
@@ -1114,7 +1114,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * peer. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every policy:
  * the sender pushes them, or the receiver pulls them. A group that has only messages, and sends and
- * receives much (pair.wait_min_bytes; cecl_info --tuning prints it), waits up to about 20 us
+ * receives much (8 MiB in each direction), waits up to about 20 us
  * (late.wait_ns), so that ranks that come at the same time each push what they send. A private buffer
  * is carried through a bounce buffer if its rank came first (see Buffers). Messages of a rank to
  * itself go through the next rank's staging.

@@ -56,15 +56,24 @@ static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
     return cecl_tuning_get(&comm->tuning, which);
 }
 
-/* The default size of staging: a small part of the smallest GPU's memory, and of the pool. */
+static bool is_on_host(ceclComm_t comm)
+{
+    return comm->dev->kind == CECL_KIND_HOST;
+}
+
+/* Staging takes one part in this many of the smallest GPU's memory, but at least STAGING_LEAST bytes, if the
+ * pool has room. */
+#define STAGING_MEMORY_SHARE 512
+#define STAGING_LEAST (1u << 20)
+#define POOL_SHARE 8 /* staging, and each kind of slots, take one part in this many of the pool */
+
+/* The default size of staging. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
 {
-    const uint64_t part = memory / threshold(comm, CECL_TUNE_STAGING_MEMORY_SHARE) >> 20 << 20,
-                   least = threshold(comm, CECL_TUNE_STAGING_MIN_BYTES),
+    const uint64_t part = memory / STAGING_MEMORY_SHARE >> 20 << 20,
                    most = threshold(comm, CECL_TUNE_STAGING_MAX_BYTES),
-                   room = (uint64_t)comm->config.pool_bytes /
-                          threshold(comm, CECL_TUNE_STAGING_POOL_SHARE);
-    const uint64_t wanted = part < least ? least : part < most ? part : most;
+                   room = (uint64_t)comm->config.pool_bytes / POOL_SHARE;
+    const uint64_t wanted = part < STAGING_LEAST ? STAGING_LEAST : part < most ? part : most;
     return (int64_t)(wanted < room ? wanted : room);
 }
 
@@ -72,7 +81,7 @@ static int64_t staging_of(ceclComm_t comm, uint64_t memory)
  * GPU decides. */
 static ceclResult_t settle_sizes(ceclComm_t comm)
 {
-    const bool host = comm->dev->kind == CECL_KIND_HOST;
+    const bool host = is_on_host(comm);
     struct cecl_resolved *config = &comm->config;
     const uint64_t mine = host ? UINT64_C(4) << 30 : comm->dev->total_bytes;
     uint64_t *all = comm->check_room, least = mine;
@@ -84,7 +93,7 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->pool_bytes < 0)
         config->pool_bytes = (int64_t)least;
     if (config->segment_bytes < 0)
-        config->segment_bytes = (int64_t)threshold(comm, CECL_TUNE_POOL_FIRST_SEGMENT_BYTES);
+        config->segment_bytes = INT64_C(1) << (host ? 20 : 26);
     if (config->staging_bytes < 0)
         config->staging_bytes =
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
@@ -92,6 +101,14 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
 }
 
 #define SLOT_UNIT 512u /* slot sizes are multiples of this many bytes */
+/* If the pool has no room for slots of so many bytes, the largest small call of more than two ranks, no call is
+ * small. */
+#define SLOT_LEAST_CUDA (256u << 10)
+#define SLOT_LEAST_HOST (4u << 10)
+/* Private memory is copied through the next rank's staging, in chunks of half of so many bytes. A chunk of
+ * 8 MiB takes 21 us over the link, and a batch of two copies costs about 5 us. */
+#define CARRY_CUDA (16u << 20)
+#define CARRY_HOST (64u << 10)
 
 /* The bytes of a slot: enough for what the largest small call sends to a peer, or less if all slots together
  * would take too much of the pool. 0: there are no slots. */
@@ -99,10 +116,9 @@ static uint64_t slot_bytes(ceclComm_t comm)
 {
     const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
                           SLOT_UNIT,
-                   fewest = threshold(comm, CECL_TUNE_SMALL_SLOT_MIN_BYTES),
+                   fewest = is_on_host(comm) ? SLOT_LEAST_HOST : SLOT_LEAST_CUDA,
                    least = fewest < most ? fewest : most,
-                   room = (uint64_t)comm->config.pool_bytes /
-                          threshold(comm, CECL_TUNE_SMALL_SLOTS_POOL_SHARE);
+                   room = (uint64_t)comm->config.pool_bytes / POOL_SHARE;
     if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS)
         return 0;
     for (uint64_t each = most; each >= least && each >= SLOT_UNIT; each /= 2) {
@@ -222,7 +238,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
-                              slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
+                              slot_bytes(comm), is_on_host(comm) ? CARRY_HOST : CARRY_CUDA,
                               &comm->hosted, has_host_flags(comm)));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;

@@ -7,6 +7,25 @@
 
 #define SHARE_ALIGN 256u /* large shares begin where wide loads can begin */
 
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+
+/* Sizes that follow from calculations. Measured ones are thresholds. */
+/* smaller own blocks are copied in the batch of pushes */
+#define SIDE_COPY_MIN (256 * KIB)
+/* for every so many bytes one more peer returns a piece of the own block */
+#define BYTES_PER_PEER (256 * KIB)
+/* 43 us over a link, beside which an exchange of flags is little */
+#define BYTES_PER_ROUND (16 * MIB)
+#define ROUNDS_MOST 8 /* the last round, which overlaps with no other, takes an eighth */
+/* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes: 1 us on 4 ranks */
+#define ONE_SHOT_MOST (256 * KIB)
+/* a chunk costs 14 us of flags; 1 MiB to each of 3 peers takes 8 us */
+#define CHUNK_LEAST (1 * MIB)
+/* By bulk copies 12 SMs read from three peers at the speed of NVLink. A few SMs read less than this fast
+ * enough by wide loads. */
+#define BULK_LEAST (1 * MIB)
+
 /* The value of threshold CECL_TUNE_... for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
 
@@ -31,9 +50,8 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
                                 uint64_t returned_most, struct cecl_way *way)
 {
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW || call->bytes <= returned_most;
-    way->move.beside = !way->move.no_sm && !means->late &&
-                       call->bytes >= GET(means, OWN_BLOCK_SIDE_COPY_MIN_BYTES);
-    way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
+    way->move.beside = !way->move.no_sm && !means->late && call->bytes >= SIDE_COPY_MIN;
+    way->move.piece_worth = BYTES_PER_PEER;
 }
 
 /* The number of rounds in which the only block of a call is sent in pieces; 0: it is sent whole. In pieces,
@@ -45,9 +63,8 @@ static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means 
     if (direction != CECL_PUSH || call->bytes < GET(means, BROADCAST_SPREAD_MIN_BYTES) ||
         cecl_only_contributor(call) < 0)
         return 0;
-    const uint64_t rounds = call->bytes / GET(means, BROADCAST_BYTES_PER_ROUND) + 1,
-                   most = GET(means, BROADCAST_MAX_ROUNDS);
-    return rounds < most ? rounds : most;
+    const uint64_t rounds = call->bytes / BYTES_PER_ROUND + 1;
+    return rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST;
 }
 
 void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means *means,
@@ -63,9 +80,7 @@ void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means 
 void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means *means,
                            struct cecl_way *way)
 {
-    choose_local_copies(call, means,
-                        call->in_place ? GET(means, ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES)
-                                       : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES),
+    choose_local_copies(call, means, call->in_place ? 0 : GET(means, ALL_TO_ALL_RETURNED_MAX_BYTES),
                         way);
     way->move.direction = direction_of(call, means, way->move.no_sm && call->nranks > 1);
 }
@@ -75,8 +90,9 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
+    (void)means;
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW;
-    way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
+    way->move.piece_worth = BYTES_PER_PEER;
     way->move.direction = CECL_PUSH;
 }
 
@@ -104,7 +120,7 @@ static struct chunking chunking_of(const struct cecl_call *call, const struct ce
 {
     if (call->op->to == CECL_TO_ALL)
         return (struct chunking){
-            GET(means, ALL_REDUCE_CHUNKS), GET(means, ALL_REDUCE_HALVED_MIN_BYTES),
+            GET(means, ALL_REDUCE_CHUNKS), 0, /* the pushes of results hide the last reduction */
             GET(means, ALL_REDUCE_STAGED_MIN_BYTES), GET(means, ALL_REDUCE_STAGED_CHUNK_MIN_BYTES)};
     return (struct chunking){GET(means, REDUCE_SCATTER_CHUNKS),
                              GET(means, REDUCE_SCATTER_HALVED_MIN_BYTES),
@@ -126,9 +142,8 @@ static uint64_t chunk_of(uint64_t share, const struct cecl_means *means, const s
 {
     /* rounded up, because rounding down could add a chunk */
     const uint64_t chunk = cecl_round_up(share / by->chunks, CECL_CHUNK_ALIGN),
-                   least = GET(means, REDUCTION_CHUNK_MIN_BYTES),
                    largest = GET(means, REDUCTION_CHUNK_MAX_BYTES);
-    return chunk < least ? least : chunk > largest ? largest : chunk;
+    return chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk > largest ? largest : chunk;
 }
 
 /* Whether inputs go through staging even if SMs could read them. */
@@ -168,7 +183,7 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.share = share_of(call);
     way->reduce.chunk = chunk_of(way->reduce.share, means, &by);
     way->reduce.halved = by.halved;
-    way->reduce.one_shot = GET(means, ALL_REDUCE_ONE_SHOT_MAX_BYTES);
+    way->reduce.one_shot = ONE_SHOT_MOST;
     way->reduce.read_at_peers = reads_at_peers(call, means, way, &by);
     way->reduce.meet_first = means->late && call->op->to != CECL_TO_EACH;
     const bool writes = way->reduce.read_at_peers && call->op->to == CECL_TO_ALL && peers > 0 &&
@@ -178,7 +193,7 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
         writes && !way->reduce.sms_send ? GET(means, ALL_REDUCE_SMS_END_BYTES) / peers : 0;
     way->reduce.urgent = way->reduce.share >= GET(means, REDUCTION_URGENT_MIN_BYTES);
     way->reduce.max_sms = (uint32_t)sms_of(call, means, way);
-    way->reduce.bulk_min = GET(means, REDUCTION_BULK_MIN_BYTES);
+    way->reduce.bulk_min = BULK_LEAST;
 }
 
 /* ---- small calls: calls with so few bytes for each peer that one exchange through slots takes less time

@@ -38,10 +38,10 @@ const char *cecl_tuning_device_text(enum cecl_tuning_device device)
 
 const char *cecl_tuning_unit_text(enum cecl_tuning_unit unit)
 {
-    static const char *const words[] = {
-        [CECL_TUNING_BYTES] = "bytes",   [CECL_TUNING_SMS] = "SMs",
-        [CECL_TUNING_CHUNKS] = "chunks", [CECL_TUNING_ROUNDS] = "rounds",
-        [CECL_TUNING_SHARE] = "parts",   [CECL_TUNING_NANOSECONDS] = "ns"};
+    static const char *const words[] = {[CECL_TUNING_BYTES] = "bytes",
+                                        [CECL_TUNING_SMS] = "SMs",
+                                        [CECL_TUNING_CHUNKS] = "chunks",
+                                        [CECL_TUNING_NANOSECONDS] = "ns"};
     return words[unit];
 }
 

@@ -31,8 +31,6 @@ enum cecl_tuning_unit {
     CECL_TUNING_BYTES,
     CECL_TUNING_SMS,
     CECL_TUNING_CHUNKS,
-    CECL_TUNING_ROUNDS,
-    CECL_TUNING_SHARE, /* the share is 1 divided by the value */
     CECL_TUNING_NANOSECONDS
 };
 

@@ -34,25 +34,6 @@ MEASURED(ALL_TO_ALL_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
          H200_4 "returned / copied beside the pushes: blocks of 1 MiB 42.9 / 27.8 us, 4 MiB 95.0 / "
                 "49.3, 16 MiB 269.4 / 160.8, 64 MiB 970.1 / 555.6.")
 
-THRESHOLD(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_max_bytes", BYTES,
-          0, TIB,
-          "In place under CECL_SM_ALLOW: receivers return blocks of at most this many bytes to "
-          "their places; larger ones are copied out of the rank's own staging, on SMs.")
-RECKONED(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
-         "A block crosses the links three times without SMs, and once with SMs.")
-
-THRESHOLD(OWN_BLOCK_SIDE_COPY_MIN_BYTES, "own_block.side_copy_min_bytes", BYTES, 0, NEVER,
-          "A local copy of an own block of at least this many bytes runs on the side lane, beside "
-          "the pushes; a smaller one is one more copy of their batch.")
-RECKONED(OWN_BLOCK_SIDE_COPY_MIN_BYTES, 1, EVERY, ANY, 256 * KIB,
-         H200_4
-         "all-to-all, beside the pushes / in their batch: blocks of 4 MiB 49.3 / 65.8 us, 16 MiB "
-         "160.8 / 177.6, 64 MiB 555.6 / 585.7. The size at which both are equal was not measured.")
-
-THRESHOLD(OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
-          "One more peer returns a piece of the own block for every this many bytes of it.")
-RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No calculation is on record.")
-
 /* ---- ranks that come late to a call */
 
 THRESHOLD(LATE_WAIT_NS, "late.wait_ns", NANOSECONDS, 0, 1000000000,
@@ -107,26 +88,6 @@ MEASURED(
     "calls, so between two calls a GPU stands still for far less than 50 ms. If it waits for its "
     "host, the program loses a 64th of its time at most.")
 
-/* ---- messages */
-
-THRESHOLD(PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,
-          "A group that sends and receives at least this many bytes waits up to late.wait_ns for "
-          "the receivers of its messages, so that each rank pushes what it sends.")
-RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, HOST, 64 * KIB, "No calculation is on record.")
-RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, CUDA, 8 * MIB,
-         "The copy engines of one GPU move 8 MiB in both directions in 44 us, those of two GPUs in "
-         "22 us (194 and 389 GB/s). So the wait costs the host no more than the GPUs gain.")
-
-/* ---- private memory */
-
-THRESHOLD(CARRY_BYTES, "carry.bytes", BYTES, 1 * KIB, 1 * GIB,
-          "Data in private memory is copied through the next rank's staging, in chunks of half of "
-          "this many bytes.")
-RECKONED(CARRY_BYTES, 1, EVERY, HOST, 64 * KIB, "No calculation is on record.")
-RECKONED(CARRY_BYTES, 1, EVERY, CUDA, 16 * MIB,
-         "A chunk of 8 MiB takes 21 us over the link at 390 GB/s, and a batch of two copies costs "
-         "about 5 us.")
-
 /* ---- broadcast */
 
 THRESHOLD(BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,
@@ -138,24 +99,7 @@ RECKONED(BROADCAST_SPREAD_MIN_BYTES, 3, EVERY, ANY, 1 * MIB,
          "The block crosses the root's link once instead of ranks - 1 times, for one more exchange "
          "of flags. Calculated from the rates of links and flags.")
 
-THRESHOLD(BROADCAST_BYTES_PER_ROUND, "broadcast.bytes_per_round", BYTES, 1, TIB,
-          "A broadcast in pieces takes one more round for every this many bytes.")
-RECKONED(BROADCAST_BYTES_PER_ROUND, 1, EVERY, ANY, 16 * MIB,
-         "A round costs an exchange of flags, which is little beside 16 MiB over the link (43 us).")
-
-THRESHOLD(BROADCAST_MAX_ROUNDS, "broadcast.max_rounds", ROUNDS, 1, 1024,
-          "A broadcast in pieces takes at most this many rounds.")
-RECKONED(BROADCAST_MAX_ROUNDS, 1, EVERY, ANY, 8,
-         "The last of 8 rounds, which overlaps with no other, takes an eighth of the time.")
-
 /* ---- reductions */
-
-THRESHOLD(ALL_REDUCE_ONE_SHOT_MAX_BYTES, "all_reduce.one_shot_max_bytes", BYTES, 0, TIB,
-          "In an all-reduce through staging of at most this many bytes every rank gets and reduces "
-          "all inputs; in a larger one every rank reduces one block.")
-RECKONED(ALL_REDUCE_ONE_SHOT_MAX_BYTES, 1, EVERY, ANY, 256 * KIB,
-         "Saves one exchange of flags (7 us), but sends ranks / 2 times the bytes: 1 us more for "
-         "256 KiB on 4 ranks.")
 
 THRESHOLD(ALL_REDUCE_SMS_WRITE_MAX_BYTES, "all_reduce.sms_write_max_bytes", BYTES, 0, TIB,
           "If SMs read the inputs of an all-reduce at the peers: up to this many bytes SMs also "
@@ -195,12 +139,6 @@ MEASURED(ALL_REDUCE_CHUNKS, 1, EVERY, ANY, 2,
          H200_4 "256 MiB in 2, 3, 4, 8 chunks: 1105, 1131, 1147, 1214 us. The pushes of results "
                 "hide the last reduction, so few chunks are enough.")
 
-THRESHOLD(ALL_REDUCE_HALVED_MIN_BYTES, "all_reduce.halved_min_bytes", BYTES, 0, TIB,
-          "The last of several chunks of an all-reduce is halved again and again into chunks of at "
-          "least this many bytes, so that the last reduction is short; 0: it is not halved.")
-RECKONED(ALL_REDUCE_HALVED_MIN_BYTES, 1, EVERY, ANY, 0,
-         "The pushes of results hide the last reduction.")
-
 THRESHOLD(REDUCE_SCATTER_STAGED_MIN_BYTES, "reduce_scatter.staged_min_bytes", BYTES, 0, NEVER,
           "A reduce-scatter of blocks of at least this many bytes goes through staging, in chunks, "
           "even if SMs could read its inputs at the peers.")
@@ -234,12 +172,6 @@ MEASURED(
     H200_4
     "256 MiB: the last chunk not halved 2344 us, halved down to 16, 8, 4 MiB 2312, 2302, 2309.")
 
-THRESHOLD(REDUCTION_CHUNK_MIN_BYTES, "reduction.chunk_min_bytes", BYTES, 256, TIB,
-          "A chunk of a reduction through staging has at least this many bytes.")
-RECKONED(REDUCTION_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
-         "A chunk costs about 14 us of flags (H200); 1 MiB to each of 3 peers takes 8 us over the "
-         "link.")
-
 THRESHOLD(REDUCTION_CHUNK_MAX_BYTES, "reduction.chunk_max_bytes", BYTES, 256, TIB,
           "A chunk of a reduction through staging has at most this many bytes, and no more than "
           "staging can hold.")
@@ -253,14 +185,6 @@ THRESHOLD(REDUCTION_URGENT_MIN_BYTES, "reduction.urgent_min_bytes", BYTES, 0, NE
 MEASURED(REDUCTION_URGENT_MIN_BYTES, 1, EVERY, ANY, 2 * MIB,
          H200_4 "reduce-scatter of 32 MiB beside a GEMM: before the GEMM's thread blocks 1.839 ms, "
                 "behind them 1.924. The smallest size that gains was not measured.")
-
-THRESHOLD(REDUCTION_BULK_MIN_BYTES, "reduction.bulk_min_bytes", BYTES, 0, NEVER,
-          "A kernel that reduces at least this many bytes of each source reads by bulk copies into "
-          "shared memory, if the GPU has them; for fewer bytes it reads by wide loads.")
-RECKONED(REDUCTION_BULK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
-         "Estimated from two facts: with bulk copies 12 SMs read from three peers at the speed of "
-         "NVLink (4 x H200: 320 GB/s; 16 SMs 323 GB/s), and a size that one SM can read fast is "
-         "not worth starting many SMs.")
 
 THRESHOLD(REDUCTION_READING_SMS, "reduction.reading_sms", SMS, 1, 1024,
           "This many SMs read inputs at the peers, unless CECL_MAX_SMS is set.")
@@ -336,20 +260,6 @@ MEASURED(SPLITS_SMS, 1, EVERY, ANY, 16,
          "4 x H200, CUDA 13.0, 2026-11-26: a dispatch of 256 MiB a rank takes 750 us with 16 SMs, "
          "724 with 24, 698 with 32, 657 with 48; NCCL 627. Too small a gain for so many SMs.")
 
-THRESHOLD(SMALL_SLOT_MIN_BYTES, "small.slot_min_bytes", BYTES, 512, 64 * MIB,
-          "A slot holds the largest small call. If the pool has no room for such slots, they are "
-          "halved again and again, down to this many bytes. If there is no room for these either, "
-          "no call is small.")
-RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, CUDA, 256 * KIB,
-         "The largest small call of more than two ranks.")
-RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, HOST, 4 * KIB,
-         "The largest small call on the host device.")
-
-THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 4, 64,
-          "The slots of a rank take at most one part in this many of the pool, and the slots for "
-          "captured calls as much again.")
-RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
-
 /* ---- urgent communicators */
 
 THRESHOLD(URGENT_MAX_BYTES, "urgent.max_bytes", BYTES, 0, 64 * MIB,
@@ -363,14 +273,6 @@ RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach
 
 /* ---- sizes of a communicator, if neither configuration nor environment sets them */
 
-THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,
-          "On GPUs staging takes one part in this many of the smallest GPU's memory, in whole MiB.")
-RECKONED(STAGING_MEMORY_SHARE, 1, EVERY, ANY, 512, "A small part of the memory.")
-
-THRESHOLD(STAGING_MIN_BYTES, "staging.min_bytes", BYTES, 4 * KIB, 64 * GIB,
-          "On GPUs staging has at least this many bytes, if the pool has room.")
-RECKONED(STAGING_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "No calculation is on record.")
-
 THRESHOLD(STAGING_MAX_BYTES, "staging.max_bytes", BYTES, 4 * KIB, 64 * GIB,
           "Staging has at most this many bytes; on the host device exactly this many.")
 RECKONED(STAGING_MAX_BYTES, 1, EVERY, HOST, 256 * KIB, "No calculation is on record.")
@@ -381,18 +283,6 @@ MEASURED(STAGING_MAX_BYTES, 6, EVERY, CUDA, 64 * MIB,
          H200_4 "all-to-all of 256 MiB without SMs: 16 MiB of staging 1317 us, 64 MiB 957. With 6 "
                 "ranks or more, a chunk for each peer is too small for large reductions, so more "
                 "staging would not help them (calculated).")
-
-THRESHOLD(STAGING_POOL_SHARE, "staging.pool_share", SHARE, 2, 64,
-          "On GPUs staging takes at most one part in this many of the pool.")
-RECKONED(STAGING_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
-
-THRESHOLD(POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
-          "The pool first grows by this many bytes; each later segment is twice as large, up to 16 "
-          "times the first.")
-RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, CUDA, 64 * MIB,
-         "No calculation is on record. A growth of the pool takes milliseconds (3 GiB on 4 x H200: "
-         "8.2 ms).")
-RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, HOST, 1 * MIB, "No calculation is on record.")
 
 #undef H200_4
 #undef H200_2

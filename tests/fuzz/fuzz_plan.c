@@ -271,6 +271,11 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     /* ranks that know each other's places exchange no requests */
     if (group->late || group->size > 1)
         part.way.small = false;
+    if (setting->short_chunks) {
+        part.way.move.piece_worth = 3 * part.call.element;
+        part.way.move.spread = part.way.move.spread > 0 ? 3 : 0;
+        part.way.reduce.one_shot = 0;
+    }
     if (setting->short_chunks && part.way.reduce.chunk > 0) {
         part.way.reduce.chunk = 3 * part.call.element;
         part.way.reduce.halved = part.call.element;

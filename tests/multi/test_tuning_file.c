@@ -166,8 +166,7 @@ static void a_rank_whose_gpu_is_behind_waits(void **state)
 /* Which calls are small, and the slots for them, follow the table. */
 static void larger_small_calls_are_right(void **state)
 {
-    multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000\n"
-                 "small.slot_min_bytes * any 512");
+    multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000");
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t comm = multi_comm(&config);
