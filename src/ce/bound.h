@@ -84,10 +84,10 @@ struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_comm
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);
 
-/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. If all cells
- * have fixed values, a run needs nothing else. */
+/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane, or adds it to
+ * what `work` captures. If all cells have fixed values, a run needs nothing else. */
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                              ceclStream_t work);
+                              ceclStream_t work, bool is_captured);
 
 /* bind.c: makes a word of the bound plan a cell, which gets the counter's value for +k at each issue. */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,

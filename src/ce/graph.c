@@ -25,45 +25,6 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     return result;
 }
 
-static ceclResult_t add_reductions(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                                   const struct cecl_command *command, ceclStream_t stream)
-{
-    for (uint32_t i = 0; i < command->count; i++)
-        CECL_TRY(
-            engine->dev->ops->reduce(engine->dev, stream, &bound->reductions[command->first + i]));
-    return ceclSuccess;
-}
-
-static ceclResult_t add_command(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                                const struct cecl_command *command, ceclStream_t stream)
-{
-    struct cecl_device *dev = engine->dev;
-    const struct cecl_batch batch = {bound->batch.dst + command->first,
-                                     bound->batch.src + command->first,
-                                     bound->batch.bytes + command->first, command->count};
-    switch ((enum cecl_command_kind)command->kind) {
-    case CECL_COMMAND_MEMOPS:
-        return dev->ops->memops(dev, stream, bound->ops + command->first, command->count);
-    case CECL_COMMAND_COPIES: return dev->captures->copies(dev, stream, &batch);
-    case CECL_COMMAND_ROWS:
-        return dev->captures->row_copies(dev, stream, bound->rows + command->first, command->count);
-    case CECL_COMMAND_REDUCTIONS: return add_reductions(engine, bound, command, stream);
-    case CECL_COMMAND_SMALL: return dev->ops->small(dev, stream, &bound->small);
-    case CECL_COMMAND_SPLITS: return dev->ops->splits(dev, stream, &bound->splits[command->first]);
-    case CECL_COMMAND_FLAGS:
-    case CECL_COMMAND_AFTER: break;
-    }
-    return cecl_fail(ceclInternalError, "command %u cannot be captured", command->kind);
-}
-
-static ceclResult_t add_commands(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                                 ceclStream_t stream)
-{
-    for (uint32_t i = 0; i < bound->ncommands; i++)
-        CECL_TRY(add_command(engine, bound, &bound->commands[i], stream));
-    return ceclSuccess;
-}
-
 ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bound *bound,
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started)
@@ -76,7 +37,7 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
     *started = true;
     CECL_TRY(captures->begin(engine->dev, engine->order, stream, capture));
-    CECL_TRY(add_commands(engine, bound, stream));
+    CECL_TRY(cecl_bound_issue(engine, bound, stream, true));
     return captures->end(engine->dev, engine->order, stream, capture);
 }
 

@@ -45,9 +45,11 @@ static ceclStream_t stream_of(const struct cecl_engine *engine, uint32_t lane, c
 
 static inline ceclResult_t issue_command(const struct cecl_engine *engine,
                                          const struct cecl_bound *bound,
-                                         const struct cecl_command *command, ceclStream_t main)
+                                         const struct cecl_command *command, ceclStream_t main,
+                                         bool is_captured)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
+    const struct cecl_capture_ops *captures = engine->dev->captures;
     ceclStream_t work = stream_of(engine, command->lane, main);
     struct cecl_batch batch = {bound->batch.dst + command->first, bound->batch.src + command->first,
                                bound->batch.bytes + command->first, command->count};
@@ -55,9 +57,11 @@ static inline ceclResult_t issue_command(const struct cecl_engine *engine,
     case CECL_COMMAND_MEMOPS:
         return ops->memops(engine->dev, work, bound->ops + command->first, command->count);
     case CECL_COMMAND_FLAGS:
-    case CECL_COMMAND_COPIES: return ops->copies(engine->dev, work, &batch);
+    case CECL_COMMAND_COPIES:
+        return (is_captured ? captures->copies : ops->copies)(engine->dev, work, &batch);
     case CECL_COMMAND_ROWS:
-        return ops->row_copies(engine->dev, work, bound->rows + command->first, command->count);
+        return (is_captured ? captures->row_copies : ops->row_copies)(
+            engine->dev, work, bound->rows + command->first, command->count);
     case CECL_COMMAND_REDUCTIONS: return issue_reductions(engine, command, bound, work);
     case CECL_COMMAND_SPLITS: return ops->splits(engine->dev, work, &bound->splits[command->first]);
     case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
@@ -68,10 +72,10 @@ static inline ceclResult_t issue_command(const struct cecl_engine *engine,
 }
 
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                              ceclStream_t work)
+                              ceclStream_t work, bool is_captured)
 {
     for (uint32_t i = 0; i < bound->ncommands; i++)
-        CECL_TRY(issue_command(engine, bound, &bound->commands[i], work));
+        CECL_TRY(issue_command(engine, bound, &bound->commands[i], work, is_captured));
     return ceclSuccess;
 }
 
@@ -132,7 +136,7 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *boun
     ceclResult_t result = begin(engine, bound, work);
     if (result == ceclSuccess && bound->ncommands > 0) {
         *started = true; /* a driver call that fails may have enqueued a part of its work */
-        result = cecl_bound_issue(engine, bound, work);
+        result = cecl_bound_issue(engine, bound, work, false);
         if (result == ceclSuccess)
             result = cecl_graph_mark(engine, work);
     }

@@ -341,7 +341,7 @@ static ceclResult_t issue(struct making *making, ceclStream_t work)
         return result;
     }
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
-    result = cecl_bound_issue(engine, bound, work);
+    result = cecl_bound_issue(engine, bound, work, false);
     commit(making);
     if (result == ceclSuccess)
         return ceclSuccess;

@@ -280,7 +280,7 @@ static void replay(int r, const struct cecl_bound *bound, ceclStream_t stream)
     struct cecl_device *dev = comms[r]->dev;
     for (int i = 0; i < REPLAYS; i++) {
         OK(dev->ops->memcpy_async(dev, buffers[r] + r * BYTES, inputs[r][i], BYTES, stream));
-        OK(cecl_bound_issue(&comms[r]->engine, bound, stream));
+        OK(cecl_bound_issue(&comms[r]->engine, bound, stream, false));
         OK(dev->ops->memcpy_async(dev, outputs[r][i], buffers[r], RANKS * BYTES, stream));
     }
 }
