@@ -22,7 +22,7 @@ static ceclResult_t check(const struct cecl_gpu *gpu, CUresult result, const cha
 }
 #define CALL(gpu, function, ...) check((gpu), (gpu)->cu->function(__VA_ARGS__), #function)
 
-ceclResult_t cecl_gpu_current(const char *who, struct cecl_gpu *gpu)
+static ceclResult_t find_current(const char *who, struct cecl_gpu *gpu)
 {
     const char *why = NULL;
     *gpu = (struct cecl_gpu){.who = who, .cu = cecl_driver_get(&why)};
@@ -40,20 +40,34 @@ ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute w
     return CALL(gpu, cuDeviceGetAttribute, value, which, gpu->device);
 }
 
-ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus, const struct cecl_gpu *gpu,
-                               ceclResult_t (*load)(const struct cecl_gpu *gpu))
+static ceclResult_t load(struct cecl_gpus *gpus, const struct cecl_gpu *gpu)
 {
     unsigned long long context = 0;
     ceclResult_t result = ceclSuccess;
     CECL_TRY(CALL(gpu, cuCtxGetId, NULL, &context));
     pthread_mutex_lock(&lock);
     if (atomic_load(&gpus->loaded[gpu->device]) != context + 1) {
-        result = load(gpu);
+        result = gpus->load(gpu);
         if (result == ceclSuccess)
             atomic_store(&gpus->loaded[gpu->device], context + 1);
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus)
+{
+    struct cecl_gpu gpu;
+    CECL_TRY(find_current(gpus->who, &gpu));
+    return load(gpus, &gpu);
+}
+
+ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu)
+{
+    CECL_TRY(find_current(gpus->who, gpu));
+    return atomic_load_explicit(&gpus->loaded[gpu->device], memory_order_acquire) != 0
+               ? ceclSuccess
+               : load(gpus, gpu);
 }
 
 static ceclResult_t library_of(const struct cecl_gpu *gpu, enum cecl_kernel_file file,

@@ -16,27 +16,24 @@ struct cecl_gpu {
     CUdevice device; /* below CECL_GPUS_MAX */
 };
 
-ceclResult_t cecl_gpu_current(const char *who, struct cecl_gpu *gpu);
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* For each GPU: 1 + the id of the context in which the owner's kernels are loaded; 0: none. A
- * kernel's handle serves all contexts, but a context loads it when it is used first. So a new
- * context, after the last one was destroyed, loads the kernels again. Atomic, so that launches need
- * no lock. */
+/* The GPUs of an owner of kernels. `loaded`, for each GPU: 1 + the id of the context in which the owner's
+ * kernels are loaded; 0: none. A kernel's handle serves all contexts, but a context loads it when it is used
+ * first. So a new context, after the last one was destroyed, loads the kernels again. Atomic, so that
+ * launches need no lock. */
 struct cecl_gpus {
+    const char *who;
+    ceclResult_t (*load)(const struct cecl_gpu *gpu);
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-static inline bool cecl_gpus_known(struct cecl_gpus *gpus, const struct cecl_gpu *gpu)
-{
-    return atomic_load_explicit(&gpus->loaded[gpu->device], memory_order_acquire) != 0;
-}
-
 /* Calls `load` unless it was called in the current context before; one thread of the process at a time. */
-ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus, const struct cecl_gpu *gpu,
-                               ceclResult_t (*load)(const struct cecl_gpu *gpu));
+ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
+/* Finds the current GPU, for a launch. Prepares it if that was not done in any context. */
+ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);
 
-/* Finds a kernel and loads it into the current context. For cecl_gpus_prepare's `load`.
+/* Finds a kernel and loads it into the current context. For `load`.
  *
  * shared  bytes of dynamic shared memory that a launch may ask for
  * kernel [out] a kernel of the library, which lives as long as the process */

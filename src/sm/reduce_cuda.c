@@ -7,8 +7,6 @@
 _Static_assert(sizeof(struct cecl_reduce_args) <= 4096,
                "a kernel's arguments have at most 4096 bytes");
 
-#define WHO "reduction"
-
 #define DEFAULT_SMS 16 /* for callers that give no number */
 
 /* ---- what GPUs can do, once their kernels are loaded */
@@ -21,7 +19,6 @@ static struct reduce_gpu {
     CUkernel counted_any[CECL_NUM_TYPES], counted_bulk[CECL_NUM_TYPES];
     CUkernel sums[CECL_NUM_TYPES][CECL_REDUCE_SUMS_MOST + 1];
 } gpus[CECL_GPUS_MAX];
-static struct cecl_gpus known;
 
 static const struct {
     ceclDataType_t type;
@@ -58,24 +55,17 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
                                      CECL_REDUCE_BULK_SHARED, mine->counted_bulk);
 }
 
-/* The current GPU. Prepares it if that was not done. */
-static ceclResult_t current(struct cecl_gpu *gpu)
-{
-    CECL_TRY(cecl_gpu_current(WHO, gpu));
-    return cecl_gpus_known(&known, gpu) ? ceclSuccess : cecl_gpus_prepare(&known, gpu, load);
-}
+static struct cecl_gpus known = {.who = "reduction", .load = load};
 
 ceclResult_t cecl_reduce_cuda_prepare(void)
 {
-    struct cecl_gpu gpu;
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    return cecl_gpus_prepare(&known, &gpu, load);
+    return cecl_gpus_prepare(&known);
 }
 
 ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
 {
     struct cecl_gpu gpu;
-    CECL_TRY(current(&gpu));
+    CECL_TRY(cecl_gpus_current(&known, &gpu));
     *has = gpus[gpu.device].bulk;
     return ceclSuccess;
 }
@@ -211,7 +201,7 @@ ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *
     CECL_TRY(check(reduction));
     if (reduction->count == 0)
         return ceclSuccess;
-    CECL_TRY(current(&gpu));
+    CECL_TRY(cecl_gpus_current(&known, &gpu));
     args_make(reduction, &args);
     const struct cecl_launch launch = launch_of(reduction, &args, &gpus[gpu.device]);
     return cecl_kernel_launch(&gpu, &launch, stream, arguments);

@@ -16,8 +16,6 @@ _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS
 _Static_assert(sizeof(struct cecl_small_args) <= 4096,
                "a kernel's arguments have at most 4096 bytes");
 
-#define WHO "small collective"
-
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -29,7 +27,6 @@ static struct small_gpu {
     CUkernel move, counted_move, counted[CECL_NUM_TYPES];
     struct cecl_kernel_table reduce;
 } gpus[CECL_GPUS_MAX];
-static struct cecl_gpus known;
 
 static ceclResult_t load(const struct cecl_gpu *gpu)
 {
@@ -45,11 +42,11 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
     return ceclSuccess;
 }
 
+static struct cecl_gpus known = {.who = "small collective", .load = load};
+
 ceclResult_t cecl_small_cuda_prepare(void)
 {
-    struct cecl_gpu gpu;
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    return cecl_gpus_prepare(&known, &gpu, load);
+    return cecl_gpus_prepare(&known);
 }
 
 static CUkernel kernel_of(const struct small_gpu *gpu, const struct cecl_small *small)
@@ -67,9 +64,7 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     void *arguments[] = {&args};
     struct cecl_gpu gpu;
     CECL_TRY(cecl_small_check(small));
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    if (!cecl_gpus_known(&known, &gpu))
-        CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
+    CECL_TRY(cecl_gpus_current(&known, &gpu));
     const struct small_gpu *const mine = &gpus[gpu.device];
     cecl_small_args_make(small, &args);
     const uint32_t each = CECL_SMALL_GROUP_BYTES; /* bytes that a warp moves */

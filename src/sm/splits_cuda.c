@@ -4,13 +4,10 @@
 
 _Static_assert(sizeof(struct cecl_splits) <= 4096, "a kernel's arguments have at most 4096 bytes");
 
-#define WHO "splits on the device"
-
 static struct splits_gpu {
     uint32_t sms;
     CUkernel tell, move;
 } gpus[CECL_GPUS_MAX];
-static struct cecl_gpus known;
 
 static ceclResult_t load(const struct cecl_gpu *gpu)
 {
@@ -24,11 +21,11 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
     return ceclSuccess;
 }
 
+static struct cecl_gpus known = {.who = "splits on the device", .load = load};
+
 ceclResult_t cecl_splits_cuda_prepare(void)
 {
-    struct cecl_gpu gpu;
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    return cecl_gpus_prepare(&known, &gpu, load);
+    return cecl_gpus_prepare(&known);
 }
 
 /* One block of threads for each SM. But there are at most as many as can give each warp a chunk
@@ -50,9 +47,7 @@ ceclResult_t cecl_splits_cuda(ceclStream_t stream, const struct cecl_splits *cal
     void *arguments[] = {&args};
     struct cecl_gpu gpu;
     CECL_TRY(cecl_splits_check(&call->form));
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    if (!cecl_gpus_known(&known, &gpu))
-        CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
+    CECL_TRY(cecl_gpus_current(&known, &gpu));
     const struct splits_gpu *const mine = &gpus[gpu.device];
     const bool tells = call->step == CECL_SPLITS_TELL;
     const struct cecl_launch launch = {tells ? mine->tell : mine->move,

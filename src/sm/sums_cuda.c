@@ -3,13 +3,10 @@
 #include "sm/sums.h"
 #include "sm/sums_args.h"
 
-#define WHO "sums of rows"
-
 static struct sums_gpu {
     uint32_t sms;
     CUkernel kernel[CECL_NUM_TYPES]; /* NULL: no sums of this type */
 } gpus[CECL_GPUS_MAX];
-static struct cecl_gpus known;
 
 static ceclResult_t load(const struct cecl_gpu *gpu)
 {
@@ -25,11 +22,11 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
     return ceclSuccess;
 }
 
+static struct cecl_gpus known = {.who = "sums of rows", .load = load};
+
 ceclResult_t cecl_row_sums_cuda_prepare(void)
 {
-    struct cecl_gpu gpu;
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    return cecl_gpus_prepare(&known, &gpu, load);
+    return cecl_gpus_prepare(&known);
 }
 
 ceclResult_t cecl_row_sums_cuda(ceclStream_t stream, const struct cecl_row_sums *sums)
@@ -37,9 +34,7 @@ ceclResult_t cecl_row_sums_cuda(ceclStream_t stream, const struct cecl_row_sums 
     struct cecl_row_sums args = *sums;
     void *arguments[] = {&args};
     struct cecl_gpu gpu;
-    CECL_TRY(cecl_gpu_current(WHO, &gpu));
-    if (!cecl_gpus_known(&known, &gpu))
-        CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
+    CECL_TRY(cecl_gpus_current(&known, &gpu));
     const struct sums_gpu *const mine = &gpus[gpu.device];
     const uint32_t wanted = sums->max_sms > 0 ? sums->max_sms : CECL_ROW_SUMS_SMS,
                    most = wanted < mine->sms ? wanted : mine->sms;
