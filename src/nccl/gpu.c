@@ -16,7 +16,6 @@
 #define DRIVER(X)                                                                                  \
     X("cuCtxPopCurrent_v2", pop, (void **))                                                        \
     X("cuCtxPushCurrent_v2", push, (void *))                                                       \
-    X("cuDeviceGetName", name, (char *, int, int))                                                 \
     X("cuDevicePrimaryCtxGetState", state, (int, unsigned *, int *))                               \
     X("cuDevicePrimaryCtxRelease_v2", release, (int))                                              \
     X("cuDevicePrimaryCtxRetain", retain, (void **, int))                                          \
@@ -71,12 +70,6 @@ bool cecl_nccl_gpu_is_used(int ordinal)
     unsigned flags;
     int is_active = 0;
     return has_driver() && driver.state(ordinal, &flags, &is_active) == 0 && is_active;
-}
-
-void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes)
-{
-    if (has_driver())
-        driver.name(name, (int)bytes, ordinal);
 }
 
 bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)

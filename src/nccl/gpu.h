@@ -13,9 +13,6 @@
 /* Whether this process uses the GPU with this number. */
 bool cecl_nccl_gpu_is_used(int ordinal);
 
-/* Writes the GPU's name. Leaves `name` unchanged if the driver does not know it. */
-void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes);
-
 /* Whether `stream` is being captured into a CUDA graph. Also true if an error has broken the capture, or if CUDA
  * cannot tell because another stream of this process is being captured. NCCL's rules require this to be equal on all
  * ranks.
