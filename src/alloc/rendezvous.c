@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "util/fds.h"
+#include "util/grow.h"
 #include "util/round.h"
 
 /* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
@@ -94,11 +95,8 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
 
 static ceclResult_t reserve_tables(struct cecl_pool *pool)
 {
-    struct cecl_segment *segments =
-        realloc(pool->segments, (pool->nsegments + 1) * sizeof(*segments));
-    if (!segments)
+    if (!cecl_list_grow(&pool->segments, (pool->nsegments + 1) * sizeof(*pool->segments)))
         return cecl_fail(ceclOutOfMemory, "no host memory for the pool's table");
-    pool->segments = segments;
     return cecl_blocks_reserve(&pool->blocks);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "device/host_work.h"
+#include "util/grow.h"
 
 #define FIRST_ROOM 16
 
@@ -12,10 +13,8 @@ ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more)
         room *= 2;
     if (room == graph->room)
         return ceclSuccess;
-    struct work *work = realloc(graph->work, room * sizeof(*work));
-    if (!work)
+    if (!cecl_list_grow(&graph->work, room * sizeof(*graph->work)))
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph of %zu entries", room);
-    graph->work = work;
     graph->room = room;
     return ceclSuccess;
 }

@@ -8,6 +8,7 @@
 
 #include "boot/rank_list.h"
 #include "launch/captured.h"
+#include "util/grow.h"
 
 /* ---- life */
 
@@ -122,13 +123,9 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
 
 static bool grow_launch(struct cecl_launch *launch, uint32_t room)
 {
-    void *messages = realloc(launch->messages, room * sizeof(*launch->messages));
-    launch->messages = messages ? messages : launch->messages;
-    void *places = realloc(launch->places_of, room * sizeof(*launch->places_of));
-    launch->places_of = places ? places : launch->places_of;
-    void *ends = realloc(launch->ends, room * sizeof(*launch->ends));
-    launch->ends = ends ? ends : launch->ends;
-    const bool grown = messages && places && ends;
+    const bool grown = cecl_list_grow(&launch->messages, room * sizeof(*launch->messages)) &&
+                       cecl_list_grow(&launch->places_of, room * sizeof(*launch->places_of)) &&
+                       cecl_list_grow(&launch->ends, room * sizeof(*launch->ends));
     launch->messages_room = grown ? room : launch->messages_room;
     return grown;
 }
@@ -146,12 +143,9 @@ static ceclResult_t reserve(struct cecl_launch *launch)
                     grow_launch(launch, larger_room(launch->messages_room, count));
     if (has_room && count > messenger->room) {
         const uint32_t room = larger_room(messenger->room, count);
-        uint32_t *order = realloc(messenger->order, room * sizeof(*order));
-        messenger->order = order ? order : messenger->order;
-        uint64_t *given =
-            realloc(messenger->given, (size_t)room * CECL_MESSAGE_GIVEN * sizeof(*given));
-        messenger->given = given ? given : messenger->given;
-        has_room = order && given;
+        const size_t given = (size_t)room * CECL_MESSAGE_GIVEN;
+        has_room = cecl_list_grow(&messenger->order, room * sizeof(*messenger->order)) &&
+                   cecl_list_grow(&messenger->given, given * sizeof(*messenger->given));
         messenger->room = has_room ? room : messenger->room;
     }
     return has_room

@@ -3,21 +3,17 @@
 #include <stdlib.h>
 
 #include "launch/launcher.h"
+#include "util/grow.h"
 #include "util/log.h"
 
 ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t ngiven,
                                     uint32_t nwaits)
 {
-    if (ngiven > room->given_room) {
-        uint64_t *given = realloc(room->given, 2 * (size_t)ngiven * sizeof(*given));
-        room->given = given ? given : room->given;
-        room->given_room = given ? ngiven : room->given_room;
-    }
-    if (nwaits > room->waits_room) {
-        struct cecl_one_sided_signal *waits = realloc(room->waits, (size_t)nwaits * sizeof(*waits));
-        room->waits = waits ? waits : room->waits;
-        room->waits_room = waits ? nwaits : room->waits_room;
-    }
+    if (ngiven > room->given_room &&
+        cecl_list_grow(&room->given, 2 * (size_t)ngiven * sizeof(*room->given)))
+        room->given_room = ngiven;
+    if (nwaits > room->waits_room && cecl_list_grow(&room->waits, nwaits * sizeof(*room->waits)))
+        room->waits_room = nwaits;
     return ngiven <= room->given_room && nwaits <= room->waits_room
                ? ceclSuccess
                : cecl_fail(ceclOutOfMemory, "no host memory for a wait for %u signals", nwaits);

@@ -4,6 +4,7 @@
 #include "launch/launcher.h"
 #include "util/clock.h"
 #include "util/fork.h"
+#include "util/grow.h"
 
 void cecl_launch_free(struct cecl_launch *launch)
 {
@@ -174,25 +175,21 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 static bool grow_calls(struct cecl_launch *launch)
 {
     const uint32_t room = launch->room ? launch->room * 2 : 1;
-    struct cecl_call *calls = realloc(launch->calls, room * sizeof(*calls));
-    launch->calls = calls ? calls : launch->calls;
-    struct cecl_origin *origins = realloc(launch->origins, room * sizeof(*origins));
-    launch->origins = origins ? origins : launch->origins;
-    launch->room = calls && origins ? room : launch->room;
-    return calls && origins;
+    const bool grown = cecl_list_grow(&launch->calls, room * sizeof(*launch->calls)) &&
+                       cecl_list_grow(&launch->origins, room * sizeof(*launch->origins));
+    launch->room = grown ? room : launch->room;
+    return grown;
 }
 
 /* Resizes the array of layouts. The layouts may move, so the calls get their new addresses. */
 static bool resize_layouts(struct cecl_launch *launch, size_t room)
 {
-    uint64_t *layouts = realloc(launch->layouts, room * sizeof(*layouts));
-    if (!layouts)
+    if (!cecl_list_grow(&launch->layouts, room * sizeof(*launch->layouts)))
         return false;
-    launch->layouts = layouts;
     launch->layouts_room = room;
     for (uint32_t i = 0; i < launch->ncalls; i++)
         if (launch->calls[i].layout_words > 0)
-            launch->calls[i].view.layout = layouts + launch->origins[i].layout;
+            launch->calls[i].view.layout = launch->layouts + launch->origins[i].layout;
     return true;
 }
 
@@ -253,18 +250,14 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
 {
     const int nranks = launch->comm->nranks;
     const size_t words = (size_t)room * (size_t)nranks;
-    void *buffers = realloc(launch->buffers, 2 * words * sizeof(*launch->buffers));
-    launch->buffers = buffers ? buffers : launch->buffers;
-    void *send_at = realloc(launch->send_at, words * sizeof(*launch->send_at));
-    launch->send_at = send_at ? send_at : launch->send_at;
-    void *outside =
-        realloc(launch->outside, room * cecl_outside_words(nranks) * sizeof(*launch->outside));
-    launch->outside = outside ? outside : launch->outside;
-    void *lent = realloc(launch->lent, room * sizeof(*launch->lent));
-    launch->lent = lent ? lent : launch->lent;
-    if ((buffers && send_at && outside && lent) || room < launch->told_room)
+    const size_t outside = room * cecl_outside_words(nranks);
+    const bool resized = cecl_list_grow(&launch->buffers, 2 * words * sizeof(*launch->buffers)) &&
+                         cecl_list_grow(&launch->send_at, words * sizeof(*launch->send_at)) &&
+                         cecl_list_grow(&launch->outside, outside * sizeof(*launch->outside)) &&
+                         cecl_list_grow(&launch->lent, room * sizeof(*launch->lent));
+    if (resized || room < launch->told_room)
         launch->told_room = room; /* some arrays may have more room */
-    return buffers && send_at && outside && lent;
+    return resized;
 }
 
 ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
@@ -278,13 +271,9 @@ ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
 /* Saves memory. If a smaller array cannot be allocated, the larger one stays. */
 void cecl_launch_trim(struct cecl_launch *launch)
 {
-    struct cecl_call *calls = NULL;
-    if (launch->room > launch->ncalls && launch->ncalls > 0)
-        calls = realloc(launch->calls, launch->ncalls * sizeof(*calls));
-    if (calls) {
-        launch->calls = calls;
+    if (launch->room > launch->ncalls && launch->ncalls > 0 &&
+        cecl_list_grow(&launch->calls, launch->ncalls * sizeof(*launch->calls)))
         launch->room = launch->ncalls;
-    }
     if (launch->layouts_room > launch->nlayouts && launch->nlayouts > 0)
         (void)!resize_layouts(launch, launch->nlayouts);
     if (launch->told_room > launch->nfull && launch->nfull > 0) {

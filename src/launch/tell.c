@@ -10,6 +10,7 @@
 #include "launch/check.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
+#include "util/grow.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
  * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */
@@ -46,12 +47,9 @@ static bool make_room(ceclComm_t comm, uint32_t count)
     const size_t bytes = count * cecl_place_record_bytes(comm->nranks);
     if (count <= launcher->records_room)
         return true;
-    void *records = realloc(launcher->records, bytes);
-    launcher->records = records ? records : launcher->records;
-    if (!records)
-        return false;
-    launcher->records_room = count;
-    return true;
+    const bool grown = cecl_list_grow(&launcher->records, bytes);
+    launcher->records_room = grown ? count : launcher->records_room;
+    return grown;
 }
 
 static struct cecl_place_record *record_at(ceclComm_t comm, uint32_t call)

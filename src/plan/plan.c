@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "call/splits.h"
+#include "util/grow.h"
 
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 {
@@ -26,19 +27,12 @@ void cecl_plan_reset(struct cecl_plan *plan)
 static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
-    void *at;
     if (plan->failed || used < *capacity)
         return !plan->failed;
-    memcpy(&at, array, sizeof(at));
-    const uint32_t wanted = *capacity ? *capacity * 2 : 16;
-    /* 0: the capacity overflowed */
-    at = wanted ? realloc(at, (size_t)wanted * element) : NULL;
-    plan->failed = !at;
-    if (plan->failed)
-        return false;
-    memcpy(array, &at, sizeof(at));
-    *capacity = wanted;
-    return true;
+    const uint32_t wanted = *capacity ? *capacity * 2 : 16; /* 0: the capacity overflowed */
+    plan->failed = wanted == 0 || !cecl_list_grow(array, (size_t)wanted * element);
+    *capacity = plan->failed ? *capacity : wanted;
+    return !plan->failed;
 }
 
 static void add_step(struct cecl_plan *plan, struct cecl_step step)
