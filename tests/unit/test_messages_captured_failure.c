@@ -147,6 +147,45 @@ static void a_graph_with_a_message_is_pending_before_it_begins(void **state)
     dev->ops->words_free(dev, gate);
 }
 
+/* Rank 0 sends the first message and then the second; rank 1 receives them in the other order. */
+static void graphs_in_another_order_move_nothing_and_name_the_peer(void **state)
+{
+    static const char sent[2][8] = {"first", "second"};
+    static char got[2][8];
+    ceclStream_t streams[2];
+    ceclGraph_t graphs[2][2]; /* [rank][message] */
+    for (int r = 0; r < 2; r++)
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+    memset(got, 0, sizeof(got));
+    for (int m = 0; m < 2; m++) {
+        for (int r = 0; r < 2; r++)
+            OK(ceclStreamBeginCapture(comms[r], streams[r]));
+        OK(ceclGroupStart());
+        OK(ceclSend(sent[m], 8, ceclUint8, 1, comms[0], streams[0]));
+        OK(ceclRecv(got[m], 8, ceclUint8, 0, comms[1], streams[1]));
+        OK(ceclGroupEnd());
+        for (int r = 0; r < 2; r++)
+            OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r][m]));
+    }
+    for (int m = 0; m < 2; m++)
+        for (int r = 0; r < 2; r++)
+            OK(ceclGraphLaunch(graphs[r][r == 0 ? m : 1 - m], streams[r]));
+    bool touched = false, is = false;
+    ceclResult_t async[2] = {ceclSuccess, ceclSuccess};
+    while (async[0] == ceclSuccess && async[1] == ceclSuccess) {
+        touched = is;
+        is = got[0][0] != 0 || got[1][0] != 0; /* counts if nothing has failed after it */
+        for (int r = 0; r < 2; r++)
+            OK(ceclCommGetAsyncError(comms[r], &async[r]));
+        pause_ms(1);
+    }
+    assert_false(touched);
+    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other one may only repeat it */
+    expect_error(first, ceclTimeout, first == 0 ? "waited for rank 1" : "waited for rank 0");
+    for (int i = 0; i < 4; i++)
+        OK(ceclGraphDestroy(graphs[i / 2][i % 2]));
+}
+
 #define TEST(name, limit)                                                                          \
     cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
 
@@ -155,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_receive_that_waits_in_vain_names_the_peer, SOON),
         TEST(a_send_that_nobody_receives_names_the_peer, SOON),
+        TEST(graphs_in_another_order_move_nothing_and_name_the_peer, SOON),
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
         TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
         cmocka_unit_test(a_rank_that_leaves_after_its_message_is_not_missed),
