@@ -9,9 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "boot/lifeline.h"
 #include "util/error.h"
-
-#define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others */
 
 struct cecl_oob {
     int nranks, rank;
@@ -27,12 +26,19 @@ struct cecl_oob {
     /* Fails if it is known that a rank can no longer join. NULL: that is never known. Local, and never waits.
      * in_vain  a rank has been awaited for long, or has ended without giving a reason */
     ceclResult_t (*check)(const struct cecl_oob *oob, bool in_vain);
+    /* An all-gather over TCP keeps its connection to the root, if the caller wants it, and then closes it */
+    bool wants_line;
+    struct cecl_lifeline *line; /* [out] */
+    /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
+    ceclResult_t (*open_line)(struct cecl_oob *oob);
 };
 
 /* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
  * secret; it is never sent. oob->is_known is set when the root knows of this rank. If the join fails after
  * that, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
+/* The same, at this host's address on the way to the root of `line`, which ranks of other hosts reach. */
+ceclResult_t cecl_tcp_unique_id_beside(const struct cecl_lifeline *line, ceclUniqueId *id);
 /* Sets up *oob for joining by `id`, and keeps the pointer. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                       int64_t timeout_ms);

@@ -104,36 +104,6 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     return ceclSuccess;
 }
 
-/* Receives a reply. If the reply is an error, also receives the root's message. */
-static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_reply *reply)
-{
-    char words[CECL_MESSAGE_BYTES] = "";
-    const size_t most = sizeof(words) - 1;
-    CECL_TRY(hear(client, reply, sizeof(*reply)));
-    const ceclResult_t status = (ceclResult_t)reply->status;
-    if (status == ceclSuccess ||
-        hear(client, words, reply->bytes < most ? (size_t)reply->bytes : most) != ceclSuccess)
-        return status;
-    return cecl_fail_with(status, words);
-}
-
-/* Receives `bytes` bytes of each rank's part. recv NULL: the parts are not needed. */
-static ceclResult_t hear_parts(const struct client *client, int nranks, char *recv, size_t bytes)
-{
-    struct cecl_tcp_reply reply;
-    char part[CECL_OOB_PART_BYTES];
-    CECL_TRY(hear_reply(client, &reply));
-    if (reply.bytes != (uint64_t)nranks * sizeof(part))
-        return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
-                         (unsigned long long)reply.bytes, (size_t)nranks * sizeof(part));
-    for (int r = 0; r < nranks; r++) {
-        CECL_TRY(hear(client, part, sizeof(part)));
-        if (recv)
-            memcpy(recv + (size_t)r * bytes, part, bytes);
-    }
-    return ceclSuccess;
-}
-
 /* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the message depends on the
  * step that was reached. *put_off: newer callers replaced this one, which must connect again. The root may put
  * this rank off before the answer has arrived, so the root's reply is read even if the answer could not be sent. */
@@ -223,11 +193,19 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     memcpy(answer.part, send, bytes);
     ceclResult_t result = meet_root(&id, &answer, &client);
     oob->is_known = result == ceclSuccess;
+    if (client.fd < 0) {
+        cecl_net_drop(&client.process, 1);
+        return result;
+    }
+    struct cecl_lifeline *line =
+        cecl_lifeline_new(client.fd, client.process, oob->nranks, oob->timeout_ms);
     if (result == ceclSuccess)
-        result = hear_parts(&client, oob->nranks, recv, bytes);
-    if (client.fd >= 0)
-        cecl_net_close(client.fd);
-    cecl_net_drop(&client.process, 1);
+        result = line ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
+                      : cecl_fail(ceclOutOfMemory, "no host memory to hear the root");
+    if (oob->wants_line)
+        oob->line = line;
+    else
+        cecl_lifeline_close(line);
     return result;
 }
 

@@ -6,6 +6,8 @@
  *                    or "again", and it closes       if newer callers have replaced this one
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
+ * Then the rank closes the connection, or keeps it as its line to the root (lifeline.h).
+ *
  * The secret is never sent. Each side shows a SipHash tag over both nonces, which only a holder of
  * the secret can compute. */
 #ifndef CECL_BOOT_TCP_H
@@ -21,7 +23,7 @@
 #include "boot/process.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637036u /* "cecltcp6" */
+#define CECL_TCP_MAGIC 0x6365636c74637037u /* "cecltcp7" */
 
 union cecl_tcp_address {
     struct sockaddr any;
@@ -60,7 +62,8 @@ struct cecl_tcp_proof {
 /* Needs no tag: an attacker who could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* If status is ceclSuccess, the parts of all ranks follow; otherwise an error message of `bytes` bytes. */
+/* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise an error message of `bytes`
+ * bytes. lifeline.h says what follows on the connection. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t reserved;

@@ -101,16 +101,16 @@ static ceclResult_t choose_address(union cecl_tcp_address *at)
                      "no loopback interface is up; set CECL_SOCKET_IFNAME to another interface");
 }
 
-ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
+/* at  the address, with any port */
+static ceclResult_t make_id(const union cecl_tcp_address *at, ceclUniqueId *out)
 {
-    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .process = cecl_process_self()};
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .at = *at, .process = cecl_process_self()};
     int64_t timeout_ms = 0;
     bool is_set;
     int listener = -1;
 
     CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
-    CECL_TRY(choose_address(&id.at));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
     /* owns the listener from here on, also on failure */
@@ -118,4 +118,25 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     memset(out, 0, sizeof(*out));
     memcpy(out, &id, sizeof(id));
     return ceclSuccess;
+}
+
+ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
+{
+    union cecl_tcp_address at = {.v6 = {0}};
+    CECL_TRY(choose_address(&at));
+    return make_id(&at, out);
+}
+
+ceclResult_t cecl_tcp_unique_id_beside(const struct cecl_lifeline *line, ceclUniqueId *out)
+{
+    union cecl_tcp_address at = {.v6 = {0}};
+    socklen_t length = sizeof(at);
+    if (getsockname(line->fd, &at.any, &length) != 0)
+        return cecl_fail(ceclRemoteError, "this rank has no address, because its connection to the "
+                                          "process that made the unique id has ended");
+    if (at.any.sa_family == AF_INET)
+        at.v4.sin_port = 0;
+    else
+        at.v6.sin6_port = 0;
+    return make_id(&at, out);
 }

@@ -1,5 +1,5 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
- * ranks, sends the parts of all to all, and ends. The door (door.h) keeps strangers out: they get a
+ * ranks, sends the parts of all to all, and serves their lines (lifeline.h) until all ranks have closed theirs. The door (door.h) keeps strangers out: they get a
  * challenge that they cannot answer. Neither a stranger nor a rank that receives its reply slowly holds up
  * other ranks. */
 #include <errno.h>
@@ -24,6 +24,8 @@
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
 #define WORDS_MS 1000   /* ms that sending such a message may take */
 #define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
+#define LIFELINE_TICK_MS                                                                           \
+    500 /* the same on a line, if a child of the rank keeps the connection open */
 /* a rank gets the list of missing ranks at most this many ms before it gives up */
 #define MARGIN_MS 1000
 
@@ -32,6 +34,7 @@ struct seat {
     int process;  /* watches the rank's process, or -1 */
     bool is_here; /* the rank is in the root's process, see tell() */
     size_t taken; /* bytes of the reply sent so far */
+    size_t heard; /* bytes of `said` received so far */
 };
 
 /* What is sent to all once all have joined. */
@@ -58,6 +61,9 @@ struct root {
     struct reply *reply;
     ceclResult_t failed; /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
+    /* -- lines -- */
+    struct cecl_lifeline_said *said; /* [nranks] what ranks say; NULL: no rank has said anything */
+    int nparts;                      /* how many ranks have sent their parts for the next reply */
 };
 
 /* The end of a wait that lasts `wait_ms`, or until the first rank gives up. The wait ends a little before
@@ -323,8 +329,6 @@ static nfds_t send_to(struct root *root, bool here, struct pollfd *polls)
             continue;
         if (seat->fd >= 0 && send_some(root, seat, bytes))
             polls[left++] = (struct pollfd){.fd = seat->fd, .events = POLLOUT};
-        else
-            close_seat(seat);
     }
     return left;
 }
@@ -343,17 +347,124 @@ static void send_all(struct root *root, struct pollfd *polls)
     } while (ready > 0 || (ready < 0 && errno == EINTR));
 }
 
-static void reply_to_all(struct root *root)
+static void reply_to_all(struct root *root, struct pollfd *polls)
 {
-    struct pollfd *polls = calloc((size_t)root->nranks, sizeof(*polls));
     root->deadline = deadline_in(root, root->timeout_ms);
-    if (polls)
-        send_all(root, polls);
-    else
-        fail_job(root,
-                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks),
-                 NULL);
-    free(polls);
+    for (int r = 0; r < root->nranks; r++)
+        root->seats[r].taken = 0;
+    send_all(root, polls);
+}
+
+/* ---- lines */
+
+static void lose_rank(struct root *root, int rank, const char *how)
+{
+    close_seat(&root->seats[rank]);
+    if (root->failed != ceclSuccess)
+        return;
+    cecl_fail(ceclRemoteError, "rank %d %s", rank, how);
+    fail_job(root, ceclRemoteError, NULL);
+}
+
+/* Whether ranks that still have a line are in the root's process. */
+static bool has_ranks_here(const struct root *root)
+{
+    bool has = false;
+    for (int r = 0; r < root->nranks; r++)
+        has = has || (root->seats[r].is_here && root->seats[r].fd >= 0);
+    return has;
+}
+
+/* The other ranks learn whether the root's process may end now, because it has no rank any more. */
+static void let_go(struct root *root, int rank)
+{
+    const struct cecl_tcp_reply empty = {.status = ceclSuccess};
+    struct seat *seat = &root->seats[rank];
+    const int fd = seat->fd;
+    seat->fd = -1;
+    for (int r = 0; r < root->nranks && seat->is_here && !has_ranks_here(root); r++)
+        if (root->seats[r].fd >= 0)
+            (void)!cecl_net_send(root->seats[r].fd, &empty, sizeof(empty), cecl_deadline(WORDS_MS),
+                                 "a rank");
+    seat->fd = fd;
+    close_seat(seat);
+}
+
+static void consider_said(struct root *root, int rank)
+{
+    struct cecl_lifeline_said *said = &root->said[rank];
+    root->seats[rank].heard = 0;
+    if (said->kind == CECL_LIFELINE_PART) {
+        memcpy(root->reply->parts[rank], said->part, sizeof(said->part));
+        root->nparts++;
+    } else if (said->kind == CECL_LIFELINE_GOODBYE) {
+        let_go(root, rank);
+    } else if (root->failed == ceclSuccess) {
+        said->part[CECL_MESSAGE_BYTES - 1] = '\0';
+        cecl_fail(ceclRemoteError, "rank %d gave up: %.440s", rank, said->part);
+        fail_job(root, ceclRemoteError, NULL);
+    }
+}
+
+/* Reads what a rank has said so far. A rank that closes its line without a word is on the same host as all others, or
+ * its communicator was not made. If other ranks have said something, they need it. */
+static void hear_rank(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    char *at = root->said ? (char *)&root->said[rank] : NULL;
+    const ssize_t got =
+        at ? recv(seat->fd, at + seat->heard, sizeof(*root->said) - seat->heard, MSG_DONTWAIT)
+           : cecl_net_look(seat->fd);
+    if (!at && got > 0) {
+        root->said = calloc((size_t)root->nranks, sizeof(*root->said));
+        for (int r = 0; r < root->nranks; r++)
+            cecl_lifeline_keep(root->seats[r].fd);
+        if (!root->said)
+            lose_rank(root, rank, "found no memory at the root");
+        return;
+    }
+    if (at && got > 0) {
+        seat->heard += (size_t)got;
+        if (seat->heard == sizeof(*root->said))
+            consider_said(root, rank);
+    } else if (got == 0 || cecl_process_has_ended(seat->process)) {
+        if (at)
+            lose_rank(root, rank, "has ended");
+        else
+            close_seat(seat);
+    } else if (at && !cecl_net_is_early(errno)) {
+        lose_rank(root, rank, "can no longer be reached");
+    }
+}
+
+/* A rank without a line sends no part, so the others would wait in vain. */
+static void check_parts(struct root *root)
+{
+    for (int r = 0; r < root->nranks && root->nparts > 0 && root->failed == ceclSuccess; r++)
+        if (root->seats[r].fd < 0)
+            lose_rank(root, r, "has left, and takes no part");
+}
+
+static void serve_lines(struct root *root, struct pollfd *polls)
+{
+    int open = 1;
+    while (open > 0) {
+        open = 0;
+        for (int r = 0; r < root->nranks; r++) {
+            polls[r] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLIN};
+            open += polls[r].fd >= 0;
+        }
+        if (open > 0)
+            (void)poll(polls, (nfds_t)root->nranks, LIFELINE_TICK_MS);
+        for (int r = 0; r < root->nranks; r++)
+            if (root->seats[r].fd >= 0)
+                hear_rank(root, r);
+        check_parts(root);
+        if (root->nparts == root->nranks && root->failed == ceclSuccess) {
+            root->nparts = 0;
+            reply_to_all(root, polls);
+        }
+    }
 }
 
 /* ---- the whole */
@@ -365,6 +476,7 @@ static void free_root(struct root *root)
         close_seat(&root->seats[r]);
     free(root->seats);
     free(root->reply);
+    free(root->said);
     free(root);
 }
 
@@ -373,8 +485,16 @@ static void *serve(void *argument)
     struct root *root = argument;
     let_ranks_in(root);
     cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
-    if (root->failed == ceclSuccess)
-        reply_to_all(root);
+    struct pollfd *polls = calloc((size_t)root->nranks + 1, sizeof(*polls));
+    if (!polls && root->failed == ceclSuccess)
+        fail_job(root,
+                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks),
+                 NULL);
+    if (root->failed == ceclSuccess) {
+        reply_to_all(root, polls);
+        serve_lines(root, polls);
+    }
+    free(polls);
     free_root(root);
     return NULL;
 }

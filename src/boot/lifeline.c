@@ -1,0 +1,250 @@
+/* A rank's side of its line to the root; see lifeline.h. */
+#include "boot/lifeline.h"
+
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boot/net.h"
+#include "boot/process.h"
+#include "boot/tcp.h"
+#include "util/clock.h"
+
+#define ROOT "the rank that made the unique id"
+#define SAY_MS 1000 /* how long saying something may take, in ms */
+#define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
+/* A host that answers nothing for this long counts as lost: its first probe, and four more. */
+#define QUIET_S 10
+#define PROBE_S 5
+#define PROBES 4
+
+void cecl_lifeline_keep(int fd)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, PROBES},
+                   {IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * (QUIET_S + PROBES * PROBE_S)}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
+struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t timeout_ms)
+{
+    struct cecl_lifeline *line = calloc(1, sizeof(*line));
+    if (!line) {
+        cecl_net_close(fd);
+        cecl_net_drop(&process, 1);
+        return NULL;
+    }
+    line->fd = fd;
+    line->process = process;
+    line->nranks = nranks;
+    line->timeout_ms = timeout_ms;
+    pthread_mutex_init(&line->lock, NULL);
+    return line;
+}
+
+static void hang_up(struct cecl_lifeline *line)
+{
+    if (line->fd >= 0)
+        cecl_net_close(line->fd);
+    line->fd = -1;
+    cecl_net_drop(&line->process, 1);
+}
+
+void cecl_lifeline_close(struct cecl_lifeline *line)
+{
+    if (!line)
+        return;
+    hang_up(line);
+    pthread_mutex_destroy(&line->lock);
+    free(line);
+}
+
+static ceclResult_t take(const struct cecl_lifeline *line, void *data, size_t bytes,
+                         int64_t deadline)
+{
+    const ceclResult_t result = cecl_net_recv(line->fd, line->process, data, bytes, deadline, ROOT);
+    return result != ceclTimeout
+               ? result
+               : cecl_fail(ceclTimeout,
+                           "no answer from " ROOT " within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                           line->timeout_ms);
+}
+
+/* Receives a reply's head. If the reply is an error, also receives the root's message. */
+static ceclResult_t hear_head(const struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
+                              int64_t deadline)
+{
+    char words[CECL_MESSAGE_BYTES] = "";
+    const size_t most = sizeof(words) - 1;
+    CECL_TRY(take(line, reply, sizeof(*reply), deadline));
+    const ceclResult_t status = (ceclResult_t)reply->status;
+    if (status == ceclSuccess ||
+        take(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
+            ceclSuccess)
+        return status;
+    return cecl_fail_with(status, words);
+}
+
+ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t bytes,
+                                int64_t deadline)
+{
+    struct cecl_tcp_reply reply = {.bytes = 0};
+    char part[CECL_OOB_PART_BYTES];
+    CECL_TRY(hear_head(line, &reply, deadline));
+    if (reply.bytes == 0) { /* the parts come next */
+        line->root_may_end = true;
+        CECL_TRY(hear_head(line, &reply, deadline));
+    }
+    if (reply.bytes != (uint64_t)line->nranks * sizeof(part))
+        return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
+                         (unsigned long long)reply.bytes, (size_t)line->nranks * sizeof(part));
+    for (int r = 0; r < line->nranks; r++) {
+        CECL_TRY(take(line, part, sizeof(part), deadline));
+        if (recv)
+            memcpy((char *)recv + (size_t)r * bytes, part, bytes);
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t say(const struct cecl_lifeline *line, enum cecl_lifeline_kind kind,
+                        const void *part, size_t bytes)
+{
+    struct cecl_lifeline_said said = {.kind = kind};
+    memcpy(said.part, part, bytes);
+    return cecl_net_send(line->fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
+}
+
+/* Waits until the root has sent something. */
+static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadline,
+                               const _Atomic bool *ended)
+{
+    for (;;) {
+        const int left = cecl_ms_left(deadline);
+        struct pollfd root = {.fd = line->fd, .events = POLLIN};
+        if (poll(&root, 1, left < 0 || left > TICK_MS ? TICK_MS : left) > 0 ||
+            cecl_process_has_ended(line->process))
+            return ceclSuccess;
+        if (ended && atomic_load(ended))
+            return cecl_fail(ceclRemoteError, "the communicator has failed");
+        if (left == 0)
+            return cecl_fail(ceclTimeout, "other ranks did not take part in time");
+    }
+}
+
+static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *recv, size_t bytes,
+                           int64_t deadline, const _Atomic bool *ended)
+{
+    if (line->fd < 0)
+        return cecl_fail(ceclRemoteError, ROOT " has ended");
+    const ceclResult_t said = say(line, CECL_LIFELINE_PART, send, bytes);
+    if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
+        return said;
+    CECL_TRY(await_root(line, deadline, ended));
+    return cecl_lifeline_hear(line, recv, bytes, deadline);
+}
+
+ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
+                                  size_t bytes, int64_t deadline, const _Atomic bool *ended)
+{
+    pthread_mutex_lock(&line->lock);
+    const ceclResult_t result = gather(line, send, recv, bytes, deadline, ended);
+    line->is_broken = line->is_broken || result != ceclSuccess;
+    pthread_mutex_unlock(&line->lock);
+    return result;
+}
+
+struct verdict {
+    int32_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+_Static_assert(sizeof(struct verdict) <= CECL_OOB_PART_BYTES, "a verdict fits into a part");
+
+ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
+                                 const _Atomic bool *ended)
+{
+    struct verdict verdict = {.result = (int32_t)mine};
+    struct verdict *all = calloc((size_t)line->nranks, sizeof(*all));
+    if (mine != ceclSuccess)
+        cecl_keep_message(verdict.words);
+    ceclResult_t result =
+        all ? cecl_lifeline_gather(line, &verdict, all, sizeof(verdict), deadline, ended)
+            : cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks",
+                        line->nranks);
+    for (int r = 0; r < line->nranks && result == ceclSuccess; r++)
+        if (all[r].result != ceclSuccess)
+            result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
+    free(all);
+    return result == ceclSuccess || mine == ceclSuccess ? result
+                                                        : cecl_fail_with(mine, verdict.words);
+}
+
+void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms)
+{
+    uint64_t count;
+    struct pollfd polls[] = {{.fd = wake, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    if (pthread_mutex_trylock(&line->lock) == 0) {
+        polls[1].fd = line->fd;
+        pthread_mutex_unlock(&line->lock);
+    }
+    (void)poll(polls, 2, ms);
+    (void)!read(wake, &count, sizeof(count));
+}
+
+static ceclResult_t news(struct cecl_lifeline *line)
+{
+    struct cecl_tcp_reply reply = {.bytes = 0};
+    const int look = line->fd < 0 ? -1 : cecl_net_look(line->fd);
+    if (look > 0) {
+        const ceclResult_t result = hear_head(line, &reply, cecl_deadline(SAY_MS));
+        line->root_may_end = line->root_may_end || (result == ceclSuccess && reply.bytes == 0);
+        return result;
+    }
+    if (look < 0 && !cecl_process_has_ended(line->process))
+        return ceclSuccess;
+    hang_up(line);
+    return line->root_may_end
+               ? ceclSuccess
+               : cecl_fail(ceclRemoteError, ROOT " has ended, so ranks no longer learn if one of "
+                                                 "them ends");
+}
+
+/* A thread that exchanges hears the news itself. */
+ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line)
+{
+    if (pthread_mutex_trylock(&line->lock) != 0)
+        return ceclSuccess;
+    const ceclResult_t result = news(line);
+    line->has_told = line->has_told || result != ceclSuccess;
+    pthread_mutex_unlock(&line->lock);
+    return result;
+}
+
+void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
+{
+    pthread_mutex_lock(&line->lock);
+    if (line->fd >= 0 && !line->has_told)
+        (void)!say(line, CECL_LIFELINE_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
+    line->has_told = true;
+    pthread_mutex_unlock(&line->lock);
+}
+
+void cecl_lifeline_leave(struct cecl_lifeline *line)
+{
+    char rest;
+    if (pthread_mutex_trylock(&line->lock) != 0)
+        return;
+    if (line->fd >= 0 && say(line, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
+        while (cecl_net_recv(line->fd, line->process, &rest, 1, cecl_deadline(SAY_MS), ROOT) ==
+               ceclSuccess)
+            ;
+    hang_up(line);
+    pthread_mutex_unlock(&line->lock);
+}
