@@ -94,11 +94,13 @@
  * which are small), barriers and calls by splits on the device are compared afterwards:
  * ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference, and the
  * communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are
- * not compared. Between ranks of different hosts only a call that stays pending is compared.)
- * Kernels of calls by splits compare them, too, also over hosts, and move no row if ranks differ.
+ * not compared.) Kernels of calls by splits compare them, too, and move no row if ranks differ.
  * With CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an
  * exchange between their host threads; if calls differ, all ranks refuse (ceclInvalidUsage, naming
  * the difference). Run every new program once with CECL_CHECK=1.
+ *
+ * Several hosts: NCCL carries such a communicator whole, on GPUs. See Hosts in
+ * ceclCommInitRankConfig.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
  * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
@@ -354,7 +356,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
  * on this host, in the same network namespace (container), reach. Set it if ranks are on several
- * hosts.
+ * hosts; with ceclCommInitOob and ceclCommInitMpi, where rank 0 makes such an id, on rank 0.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -376,8 +378,28 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
  * several ranks are late.
- * Hosts: all ranks must be on one host, in one network namespace. Others are refused on all ranks
- * (ceclInvalidUsage). CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
+ * Hosts: ranks share a host if they share a boot of a kernel and a network namespace. A
+ * communicator over several hosts is carried by NCCL (2.17 or later, loaded at run time; all ranks
+ * need the same version), on GPUs; on the host device it is refused (ceclInvalidUsage).
+ * - The arithmetic is NCCL's, and so are the SMs that every call takes. CECL_SM_NEVER is refused.
+ *   maxSms limits NCCL's kernels, and cannot change later; direction has no effect.
+ * - Carried: collectives with equal counts, the variable ones, ceclBarrier, messages, and groups,
+ *   also groups that have communicators of one host, too. NCCL's function carries a call, or a
+ *   group of its messages. Buffers may be any memory of the rank's GPU. Graphs capture calls as far
+ *   as NCCL captures them; destroy these graphs before the communicator.
+ * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
+ *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
+ *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
+ *   NCCL before 2.24.
+ * - ceclMemAlloc gives memory of this rank alone; so it is local, and sizes may differ.
+ *   ceclCommRegister has no effect. Calls are not compared, also under CECL_CHECK=1.
+ * - ceclCommSplit makes communicators of one host, which are cecl's own, and others.
+ * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error,
+ *   or when a call that its stream has begun does not end within the timeout (NCCL does not say
+ *   for which rank it waits; the timeout does not apply to captured calls). The process that made
+ *   the id must live as long as its ranks: ranks learn of each other's ends through it. After a
+ *   failure the remaining ranks join anew, with a new id.
+ * CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -387,7 +409,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
  * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used before, or is not an id; ranks
- * are on different hosts, and no interface connects them; ranks have different versions of cecl;
+ * are on several hosts, and on the host device, or with different versions of NCCL; ranks have
+ * different versions of cecl;
  * GPUs cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks
  * on one unless CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError,
  * ceclUnhandledCudaError, ceclOutOfMemory. */
@@ -496,7 +519,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Tells which ranks share a host (see Hosts in ceclCommInitRankConfig).
- * nodes  [nranks] [out] the number of each rank's host: 0.
+ * nodes  [nranks] [out] the number of each rank's host, from 0 on, in the order of first ranks.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 

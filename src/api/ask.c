@@ -15,6 +15,8 @@ static uint32_t types_of(ceclRedOp_t op)
 
 static int calls_in_a_group(ceclComm_t comm)
 {
+    if (comm->net)
+        return CECL_GROUP_MAX;
     const uint32_t told = cecl_places_entries(&comm->launcher->places);
     return (int)(comm->nranks > 1 && told < CECL_GROUP_MAX ? told : CECL_GROUP_MAX);
 }
@@ -27,12 +29,13 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     if (!limits)
         return cecl_fail(ceclInvalidArgument, "limits: NULL");
     CECL_TRY(cecl_comm_enter(comm, "ceclCommLimits"));
-    *limits = (ceclLimits_t){.groupCalls = calls_in_a_group(comm),
-                             .groupMessages = (int)comm->launcher->messenger.posts.nslots,
-                             .blockBytes = PTRDIFF_MAX / (uint64_t)comm->nranks,
-                             .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
-                             .smPolicy = comm->options.sm_policy,
-                             .hostFlags = comm->engine.flags.on_host};
+    *limits = (ceclLimits_t){
+        .groupCalls = calls_in_a_group(comm),
+        .groupMessages = comm->net ? CECL_GROUP_MAX : (int)comm->launcher->messenger.posts.nslots,
+        .blockBytes = PTRDIFF_MAX / (uint64_t)comm->nranks,
+        .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
+        .smPolicy = comm->options.sm_policy,
+        .hostFlags = comm->engine.flags.on_host};
     /* types_of records a message for a type that lacks an operation; here that is no error */
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
@@ -58,6 +61,8 @@ CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, si
     CECL_TRY(cecl_comm_check(comm));
     if (!memory || !bytes)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", memory ? "bytes" : "memory");
+    CECL_TRY(cecl_comm_check_own(comm, "memory that all ranks share",
+                                 "make a communicator of one host (ceclCommSplit)"));
     *memory = cecl_shared_at(&comm->shared, CECL_SHARED_LENT);
     *bytes = CECL_LENT_BYTES;
     return ceclSuccess;

@@ -8,6 +8,7 @@
 #include "comm/replays.h"
 #include "launch/captured.h"
 #include "launch/launcher.h"
+#include "net/net.h"
 #include "util/log.h"
 
 #define GRAVES                                                                                     \
@@ -74,6 +75,7 @@ static void free_parts(ceclComm_t comm)
         cecl_engine_close(&comm->engine);
         cecl_pool_close(&comm->pool);
         cecl_hosted_close(&comm->hosted);
+        cecl_net_free(comm->net);
         if (comm->dev)
             comm->dev->ops->close(comm->dev);
         cecl_shared_close(&comm->shared);
@@ -106,6 +108,8 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
     if (comm->mesh && comm->engine.flags.done)
         cecl_mesh_last_words(comm->mesh,
                              (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN]});
+    if (comm->net && !cecl_net_shut(comm->net))
+        drained = false;
     /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
         cecl_mesh_say_goodbye(comm->mesh);

@@ -1,4 +1,4 @@
-/* Finds out from the ranks' introductions which ranks are on which host, and refuses ranks of several hosts. */
+/* Finds out from the ranks' introductions which ranks are on which host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,19 +92,15 @@ static void write_sizes(const uint16_t *host, int nranks, int count, char *out, 
         snprintf(out + at, room - at, " + ...");
 }
 
-ceclResult_t cecl_hellos_on_one_host(const struct cecl_hello *all, int nranks)
+ceclResult_t cecl_hellos_refuse_hosts(const struct cecl_hello *all, int nranks,
+                                      const uint16_t *host, int count)
 {
-    uint16_t host[CECL_MAX_RANKS];
     char sizes[80], why[CECL_NODE_SIZES_BYTES + 32] = "";
-    int count;
-    CECL_TRY(cecl_hellos_hosts(all, nranks, host, &count));
-    if (count == 1)
-        return ceclSuccess;
     write_sizes(host, nranks, count, sizes, sizeof(sizes));
     if (all[0].config.node_sizes[0])
         snprintf(why, sizeof(why), ", with CECL_NODE_SIZE=%s", all[0].config.node_sizes);
     return cecl_fail(ceclInvalidUsage,
                      "ranks are on %d hosts (%s ranks%s): all ranks on one host, in one network "
-                     "namespace, expected",
+                     "namespace, expected; over several hosts NCCL carries calls, on GPUs only",
                      count, sizes, why);
 }

@@ -11,7 +11,7 @@
 #include "util/settings.h"
 
 /* Identifies the host: a boot of a kernel and a network namespace, because Unix sockets reach no further. */
-static ceclResult_t find_host(uint64_t *host)
+static ceclResult_t find_host(int32_t parent_host, uint64_t *host)
 {
     const char *given = cecl_setting_text(CECL_SET_HOST_ID);
     errno = 0;
@@ -21,6 +21,7 @@ static ceclResult_t find_host(uint64_t *host)
                          strerror(errno));
     for (; given && *given; given++)
         *host = (*host ^ (unsigned char)*given) * UINT64_C(0x100000001b3);
+    *host += (uint64_t)parent_host;
     return ceclSuccess;
 }
 
@@ -38,7 +39,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
     if (local == ceclSuccess)
         local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
     if (local == ceclSuccess)
-        local = find_host(&me->host);
+        local = find_host(config->parent_host, &me->host);
     if (local == ceclSuccess)
         local = cecl_net_random(&me->drawn, sizeof(me->drawn));
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
@@ -212,8 +213,6 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
         return cecl_fail_with(local, words);
     CECL_TRY(told);
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));
-    CECL_TRY(config->device == CECL_DEVICE_CUDA ? cecl_hellos_gpus_suffice(all, oob->nranks)
-                                                : ceclSuccess);
-    CECL_TRY(cecl_hellos_on_one_host(all, oob->nranks));
-    return cecl_mesh_connect(*mesh, &all->invitation, sizeof(*all));
+    return config->device == CECL_DEVICE_CUDA ? cecl_hellos_gpus_suffice(all, oob->nranks)
+                                              : ceclSuccess;
 }

@@ -25,7 +25,7 @@ struct cecl_hello {
 _Static_assert(sizeof(struct cecl_hello) <= CECL_MEETING_PART_BYTES,
                "a rank's introduction fits into its part of an exchange");
 
-/* Introduces the ranks to each other, and connects them. Collective over `oob`.
+/* Introduces the ranks to each other. Collective over `oob`.
  *
  * local  an earlier failure of this rank, whose message is recorded; the rank takes part even so
  * mesh   [out] set even on failure, if the mesh could be made
@@ -48,8 +48,9 @@ ceclResult_t cecl_hellos_compare_sizes(const struct cecl_hello *all, int nranks)
  * host  [nranks] out; *count: how many there are */
 ceclResult_t cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host,
                                int *count);
-/* Refuses ranks of several hosts. The message is equal on all ranks. */
-ceclResult_t cecl_hellos_on_one_host(const struct cecl_hello *all, int nranks);
+/* Refuses ranks of several hosts, for the host device. The message is equal on all ranks. */
+ceclResult_t cecl_hellos_refuse_hosts(const struct cecl_hello *all, int nranks,
+                                      const uint16_t *host, int count);
 /* Whether at least one of the ranks has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 

@@ -3,6 +3,7 @@
 
 #include "api/life.h"
 #include "api/waiting.h"
+#include "net/net.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -53,7 +54,7 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
     if (!nodes)
         return cecl_fail(ceclInvalidArgument, "nodes: NULL");
     for (int rank = 0; rank < comm->nranks; rank++)
-        nodes[rank] = 0;
+        nodes[rank] = comm->net ? comm->net->host[rank] : 0;
     return ceclSuccess;
 }
 

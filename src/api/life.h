@@ -11,6 +11,12 @@
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *comm);
 
+/* Opens the device that all ranks use. `connected`: its copies must reach the memory of all ranks. */
+struct cecl_hello;
+ceclResult_t cecl_setup_device(ceclComm_t comm, const struct cecl_hello *all, bool connected);
+/* Opens the registry, so that calls can use memory outside the pool. rank, nranks: those of the mesh. */
+ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks);
+
 /* end.c. Memory of zeros for a communicator; NULL: the host has none. */
 ceclComm_t cecl_comm_alloc(void);
 /* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory. If work

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "flags/lines.h"
+#include "net/net.h"
 #include "util/clock.h"
 #include "util/fork.h"
 
@@ -46,6 +47,8 @@ static bool is_healthy(ceclComm_t comm)
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
+    if (comm->net)
+        return comm->living.is_idle = cecl_net_is_idle(comm->net);
     const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
     const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
     const uint64_t one_sided = cecl_lines_made(flags);
@@ -76,6 +79,8 @@ static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
         return look(comm);
+    if (comm->net)
+        return comm->living.is_idle;
     return comm->living.is_idle &&
            comm->living.calls == cecl_flags_done_target(&comm->engine.flags) &&
            comm->living.one_sided == cecl_lines_made(&comm->engine.flags);
@@ -85,6 +90,10 @@ static void say_goodbye(ceclComm_t comm)
 {
     if (!is_healthy(comm) || !is_idle(comm))
         return; /* peers then notice that this rank ended unexpectedly */
+    if (comm->net) {
+        cecl_lifeline_leave(comm->net->line);
+        return;
+    }
     cecl_mesh_last_words(comm->mesh, (struct cecl_mesh_goodbye){comm->living.word});
     cecl_mesh_say_goodbye(comm->mesh);
 }

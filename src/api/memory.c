@@ -24,7 +24,7 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     if (comm->pool.apart)
         return cecl_comm_break(comm, result);
     CECL_TRY(result);
-    *ptr = cecl_pool_at(&comm->pool, comm->rank, offset);
+    *ptr = cecl_pool_at(&comm->pool, comm->pool.rank, offset);
     return ceclSuccess;
 }
 
@@ -80,6 +80,8 @@ CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
     uint64_t offset;
+    CECL_TRY(cecl_comm_check_own(comm, "pointers to memory of peers",
+                                 "send messages (ceclSend, ceclRecv)"));
     if (!peerPtr)
         return cecl_fail(ceclInvalidArgument, "peerPtr: NULL");
     if (peer < 0 || peer >= comm->nranks)

@@ -8,6 +8,7 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
                          ceclStream_t stream)
 {
     CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_own(comm, "one-sided calls", "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_group_check_outside(args->name, "; one-sided calls do not wait for other calls, "
                                                   "so they need no group"));
     CECL_TRY(cecl_comm_enter(comm, args->name));

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "api/carry.h"
 #include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
@@ -11,6 +12,7 @@
 #include "device/nvtx.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
+#include "net/net.h"
 #include "util/fork.h"
 #include "util/log.h"
 
@@ -25,7 +27,7 @@ static void warn_of_host_device(void)
                  cecl_message());
 }
 
-static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
+ceclResult_t cecl_setup_device(ceclComm_t comm, const struct cecl_hello *all, bool connected)
 {
     ceclResult_t cuda = ceclInvalidUsage;
     if (comm->config.device != CECL_DEVICE_HOST)
@@ -37,7 +39,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
             cecl_log(CECL_LOG_WARN, -1,
                      "ranks share a GPU (CECL_SHARE_GPU=1): copies between them run on its SMs, so "
                      "no call that moves data is zero SM");
-        for (int r = 0; r < comm->nranks; r++)
+        for (int r = 0; r < comm->nranks && connected; r++)
             if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(
                     ceclInvalidUsage,
@@ -192,22 +194,25 @@ static bool flags_reached(const void *context, uint32_t target)
     return cecl_flags_is_over(&((const struct ceclComm *)context)->engine.flags, target);
 }
 
-/* Opens the registry, so that calls can use memory outside the pool. */
-static ceclResult_t open_windows(ceclComm_t comm)
+ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks)
 {
+    const struct cecl_registry_asks asks = {flags_reached, cecl_launch_goes_on,
+                                            cecl_launch_captures, comm};
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
                                           .registry = &comm->registry,
                                           .register_on_use = comm->config.register_on_use != 0};
-    const struct cecl_registry_asks asks = {flags_reached, cecl_launch_goes_on,
-                                            cecl_launch_captures, comm};
+    return cecl_registry_open(&comm->registry, comm->dev, comm->mesh, rank, nranks,
+                              comm->config.timeout_ms, &asks);
+}
+
+static ceclResult_t open_windows(ceclComm_t comm)
+{
     comm->engine.windows = &comm->windows;
     cecl_history_open(&comm->history, cecl_shared_at(&comm->shared, CECL_SHARED_HISTORY),
                       comm->rank, comm->nranks);
     cecl_waits_open(&comm->waits, cecl_shared_at(&comm->shared, CECL_SHARED_WAITS), comm->rank,
                     comm->nranks);
-    return cecl_mesh_agree(comm->mesh,
-                           cecl_registry_open(&comm->registry, comm->dev, comm->mesh, comm->rank,
-                                              comm->nranks, comm->config.timeout_ms, &asks));
+    return cecl_mesh_agree(comm->mesh, cecl_setup_registry(comm, comm->rank, comm->nranks));
 }
 
 static ceclResult_t start_threads(ceclComm_t comm)
@@ -217,17 +222,13 @@ static ceclResult_t start_threads(ceclComm_t comm)
     return cecl_watch_start(comm);
 }
 
-/* The stages that follow the introduction. */
+/* The stages that follow the introduction, on one host. */
 static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
-    comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
-    comm->shares_process = comm->ranks_here > 1;
-    comm->is_one_process = comm->ranks_here == comm->nranks;
-    for (int r = 0; r < comm->nranks; r++)
-        comm->id ^= all[r].drawn;
+    CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all)));
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
-    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_setup_device(comm, all, true)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(open_shared(comm));
     CECL_TRY(open_hosted(comm));
@@ -248,6 +249,25 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     /* if the watchdog ended this wait, its error says which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
+}
+
+/* Goes on by itself on one host; over several hosts NCCL carries the communicator. */
+static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
+                                const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    uint16_t host[CECL_MAX_RANKS];
+    int nhosts;
+    comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
+    comm->shares_process = comm->ranks_here > 1;
+    comm->is_one_process = comm->ranks_here == comm->nranks;
+    for (int r = 0; r < comm->nranks; r++)
+        comm->id ^= all[r].drawn;
+    CECL_TRY(cecl_hellos_hosts(all, comm->nranks, host, &nhosts));
+    if (nhosts > 1)
+        return cecl_comm_carry(comm, oob, all, host, nhosts);
+    cecl_lifeline_close(oob->line);
+    oob->line = NULL;
+    return build(comm, all, tunings);
 }
 
 static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *config)
@@ -308,6 +328,11 @@ static void open_ranges(ceclComm_t comm)
 
 static void say_joined(ceclComm_t comm)
 {
+    if (comm->net) {
+        cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %d hosts, carried by %s",
+                 comm->nranks, comm->net->nhosts, comm->net->name);
+        return;
+    }
     cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s", comm->nranks,
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
              comm->engine.flags.on_host ? "words in host memory" : "copies");
@@ -321,12 +346,14 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
     struct cecl_mesh *mesh = NULL;
 
+    oob->wants_line = true;
     local = prepare(local, all && comm, oob->nranks, tunings);
     ceclResult_t result = cecl_introduce(oob, config, tunings, local, &mesh, all);
     if (mesh) /* then `comm` is not NULL */
         comm->mesh = mesh;
     if (result == ceclSuccess)
-        result = build(comm, all, tunings);
+        result = settle_down(comm, oob, all, tunings);
+    cecl_lifeline_close(oob->line);
     free(all);
     if (result != ceclSuccess)
         return give_up(comm, result);

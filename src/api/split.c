@@ -10,6 +10,7 @@
 #include "boot/rank_list.h"
 #include "launch/check.h"
 #include "launch/group.h"
+#include "net/net.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -41,6 +42,8 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            "CECL_DEVICE_AUTO expected",
                            (int)out->device, (int)device);
     out->device = device;
+    out->node_sizes[0] = '\0'; /* the parent knows which ranks are on one host */
+    out->parent_host = comm->net ? comm->net->host[comm->rank] : 0;
     out->cuda_device = comm->dev->ordinal;
     return result;
 }
@@ -90,7 +93,6 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->nranks = members->count;
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
-    oob->context = members;
     ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
@@ -155,6 +157,28 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
     return ceclSuccess;
 }
 
+static int64_t deadline_of(ceclComm_t comm)
+{
+    return cecl_deadline(comm->config.init_timeout_ms);
+}
+
+/* Two exchanges of all ranks of the parent: over its mesh, or over several hosts over its lifelines. */
+static ceclResult_t gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
+                           size_t bytes)
+{
+    return cecl_comm_exchanged(
+        comm, comm->net ? cecl_lifeline_gather(comm->net->line, mine, all, bytes, deadline_of(comm),
+                                               &comm->net->failed)
+                        : cecl_mesh_allgather(comm->mesh, kind, mine, all, bytes));
+}
+static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
+{
+    return cecl_comm_exchanged(comm, comm->net ? cecl_lifeline_agree(comm->net->line, mine,
+                                                                     deadline_of(comm),
+                                                                     &comm->net->failed)
+                                               : cecl_mesh_agree(comm->mesh, mine));
+}
+
 /* Finds the members of this rank's color, in two exchanges of all ranks. `local`: the result of checking this
  * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
@@ -166,11 +190,10 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
 
     cecl_keep_message(words);
     cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    ceclResult_t result = cecl_comm_exchanged(
-        comm, cecl_mesh_allgather(comm->mesh, "split", &mine, all, sizeof(mine)));
+    ceclResult_t result = gather(comm, "split", &mine, all, sizeof(mine));
     if (result == ceclSuccess) {
         result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
-        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, result));
+        result = agree(comm, result);
     }
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
@@ -183,8 +206,7 @@ static ceclResult_t exchange_parts(struct members *members, const void *part, si
     ceclComm_t comm = members->parent;
     char mine[CECL_OOB_PART_BYTES] = {0};
     memcpy(mine, part, bytes);
-    return cecl_comm_exchanged(
-        comm, cecl_mesh_allgather(comm->mesh, "join", mine, members->parts, sizeof(mine)));
+    return gather(comm, "join", mine, members->parts, sizeof(mine));
 }
 
 static ceclResult_t tell_all(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
@@ -206,6 +228,41 @@ static ceclResult_t check_split_members(const struct cecl_oob *oob, bool in_vain
     return in_vain ? say_of_parent(cecl_mesh_news(members->parent->mesh)) : ceclSuccess;
 }
 
+/* Over several hosts the members of each color join by a unique id, which the first of them makes. */
+static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
+{
+    ceclComm_t comm = members->parent;
+    ceclUniqueId mine = {{0}}, *all = calloc((size_t)comm->nranks, sizeof(*all));
+    ceclResult_t made =
+        all ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
+    if (all && joins && members->rank == 0)
+        made = cecl_tcp_unique_id_beside(comm->net->line, &mine);
+    ceclResult_t result = agree(comm, made);
+    if (result == ceclSuccess)
+        result = gather(comm, "ids", &mine, all, sizeof(mine));
+    if (result == ceclSuccess && joins)
+        *id = all[members->parent_ranks[0]];
+    free(all);
+    return result;
+}
+
+static ceclResult_t join_by_id(struct members *members, int color,
+                               const struct cecl_resolved *config, ceclComm_t *newcomm)
+{
+    const bool joins = color != CECL_SPLIT_NOCOLOR;
+    struct cecl_oob oob;
+    ceclUniqueId id;
+    const ceclResult_t result = exchange_ids(members, joins, &id);
+    if (result == ceclSuccess && joins) {
+        cecl_oob_from_id(&oob, &id, members->count, members->rank, config->init_timeout_ms);
+        return join(members, &oob, config, newcomm);
+    }
+    if (result == ceclSuccess)
+        *newcomm = NULL;
+    free_members(members);
+    return result;
+}
+
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                           const ceclConfig_t *config)
 {
@@ -214,8 +271,11 @@ static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newco
 
     const ceclResult_t local = check_split(comm, color, newcomm, config, &resolved);
     ceclResult_t result = find_members(comm, color, key, local, &members);
+    if (result == ceclSuccess && comm->net)
+        return join_by_id(&members, color, &resolved, newcomm);
     if (result == ceclSuccess && color != CECL_SPLIT_NOCOLOR) {
-        struct cecl_oob oob = {.deadline = cecl_deadline(resolved.init_timeout_ms),
+        struct cecl_oob oob = {.context = &members,
+                               .deadline = cecl_deadline(resolved.init_timeout_ms),
                                .allgather = tell_all,
                                .check = check_split_members};
         return join(&members, &oob, &resolved, newcomm);
@@ -338,7 +398,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
                     .rank = comm->rank,
                     .nranks = comm->nranks}};
     struct cecl_meeting_plan *meeting = &members.meeting;
-    struct cecl_oob oob = {.allgather = meet, .check = check_members};
+    struct cecl_oob oob = {.context = &members, .allgather = meet, .check = check_members};
 
     if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
         cecl_watch_release(comm);
@@ -359,6 +419,8 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
+    CECL_TRY(cecl_comm_check_own(comm, "ceclCommShrink",
+                                 "the ranks that stay join anew (ceclCommInitRank)"));
     CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
     const ceclResult_t result =

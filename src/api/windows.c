@@ -350,6 +350,7 @@ CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowShare"));
     const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowShare");
@@ -362,6 +363,7 @@ CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowFree"));
     const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowFree");

@@ -35,6 +35,7 @@ struct cecl_resolved {
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
+    int32_t parent_host; /* of a child: the number of the rank's host in the parent; otherwise 0 */
     char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: not set */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
@@ -60,6 +61,7 @@ struct cecl_watch {
 };
 
 struct cecl_launcher;
+struct cecl_net;
 
 /* The communicator's second thread: see worker.c. */
 struct cecl_worker {
@@ -108,6 +110,8 @@ struct ceclComm {
     struct cecl_options options; /* for the next calls */
     struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
+    struct cecl_net
+        *net; /* over several hosts: NCCL carries the communicator (net/net.h); otherwise NULL */
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
     struct cecl_meeting_table *meetings; /* this rank's memory for the meetings of shrinks */
@@ -177,6 +181,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
 /* fail.c */
+/* Refuses `what`, such as "windows", if the communicator is over several hosts. `instead`: what to do. */
+ceclResult_t cecl_comm_check_own(ceclComm_t comm, const char *what, const char *instead);
 /* Refuses a handle that is NULL, is no communicator, was destroyed, or was inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */

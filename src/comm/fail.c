@@ -7,6 +7,7 @@
 #include "ce/graph.h"
 #include "comm/comm.h"
 #include "flags/turns.h"
+#include "net/net.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -36,6 +37,13 @@ ceclResult_t cecl_comm_check(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
+ceclResult_t cecl_comm_check_own(ceclComm_t comm, const char *what, const char *instead)
+{
+    return !comm->net ? ceclSuccess
+                      : cecl_fail(ceclInvalidUsage, "%s over %d hosts: not supported; %s", what,
+                                  comm->net->nhosts, instead);
+}
+
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other)
 {
     return cecl_fail(ceclInvalidUsage,
@@ -58,7 +66,11 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
-        cecl_mesh_wake(comm->mesh); /* the watchdog then notifies the peers and ends waits */
+        /* the watchdog then notifies the peers and ends waits; over hosts the thread of src/net does */
+        if (comm->net)
+            cecl_net_fail(comm->net, comm->async_message);
+        else
+            cecl_mesh_wake(comm->mesh);
     }
     pthread_mutex_unlock(&comm->async_lock);
 }
@@ -228,7 +240,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
 
 ceclResult_t cecl_comm_hear(ceclComm_t comm)
 {
-    if (cecl_comm_hear_kernels(comm) == ceclSuccess) {
+    if (!comm->net && cecl_comm_hear_kernels(comm) == ceclSuccess) {
         const ceclResult_t news = cecl_mesh_news(comm->mesh);
         if (news != ceclSuccess)
             cecl_comm_lost_peer(comm, news);
@@ -255,6 +267,8 @@ bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, in
 
 bool cecl_comm_is_done(ceclComm_t comm)
 {
+    if (comm->net)
+        return cecl_net_is_idle(comm->net);
     return cecl_flags_idle(&comm->engine.flags) &&
            cecl_graph_query(&comm->engine) != ceclInProgress;
 }
@@ -267,7 +281,8 @@ bool cecl_comm_owes_nothing(ceclComm_t comm)
 
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
-    if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
+    const bool is_broken = comm->net ? comm->net->line->is_broken : cecl_mesh_broken(comm->mesh);
+    if (result == ceclSuccess || !is_broken)
         return result;
     /* no effect if the watchdog has already set an error that says more */
     cecl_comm_set_async(comm, result, cecl_message());

@@ -216,6 +216,8 @@ static void tell_peers(ceclComm_t comm)
  * cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
+    if (comm->net) /* its own thread does */
+        return;
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
@@ -312,6 +314,9 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_progress progress;
+    if (comm->net)
+        return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
+                         cecl_comm_last_call(comm), (long long)waited_ms);
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
     const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
                        progress.started && progress.late.count > 0;

@@ -1,6 +1,7 @@
 /* Describes calls; see describe.h. */
 #include "launch/describe.h"
 
+#include "launch/carried.h"
 #include "launch/carry.h"
 #include "launch/launcher.h"
 #include "launch/settle.h"
@@ -26,6 +27,8 @@ static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl
     scope.captured = launch->is_captured;
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
+        if (comm->net) /* no peer opens this rank's memory */
+            return cecl_carried_check_call(launch, call);
         CECL_TRY(cecl_settle(comm, call, &changed));
     }
     return ceclSuccess;
@@ -37,5 +40,5 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
     uint32_t index;
     CECL_TRY(describe(launch, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
-    return cecl_carry_replace(launch, index);
+    return launch->comm->net ? ceclSuccess : cecl_carry_replace(launch, index);
 }

@@ -4,6 +4,7 @@
 
 #include "ce/capture.h"
 #include "launch/captured.h"
+#include "launch/carried.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/messages.h"
@@ -62,6 +63,11 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
 
 static ceclResult_t explain(struct cecl_launch *launch, ceclExplanation_t *explanation)
 {
+    if (launch->comm->net) {
+        CECL_TRY(cecl_launch_check(launch));
+        cecl_carried_explain(launch, explanation);
+        return ceclSuccess;
+    }
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
                                                   : explain_collectives(launch, explanation));
     CECL_TRY(add_carried(launch->comm, &launch->leases.before, explanation));
@@ -71,7 +77,7 @@ static ceclResult_t explain(struct cecl_launch *launch, ceclExplanation_t *expla
 ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation)
 {
     ceclExplanation_t all = nothing;
-    if (list) {
+    if (list && !list->comm->net) {
         all = (ceclExplanation_t){.zeroSm = 1};
         CECL_TRY(cecl_settle_again(list, list->comm));
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "launch/carried.h"
 #include "launch/describe.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
@@ -309,7 +310,7 @@ void cecl_group_leave(struct cecl_group *group)
 static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
 {
     CECL_TRY(cecl_comm_check(launch->comm));
-    if (cecl_group_first(group, launch->comm) == launch)
+    if (!launch->comm->net && cecl_group_first(group, launch->comm) == launch)
         CECL_TRY(cecl_settle_again(launch, launch->comm));
     return cecl_launch_check(launch);
 }
@@ -318,12 +319,12 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
  * make the collectives, and wait for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
-    return cecl_launch_tell(launch, group->nlaunches == 1);
+    return launch->comm->net ? ceclSuccess : cecl_launch_tell(launch, group->nlaunches == 1);
 }
 
 static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
 {
-    return cecl_launch_prepare(launch, &group->pending_ns);
+    return launch->comm->net ? ceclSuccess : cecl_launch_prepare(launch, &group->pending_ns);
 }
 
 /* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
@@ -332,7 +333,8 @@ static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch
 static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
 {
     (void)group;
-    return cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
+    return launch->comm->net ? ceclSuccess
+                             : cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
 }
 
 /* The group's failure, with a message for the ranks of `comm`. A message may have rank numbers, which are
@@ -412,6 +414,19 @@ static ceclResult_t refuse(const struct cecl_group *group)
     return cecl_fail_with(group->failed, group->words);
 }
 
+/* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
+ * these, because peers make their calls. */
+static void run_carried(struct cecl_group *group)
+{
+    if (group->failed == ceclSuccess) {
+        (void)!remember(group, NULL, cecl_carried_run(group->first));
+        return;
+    }
+    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (launch->comm->net)
+            cecl_launch_owe(launch);
+}
+
 /* Everything that can be refused is checked before peers learn of a launch, and before anything is
  * enqueued. The places of all launches are published before any launch waits for its peers, because several
  * launches may belong to ranks of one communicator. */
@@ -419,9 +434,12 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
 {
     for_each(group, check);
     compare(group);
+    const bool is_refused = group->failed != ceclSuccess;
     for_each(group, tell);
     group->pending_ns = CECL_LAUNCH_PATIENCE;
     for_each(group, prepare);
     for_each(group, issue);
+    if (!is_refused)
+        run_carried(group);
     return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
 }

@@ -6,6 +6,7 @@
 
 #include "device/nvtx.h"
 #include "launch/captured.h"
+#include "launch/carried.h"
 #include "launch/check.h"
 #include "launch/exchange.h"
 #include "launch/kept.h"
@@ -88,8 +89,18 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
     return cecl_tell_reserve(launch);
 }
 
+/* Over several hosts. */
+static ceclResult_t check_carried(struct cecl_launch *launch)
+{
+    CECL_TRY(cecl_launch_check_buffers(launch));
+    CECL_TRY(check_stream(launch));
+    return cecl_carried_check(launch);
+}
+
 ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 {
+    if (launch->comm->net)
+        return check_carried(launch);
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
                                                 : check_collectives(launch);
 }
@@ -267,9 +278,20 @@ ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct ce
     return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);
 }
 
+static ceclResult_t make_carried(struct cecl_launch *launch, ceclResult_t local)
+{
+    if (local == ceclSuccess)
+        local = cecl_launch_check(launch);
+    if (local == ceclSuccess)
+        local = cecl_carried_run(launch);
+    return local == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, local);
+}
+
 ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,
                               ceclResult_t local)
 {
+    if (launch->comm->net)
+        return make_carried(launch, local);
     uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
     ceclResult_t result = cecl_launch_check_alone(launch, call, local);
     if (result == ceclSuccess)

@@ -59,8 +59,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "pass all calls to NCCL. cecl's libnccl.so.2 reads CECL_NCCL and CECL_NCCL_... at a "        \
       "process's first call of NCCL")                                                              \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed. If not set: the NCCL of a Python wheel beside a "       \
-      "library of the process, else the one in LD_LIBRARY_PATH, else the system's")                \
+      "the NCCL to which calls are passed, and which carries communicators over several hosts. "   \
+      "If not set: the NCCL of a Python wheel beside a library of the process, else the one in "   \
+      "LD_LIBRARY_PATH, else the system's; for several hosts an NCCL that the program has loaded " \
+      "comes first")                                                                               \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: when a process that called collectives of NCCL ends, it prints to stderr which of them " \
       "cecl carried out")                                                                          \
@@ -92,7 +94,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "which calls may take SMs. never: none, a call that needs an SM is refused; reduce_only: "   \
       "reductions; allow: all")                                                                    \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface on which ceclGetUniqueId listens")                                        \
+      "network interface on which ceclGetUniqueId listens. For ranks on several hosts, set it in " \
+      "the process that makes the id; with ceclCommInitMpi and ceclCommInitOob, on rank 0")        \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \

@@ -1,4 +1,4 @@
-/* Which ranks share a host, according to what they report; ranks of several hosts are refused; and which ranks an
+/* Which ranks share a host, according to what they report; how the host device refuses ranks of several hosts; and which ranks an
  * error names if their settings differ. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,11 +34,19 @@ static void set_sizes(const char *sizes)
         strcpy(hellos[r].config.node_sizes, sizes);
 }
 
-/* What all ranks are told; "" if they are on one host. */
+static ceclResult_t refuse_hosts(void)
+{
+    uint16_t host[MOST];
+    int hosts;
+    CECL_TRY(cecl_hellos_hosts(hellos, count, host, &hosts));
+    return hosts == 1 ? ceclSuccess : cecl_hellos_refuse_hosts(hellos, count, host, hosts);
+}
+
+/* What all ranks are told on the host device; "" if they are on one host. */
 static const char *refusal(void)
 {
     assert_int_equal(cecl_hellos_compare(hellos, count), ceclSuccess);
-    const ceclResult_t result = cecl_hellos_on_one_host(hellos, count);
+    const ceclResult_t result = refuse_hosts();
     assert_int_equal(result, result == ceclSuccess ? ceclSuccess : ceclInvalidUsage);
     return result == ceclSuccess ? "" : cecl_message();
 }
@@ -66,7 +74,8 @@ static void ranks_of_several_hosts_are_refused(void **state)
     meet("aabb");
     assert_string_equal(refusal(),
                         "ranks are on 2 hosts (2 + 2 ranks): all ranks on one host, in one "
-                        "network namespace, expected");
+                        "network namespace, expected; over several hosts NCCL carries calls, on "
+                        "GPUs only");
     meet("aaabbbbb");
     expect_hosts("ranks are on 2 hosts (3 + 5 ranks): ");
     meet("abcdefghij");
@@ -106,7 +115,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     meet("aaaa");
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         set_sizes(wrong[i]);
-        assert_int_equal(cecl_hellos_on_one_host(hellos, count), ceclInvalidArgument);
+        assert_int_equal(refuse_hosts(), ceclInvalidArgument);
         assert_non_null(strstr(cecl_message(), "sizes that sum to 4 ranks expected"));
     }
 }

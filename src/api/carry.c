@@ -1,0 +1,124 @@
+/* Makes a communicator over several hosts; see carry.h. */
+#include "api/carry.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "api/life.h"
+#include "net/net.h"
+#include "util/log.h"
+#include "util/settings.h"
+
+#define HOST_POOL_BYTES (INT64_C(4) << 30)
+
+/* Called by the thread of src/net. */
+static void fails(void *context, ceclResult_t result, const char *words)
+{
+    ceclComm_t comm = context;
+    char whole[CECL_MESSAGE_BYTES];
+    cecl_fail(result, "%.400s; last call of rank %d: %s", words, comm->rank,
+              cecl_comm_last_call(comm));
+    cecl_keep_message(whole);
+    cecl_comm_set_async(comm, result, result == ceclTimeout ? whole : words);
+}
+
+/* Replaces the mesh of all ranks, which is not connected, by one of this rank alone. */
+static ceclResult_t mesh_alone(ceclComm_t comm, int64_t deadline)
+{
+    const struct cecl_oob alone = {
+        .nranks = 1, .timeout_ms = comm->config.init_timeout_ms, .deadline = deadline};
+    struct cecl_invitation invitation;
+    cecl_mesh_joined(comm->mesh);
+    cecl_mesh_close(comm->mesh);
+    comm->mesh = NULL;
+    CECL_TRY(cecl_mesh_new(&alone, comm->config.timeout_ms, &invitation, &comm->mesh));
+    const ceclResult_t result = cecl_mesh_connect(comm->mesh, &invitation, sizeof(invitation));
+    cecl_mesh_joined(comm->mesh);
+    return result;
+}
+
+/* Opens the device, and the memory of this rank alone. */
+static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, int64_t deadline)
+{
+    struct cecl_resolved *config = &comm->config;
+    CECL_TRY(mesh_alone(comm, deadline));
+    CECL_TRY(cecl_setup_device(comm, all, false));
+    if (config->pool_bytes < 0)
+        config->pool_bytes =
+            comm->dev->kind == CECL_KIND_HOST ? HOST_POOL_BYTES : (int64_t)comm->dev->total_bytes;
+    const struct cecl_pool_config pool = {
+        .slice_bytes = (uint64_t)config->pool_bytes,
+        .segment_bytes = config->segment_bytes < 0 ? 1 : (uint64_t)config->segment_bytes};
+    CECL_TRY(cecl_pool_open(&comm->pool, comm->dev, comm->mesh, 0, 1, &pool));
+    return cecl_setup_registry(comm, 0, 1);
+}
+
+/* What the settings ask for and NCCL has not. */
+static ceclResult_t check_settings(ceclComm_t comm)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (comm->config.sm_policy == CECL_SM_NEVER)
+        return cecl_fail(ceclInvalidUsage,
+                         "smPolicy (CECL_SM_POLICY) = CECL_SM_NEVER: ranks are on several hosts, "
+                         "where NCCL carries calls, on its SMs; CECL_SM_REDUCE_ONLY expected");
+    if (comm->config.check && comm->rank == 0 && !atomic_flag_test_and_set(&said))
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "CECL_CHECK compares nothing on communicators over several hosts, which NCCL "
+                 "carries");
+    comm->config.check = 0;
+    return ceclSuccess;
+}
+
+/* Without NCCL named, the host device has none that works on its memory. */
+static bool is_refused(ceclComm_t comm)
+{
+    return comm->dev && comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH);
+}
+
+static struct cecl_net *net_of(ceclComm_t comm, const uint16_t *host, int nhosts)
+{
+    struct cecl_net *net = cecl_net_new(comm->nranks);
+    if (!net) {
+        cecl_record("no host memory, or no descriptor, for %d ranks over hosts", comm->nranks);
+        return NULL;
+    }
+    memcpy(net->host, host, (size_t)comm->nranks * sizeof(*host));
+    net->dev = comm->dev;
+    net->rank = comm->rank;
+    net->nhosts = nhosts;
+    net->timeout_ms = comm->config.timeout_ms;
+    net->max_sms = comm->config.max_sms;
+    net->fails = fails;
+    net->context = comm;
+    return net;
+}
+
+ceclResult_t cecl_comm_carry(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
+                             const uint16_t *host, int nhosts)
+{
+    char words[CECL_MESSAGE_BYTES];
+    CECL_TRY(check_settings(comm)); /* equal on all ranks */
+    ceclResult_t local = open_alone(comm, all, oob->deadline);
+    if (local == ceclSuccess && is_refused(comm))
+        return cecl_hellos_refuse_hosts(all, comm->nranks, host, nhosts);
+    struct cecl_net *net = local == ceclSuccess ? net_of(comm, host, nhosts) : NULL;
+    if (local == ceclSuccess && !net)
+        local = ceclOutOfMemory;
+    cecl_keep_message(words);
+    ceclResult_t result = oob->open_line ? oob->open_line(oob) : ceclSuccess;
+    if (result == ceclSuccess && !oob->line)
+        result = cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
+                                             "not supported; call ceclCommInitRank for each rank");
+    if (result == ceclSuccess)
+        result = cecl_lifeline_agree(oob->line,
+                                     local == ceclSuccess ? local : cecl_fail_with(local, words),
+                                     oob->deadline, NULL);
+    if (result != ceclSuccess) {
+        cecl_net_free(net);
+        return result;
+    }
+    comm->net = net;
+    net->line = oob->line;
+    oob->line = NULL;
+    return cecl_net_join(net, oob->deadline);
+}

@@ -1,0 +1,140 @@
+/* See carried.h. */
+#include "launch/carried.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "net/net.h"
+
+ceclResult_t cecl_carried_check_call(const struct cecl_launch *launch, const struct cecl_call *call)
+{
+    return cecl_net_check(call, launch->comm->net->nccl->version);
+}
+
+/* The next message, from *at on, that this rank sends to itself, or receives from itself; NULL: there is none. */
+static const struct cecl_call *next_own(const struct cecl_launch *launch, bool sends, uint32_t *at)
+{
+    while (*at < launch->ncalls) {
+        const struct cecl_call *call = &launch->calls[(*at)++];
+        if (call->root == call->rank && (call->op->to == CECL_TO_PEER) == sends)
+            return call;
+    }
+    return NULL;
+}
+
+/* NCCL would find out only when it makes the calls. */
+static ceclResult_t check_own(const struct cecl_launch *launch)
+{
+    uint32_t sent = 0, received = 0;
+    const struct cecl_call *from = next_own(launch, true, &sent),
+                           *to = next_own(launch, false, &received);
+    while (from && to) {
+        if (from->bytes != to->bytes)
+            return cecl_fail(ceclInvalidUsage,
+                             "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
+                             from->rank, from->bytes, to->bytes);
+        from = next_own(launch, true, &sent);
+        to = next_own(launch, false, &received);
+    }
+    return !from && !to ? ceclSuccess
+                        : cecl_fail(ceclInvalidUsage,
+                                    "peer %d is the rank itself: a group must have as many "
+                                    "ceclSend to it as ceclRecv from it",
+                                    launch->comm->rank);
+}
+
+ceclResult_t cecl_carried_check(const struct cecl_launch *launch)
+{
+    if (launch->is_captured && launch->comm->net->nccl->on_host)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p captures: the host device captures no calls "
+                         "over several hosts",
+                         (void *)launch->order.stream);
+    return launch->kind == CECL_LAUNCH_MESSAGES ? check_own(launch) : ceclSuccess;
+}
+
+/* ---- making */
+
+static struct cecl_launch *carried_from(struct cecl_launch *launch)
+{
+    while (launch && !launch->comm->net)
+        launch = launch->next;
+    return launch;
+}
+
+static ceclResult_t add_calls(const struct cecl_launch *launch)
+{
+    ceclResult_t result = ceclSuccess;
+    for (uint32_t i = 0; i < launch->nfull && result == ceclSuccess; i++)
+        result = cecl_net_add(launch->comm->net, &launch->calls[i]);
+    return result;
+}
+
+/* One group of NCCL, with the calls of all launches. */
+static ceclResult_t add_all(void *context)
+{
+    struct cecl_launch *first = context;
+    char words[CECL_MESSAGE_BYTES];
+    CECL_TRY(cecl_net_group_begin(first->comm->net));
+    ceclResult_t result = ceclSuccess;
+    for (struct cecl_launch *l = first; l && result == ceclSuccess; l = carried_from(l->next))
+        result = add_calls(l);
+    cecl_keep_message(words);
+    const ceclResult_t closed = cecl_net_group_end(first->comm->net);
+    return result == ceclSuccess ? closed : cecl_fail_with(result, words);
+}
+
+/* Notes the first failure, with its message. */
+static void note(ceclResult_t *first, ceclResult_t result, char words[CECL_MESSAGE_BYTES])
+{
+    if (*first != ceclSuccess || result == ceclSuccess)
+        return;
+    *first = result;
+    cecl_keep_message(words);
+}
+
+ceclResult_t cecl_carried_run(struct cecl_launch *list)
+{
+    struct cecl_launch *first = carried_from(list), *behind = first;
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = ceclSuccess;
+    if (!first)
+        return ceclSuccess;
+    struct cecl_device *dev = first->comm->dev;
+    while (behind && result == ceclSuccess) {
+        cecl_comm_called(behind->comm, behind->ncalls > 0 ? behind->calls[0].op->name : "");
+        note(&result, cecl_net_begin(behind->comm->net, behind->order.stream, behind->is_captured),
+             words);
+        behind = result == ceclSuccess ? carried_from(behind->next) : behind;
+    }
+    if (result == ceclSuccess)
+        note(&result, dev->ops->within(dev, add_all, first), words);
+    for (struct cecl_launch *l = first; l != behind; l = carried_from(l->next))
+        cecl_net_unlock(l->comm->net);
+    for (struct cecl_launch *l = first; l != behind; l = carried_from(l->next))
+        note(&result, cecl_net_end(l->comm->net), words);
+    for (struct cecl_launch *l = first; l; l = carried_from(l->next)) {
+        if (result == ceclSuccess) {
+            cecl_launch_bound(l);
+            cecl_launch_go(l, CECL_LAUNCH_ENQUEUED);
+        } else {
+            cecl_net_await_news(l->comm->net);
+            cecl_launch_owe(l);
+        }
+    }
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+void cecl_carried_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation)
+{
+    struct cecl_net *net = launch->comm->net;
+    if (launch->nfull == 0)
+        return;
+    explanation->zeroSm = 0;
+    explanation->kernels++;
+    snprintf(explanation->path, sizeof(explanation->path), "carried by %s", net->name);
+    snprintf(explanation->reason, sizeof(explanation->reason),
+             "the ranks are on %d hosts, where NCCL carries calls, on its SMs; communicators of "
+             "one host (ceclCommSplit) are cecl's own",
+             net->nhosts);
+}

@@ -1,0 +1,111 @@
+/* Makes calls of NCCL; see net.h. */
+#include "net/net.h"
+#include "util/clock.h"
+
+#define SLACK_MS 1000 /* the thread, whose time limit is shorter, may name a cause */
+
+/* Calls of a communicator run in the order in which they are made, also on different streams. */
+static ceclResult_t mark_begin(struct cecl_net *net)
+{
+    const struct cecl_device_ops *ops = net->dev->ops;
+    const uint64_t id = ops->stream_id(net->dev, net->work);
+    const bool follows = id != 0 && id == net->stream_id;
+    const struct cecl_memop marks[] = {{net->ended, net->number, CECL_MEMOP_WAIT},
+                                       {net->begun, net->number + 1, CECL_MEMOP_WRITE}};
+    CECL_TRY(ops->memops(net->dev, net->work, &marks[follows], follows ? 1 : 2));
+    net->stream_id = id;
+    net->number++;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured)
+{
+    const struct cecl_device_ops *ops = net->dev->ops;
+    net->stream = net->work = stream;
+    net->is_captured = is_captured;
+    if (net->nccl
+            ->on_host) { /* it knows no streams: a call is made when the stream has come to it */
+        CECL_TRY(ops->stream_synchronize(net->dev, stream));
+    } else if (!is_captured) {
+        CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));
+        const ceclResult_t result = mark_begin(net);
+        if (result != ceclSuccess) {
+            (void)!ops->stream_join(net->dev, stream, net->work);
+            return result;
+        }
+    }
+    pthread_mutex_lock(&net->lock);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_net_group_begin(struct cecl_net *net)
+{
+    return cecl_net_result(net, "ncclGroupStart", net->nccl->GroupStart());
+}
+
+static nccl_result enqueue(const struct cecl_net *net, const struct cecl_net_call *c)
+{
+    const struct nccl *nccl = net->nccl;
+    nccl_comm comm = net->comm;
+    const ceclStream_t on = nccl->on_host ? NULL : net->work;
+    switch (c->kind) {
+    case CECL_NET_ALL_GATHER: return nccl->AllGather(c->send, c->recv, c->count, c->type, comm, on);
+    case CECL_NET_BROADCAST:
+        return nccl->Broadcast(c->send, c->recv, c->count, c->type, c->peer, comm, on);
+    case CECL_NET_ALL_REDUCE:
+        return nccl->AllReduce(c->send, c->recv, c->count, c->type, c->red_op, comm, on);
+    case CECL_NET_REDUCE_SCATTER:
+        return nccl->ReduceScatter(c->send, c->recv, c->count, c->type, c->red_op, comm, on);
+    case CECL_NET_REDUCE:
+        return nccl->Reduce(c->send, c->recv, c->count, c->type, c->red_op, c->peer, comm, on);
+    case CECL_NET_SEND: return nccl->Send(c->send, c->count, c->type, c->peer, comm, on);
+    default: return nccl->Recv(c->recv, c->count, c->type, c->peer, comm, on);
+    }
+}
+
+ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call)
+{
+    const uint32_t count = cecl_net_map(call, net->word, net->room);
+    ceclResult_t result =
+        net->comm ? ceclSuccess : cecl_fail(ceclRemoteError, "%s was aborted", net->name);
+    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
+        result = cecl_net_result(net, call->op->name, enqueue(net, &net->room[i]));
+    return result;
+}
+
+ceclResult_t cecl_net_group_end(struct cecl_net *net)
+{
+    return cecl_net_result(net, "ncclGroupEnd", net->nccl->GroupEnd());
+}
+
+/* If the group is of several communicators, and one of them fails, its thread can end it from here on. */
+void cecl_net_unlock(struct cecl_net *net)
+{
+    pthread_mutex_unlock(&net->lock);
+}
+
+/* Without connections yet, NCCL enqueues the calls in the background. Work that follows on the stream must not
+ * overtake them. */
+ceclResult_t cecl_net_end(struct cecl_net *net)
+{
+    const struct cecl_device_ops *ops = net->dev->ops;
+    const struct cecl_memop mark = {net->ended, net->number, CECL_MEMOP_WRITE};
+    const int limit = net->timeout_ms > 0 ? net->timeout_ms + SLACK_MS : 0;
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = cecl_net_await(net, "a call", cecl_deadline(limit));
+    if (result == ceclTimeout)
+        result = cecl_net_late(net, limit);
+    if (net->nccl->on_host || net->is_captured)
+        return result;
+    cecl_keep_message(words);
+    const ceclResult_t marked = ops->memops(net->dev, net->work, &mark, 1),
+                       joined = ops->stream_join(net->dev, net->stream, net->work);
+    return result != ceclSuccess   ? cecl_fail_with(result, words)
+           : marked != ceclSuccess ? marked
+                                   : joined;
+}
+
+bool cecl_net_is_idle(const struct cecl_net *net)
+{
+    return net->nccl->on_host || __atomic_load_n(net->ended, __ATOMIC_ACQUIRE) == net->number;
+}

@@ -1,0 +1,171 @@
+/* Makes a communicator that NCCL carries: ranks compare their versions of NCCL, rank 0 sends NCCL's id, and all make
+ * NCCL's communicator. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include "boot/rank_list.h"
+#include "net/net.h"
+#include "util/clock.h"
+#include "util/fds.h"
+
+ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result)
+{
+    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
+        return ceclSuccess;
+    return cecl_fail(ceclRemoteError, "%s: %s failed: %s; %s", net->name, what,
+                     net->nccl->GetErrorString(result), net->nccl->GetLastError(net->comm));
+}
+
+static ceclResult_t poll_once(struct cecl_net *net, const char *what, bool *goes_on)
+{
+    nccl_result state = NCCL_SUCCESS;
+    pthread_mutex_lock(&net->lock);
+    const nccl_result asked =
+        net->comm ? net->nccl->CommGetAsyncError(net->comm, &state) : NCCL_SUCCESS;
+    const ceclResult_t result =
+        net->comm ? cecl_net_result(net, what, asked == NCCL_SUCCESS ? state : asked)
+                  : cecl_fail(ceclRemoteError, "%s: %s was aborted", net->name, what);
+    pthread_mutex_unlock(&net->lock);
+    *goes_on = state == NCCL_IN_PROGRESS;
+    return result;
+}
+
+ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t deadline)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    bool goes_on = true;
+    CECL_TRY(poll_once(net, what, &goes_on));
+    while (goes_on) {
+        if (atomic_load(&net->failed))
+            return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
+        if (cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclTimeout, "%s: %s did not end in time", net->name, what);
+        if (!net->has_thread) /* during the join, this thread hears of ranks that have ended */
+            CECL_TRY(cecl_lifeline_news(net->line));
+        nanosleep(&pause, NULL);
+        CECL_TRY(poll_once(net, what, &goes_on));
+    }
+    return ceclSuccess;
+}
+
+struct cecl_net *cecl_net_new(int nranks)
+{
+    struct cecl_net *net = calloc(1, sizeof(*net));
+    if (!net)
+        return NULL;
+    net->nranks = nranks;
+    net->wake = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    net->host = calloc((size_t)nranks, sizeof(*net->host));
+    net->room = calloc(2 * (size_t)nranks, sizeof(*net->room));
+    net->lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    if (net->wake >= 0 && net->host && net->room)
+        return net;
+    cecl_net_free(net);
+    return NULL;
+}
+
+void cecl_net_free(struct cecl_net *net)
+{
+    if (!net)
+        return;
+    if (net->begun)
+        net->dev->ops->words_free(net->dev, net->begun);
+    if (net->wake >= 0)
+        cecl_fds_close(net->wake);
+    pthread_mutex_destroy(&net->lock);
+    free(net->host);
+    free(net->room);
+    free(net);
+}
+
+/* What a rank tells the others. */
+struct offer {
+    int32_t version;
+    struct nccl_id id; /* rank 0's */
+};
+
+static ceclResult_t prepare(struct cecl_net *net, struct offer *mine)
+{
+    CECL_TRY(cecl_net_load(&net->nccl));
+    mine->version = net->nccl->version;
+    snprintf(net->name, sizeof(net->name), "NCCL %d.%d.%d", mine->version / 10000,
+             mine->version / 100 % 100, mine->version % 100);
+    if (net->nccl->on_host != (net->dev->kind == CECL_KIND_HOST))
+        return cecl_fail(ceclInvalidUsage,
+                         "NCCL carries calls over several hosts on GPUs only; on the host device "
+                         "all ranks on one host, in one network namespace, expected");
+    CECL_TRY(net->dev->ops->words_alloc(net->dev, 3, &net->begun));
+    net->ended = net->begun + 1;
+    net->word = net->begun + 2;
+    return net->rank == 0
+               ? cecl_net_result(net, "ncclGetUniqueId", net->nccl->GetUniqueId(&mine->id))
+               : ceclSuccess;
+}
+
+static bool are_one_version(const void *one, const void *other)
+{
+    return ((const struct offer *)one)->version == ((const struct offer *)other)->version;
+}
+
+/* Names the ranks that differ from most others. */
+static ceclResult_t compare(const struct offer *all, int nranks)
+{
+    struct cecl_rank_list odd;
+    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
+    return odd.count == 0
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "ranks have different versions of NCCL: %d on %s, %d on most others",
+                           (int)all[odd.ranks[0]].version, cecl_rank_list_words(&odd),
+                           (int)all[common].version);
+}
+
+struct joining {
+    struct cecl_net *net;
+    struct nccl_id id;
+    int64_t deadline;
+};
+
+/* NCCL works on the thread's current device. */
+static ceclResult_t make(void *context)
+{
+    const struct joining *joining = context;
+    struct cecl_net *net = joining->net;
+    struct nccl_config config = {.size = sizeof(config),
+                                 .magic = NCCL_CONFIG_MAGIC,
+                                 .version = NCCL_LEAST_VERSION,
+                                 .blocking = 0,
+                                 .cga_cluster_size = NCCL_UNDEF,
+                                 .min_ctas = NCCL_UNDEF,
+                                 .max_ctas = net->max_sms > 0 ? net->max_sms : NCCL_UNDEF};
+    CECL_TRY(cecl_net_result(
+        net, "ncclCommInitRankConfig",
+        net->nccl->CommInitRankConfig(&net->comm, net->nranks, joining->id, net->rank, &config)));
+    return cecl_net_await(net, "ncclCommInitRankConfig", joining->deadline);
+}
+
+static ceclResult_t meet(struct cecl_net *net, struct offer *all, int64_t deadline)
+{
+    struct offer mine = {0};
+    CECL_TRY(cecl_lifeline_agree(net->line, prepare(net, &mine), deadline, NULL));
+    CECL_TRY(cecl_lifeline_gather(net->line, &mine, all, sizeof(mine), deadline, NULL));
+    CECL_TRY(compare(all, net->nranks));
+    struct joining joining = {net, all[0].id, deadline};
+    CECL_TRY(cecl_lifeline_agree(net->line, net->dev->ops->within(net->dev, make, &joining),
+                                 deadline, NULL));
+    return cecl_lifeline_agree(net->line, cecl_net_watch(net), deadline, NULL);
+}
+
+ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
+{
+    struct offer *all = calloc((size_t)net->nranks, sizeof(*all));
+    ceclResult_t result =
+        all ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
+    result = cecl_lifeline_agree(net->line, result, deadline, NULL);
+    if (result == ceclSuccess)
+        result = meet(net, all, deadline);
+    free(all);
+    return result;
+}

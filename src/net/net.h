@@ -1,0 +1,171 @@
+/* A communicator over several hosts, which NCCL carries: NCCL's communicator with the same ranks, this rank's line to
+ * the root (boot/lifeline.h), and a thread that notices failures.
+ *
+ * NCCL's communicator is non-blocking, so every wait for it is bounded. A communicator fails by news over the line, by
+ * NCCL's asynchronous error, or by the time limit; then the thread tells the other ranks, and aborts NCCL's.
+ *
+ * Of ordinary calls, words tell the host which call the stream has begun, and which has ended. Captured calls have
+ * none, because a replay writes the same numbers again; so no time limit applies to them. On the host device, where
+ * only the stand-in of tests/nccl works, a call has ended when it returns. */
+#ifndef CECL_NET_NET_H
+#define CECL_NET_NET_H
+
+#include "boot/lifeline.h"
+#include "call/call.h"
+#include "device/device.h"
+
+/* ---- NCCL's interface, as far as it is used */
+
+typedef struct ncclComm *nccl_comm;
+typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UNDEF = -2147483647 - 1 };
+#define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
+#define NCCL_FP8_VERSION 22400   /* reduces fp8 */
+
+struct nccl_id {
+    char internal[128];
+};
+
+/* The fields of NCCL 2.17. From `size` NCCL knows which fields the caller has. */
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+};
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+
+#define NCCL_TWO const void *send, void *recv, size_t count, int type
+#define NCCL_ON nccl_comm comm, ceclStream_t stream
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion, (int *version))                                                                  \
+    X(GetUniqueId, (struct nccl_id * id))                                                          \
+    X(CommInitRankConfig,                                                                          \
+      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config))     \
+    X(CommDestroy, (nccl_comm comm))                                                               \
+    X(CommAbort, (nccl_comm comm))                                                                 \
+    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error))                                    \
+    X(GroupStart, (void))                                                                          \
+    X(GroupEnd, (void))                                                                            \
+    X(AllGather, (NCCL_TWO, NCCL_ON))                                                              \
+    X(Broadcast, (NCCL_TWO, int root, NCCL_ON))                                                    \
+    X(AllReduce, (NCCL_TWO, int op, NCCL_ON))                                                      \
+    X(ReduceScatter, (NCCL_TWO, int op, NCCL_ON))                                                  \
+    X(Reduce, (NCCL_TWO, int op, int root, NCCL_ON))                                               \
+    X(Send, (const void *send, size_t count, int type, int peer, NCCL_ON))                         \
+    X(Recv, (void *recv, size_t count, int type, int peer, NCCL_ON))
+
+struct nccl {
+#define DECLARE(name, arguments) nccl_result(*name) arguments;
+    NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
+    const char *(*GetErrorString)(nccl_result result);
+    const char *(*GetLastError)(nccl_comm comm);
+    int version;
+    bool on_host; /* it works on memory of the host, without streams: the stand-in of tests/nccl */
+};
+
+/* library.c. Opens the NCCL that CECL_NCCL_PATH names, or the one that the program has loaded, or one that
+ * util/find_nccl.h finds. It stays open. After a failure the next call tries again. */
+ceclResult_t cecl_net_load(const struct nccl **nccl);
+
+/* ---- map.c: a call as calls of NCCL. Pure */
+
+enum cecl_net_kind {
+    CECL_NET_ALL_GATHER,
+    CECL_NET_BROADCAST,
+    CECL_NET_ALL_REDUCE,
+    CECL_NET_REDUCE_SCATTER,
+    CECL_NET_REDUCE,
+    CECL_NET_SEND,
+    CECL_NET_RECV
+};
+
+/* Fields that its function lacks mean nothing. */
+struct cecl_net_call {
+    enum cecl_net_kind kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    int type, red_op; /* NCCL's numbers, which are cecl's */
+    int peer;         /* or the root */
+};
+
+/* Refuses a call that NCCL cannot carry. The message names the call that serves instead. version: NCCL's */
+ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
+/* Writes the calls of NCCL that carry out `call`, which was checked. They form one group. Returns their number.
+ * word  one byte of the device, for calls without buffers
+ * out   room for 2 * nranks */
+uint32_t cecl_net_map(const struct cecl_call *call, void *word, struct cecl_net_call *out);
+
+/* ---- a communicator */
+
+struct cecl_net {
+    /* -- set by its owner before the join -- */
+    struct cecl_device *dev;
+    int rank, nranks, nhosts;
+    int timeout_ms;
+    int max_sms;                /* most SMs of NCCL's kernels; 0: NCCL decides */
+    struct cecl_lifeline *line; /* its own from then on */
+    void (*fails)(void *context, ceclResult_t result, const char *words); /* any thread calls it */
+    void *context;
+    /* -- its own -- */
+    uint16_t *host;             /* [nranks] the number of each rank's host; its owner fills it in */
+    struct cecl_net_call *room; /* [2 * nranks] for the call that is being made */
+    const struct nccl *nccl;
+    char name[32];        /* "NCCL 2.28.9" */
+    pthread_mutex_t lock; /* recursive; held while NCCL is called */
+    nccl_comm comm;       /* NULL: not made yet, aborted, or ended */
+    /* the stream writes an ordinary call's number to *begun and to *ended. word: what barriers reduce */
+    uint32_t *begun, *ended, *word, number;
+    uint64_t stream_id; /* of the last call */
+    ceclStream_t stream,
+        work; /* of the call that is being made; work: by the device's stream_fork */
+    bool is_captured;
+    pthread_t thread;
+    bool has_thread;
+    int wake; /* an eventfd, for the thread */
+    _Atomic bool failed, stop, has_ended;
+    char words[CECL_MESSAGE_BYTES]; /* why it has failed */
+    struct {
+        uint32_t begun, ended;
+        int64_t since; /* when they last changed */
+        int64_t error; /* since when NCCL reports an error; 0: it does not */
+    } seen;
+};
+
+/* join.c. NULL: no host memory, or no descriptor. */
+struct cecl_net *cecl_net_new(int nranks);
+void cecl_net_free(struct cecl_net *net);
+/* Makes NCCL's communicator. Collective over the lines: all ranks succeed, or all fail. */
+ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline);
+/* Waits until NCCL no longer works in the background. The error names `what`. */
+ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t deadline);
+/* An error of NCCL as one of cecl's. */
+ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result);
+
+/* calls.c. Calls are made in this order; every begin that succeeds needs an end. The calls between group_begin and
+ * group_end form one group of NCCL, also those of several communicators.
+ *
+ *     begin (each)    group_begin    add (each)    group_end    unlock (each)    end (each) */
+ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
+ceclResult_t cecl_net_group_begin(struct cecl_net *net);
+ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call);
+ceclResult_t cecl_net_group_end(struct cecl_net *net);
+void cecl_net_unlock(struct cecl_net *net);
+ceclResult_t cecl_net_end(struct cecl_net *net);
+/* Whether no ordinary call is pending. */
+bool cecl_net_is_idle(const struct cecl_net *net);
+
+/* watch.c */
+ceclResult_t cecl_net_watch(struct cecl_net *net);
+/* The error of a call that has waited for so long. */
+ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
+/* The communicator has failed: the thread tells the other ranks, and aborts NCCL's. Any thread, once. */
+void cecl_net_fail(struct cecl_net *net, const char *words);
+/* After an error of NCCL: waits a moment for news of the rank that caused it. */
+void cecl_net_await_news(const struct cecl_net *net);
+/* Ends NCCL's communicator, the thread and the line. False: NCCL does not end in time, so everything stays. */
+bool cecl_net_shut(struct cecl_net *net);
+
+#endif

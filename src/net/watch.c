@@ -1,0 +1,157 @@
+/* The thread that notices that a communicator which NCCL carries has failed, and that ends it; see net.h. NCCL's abort
+ * may wait for the GPU, so no other thread calls it, and others wait for this thread within bounds. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net/net.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/thread.h"
+
+#define TICK_MS 200
+#define NEWS_MS 500   /* how long the news of a rank's end may come after NCCL's error */
+#define SHUT_MS 10000 /* how long NCCL may take to end */
+
+/* An error of NCCL mostly follows from the end of a rank, which the line names a moment later. */
+static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
+{
+    nccl_result state = NCCL_SUCCESS;
+    if (pthread_mutex_trylock(&net->lock) != 0)
+        return ceclSuccess;
+    ceclResult_t result = ceclSuccess;
+    if (net->comm && net->nccl->CommGetAsyncError(net->comm, &state) == NCCL_SUCCESS)
+        result = cecl_net_result(net, "a call", state);
+    pthread_mutex_unlock(&net->lock);
+    if (result == ceclSuccess || net->seen.error == 0)
+        net->seen.error = result == ceclSuccess ? 0 : now;
+    return now - net->seen.error < NEWS_MS ? ceclSuccess : result;
+}
+
+ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms)
+{
+    return cecl_fail(ceclTimeout,
+                     "a call on rank %d has waited for other ranks for %d ms (CECL_TIMEOUT_MS=%d), "
+                     "and %s does not say for which; did every rank make the same call, and did "
+                     "its stream reach it?",
+                     net->rank, (int)waited_ms, net->timeout_ms, net->name);
+}
+
+static ceclResult_t look_at_words(struct cecl_net *net, int64_t now)
+{
+    const uint32_t begun = __atomic_load_n(net->begun, __ATOMIC_ACQUIRE),
+                   ended = __atomic_load_n(net->ended, __ATOMIC_ACQUIRE);
+    if (begun == ended || begun != net->seen.begun || ended != net->seen.ended) {
+        net->seen.begun = begun;
+        net->seen.ended = ended;
+        net->seen.since = now;
+    }
+    return net->timeout_ms <= 0 || now - net->seen.since < net->timeout_ms
+               ? ceclSuccess
+               : cecl_net_late(net, now - net->seen.since);
+}
+
+static void look(struct cecl_net *net)
+{
+    const int64_t now = cecl_now_ms();
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = cecl_lifeline_news(net->line);
+    if (result == ceclSuccess)
+        result = look_at_nccl(net, now);
+    if (result == ceclSuccess)
+        result = look_at_words(net, now);
+    cecl_keep_message(words);
+    if (result != ceclSuccess)
+        net->fails(net->context, result, words);
+}
+
+/* Ends NCCL's communicator; no other thread calls NCCL from here on. */
+static ceclResult_t end_nccl(void *context)
+{
+    struct cecl_net *net = context;
+    pthread_mutex_lock(&net->lock);
+    nccl_comm comm = net->comm;
+    net->comm = NULL;
+    pthread_mutex_unlock(&net->lock);
+    if (comm)
+        (void)(atomic_load(&net->failed) ? net->nccl->CommAbort(comm)
+                                         : net->nccl->CommDestroy(comm));
+    return ceclSuccess;
+}
+
+static void *watch(void *argument)
+{
+    struct cecl_net *net = argument;
+    while (!atomic_load(&net->stop) && !atomic_load(&net->failed)) {
+        look(net);
+        if (!atomic_load(&net->failed))
+            cecl_lifeline_rest(net->line, net->wake, TICK_MS);
+    }
+    if (atomic_load(&net->failed))
+        cecl_lifeline_fail(net->line, net->words);
+    (void)!net->dev->ops->within(net->dev, end_nccl, net);
+    if (!atomic_load(&net->failed))
+        cecl_lifeline_leave(net->line);
+    atomic_store(&net->has_ended, true);
+    return NULL;
+}
+
+ceclResult_t cecl_net_watch(struct cecl_net *net)
+{
+    net->seen.since = cecl_now_ms();
+    const int error = cecl_thread_start(&net->thread, "cecl-net", watch, net);
+    net->has_thread = error == 0;
+    return error == 0 ? ceclSuccess
+                      : cecl_fail(ceclSystemError, "no thread for a communicator over hosts: %s",
+                                  strerror(error));
+}
+
+static void wake(const struct cecl_net *net)
+{
+    const uint64_t one = 1;
+    (void)!write(net->wake, &one, sizeof(one));
+}
+
+void cecl_net_fail(struct cecl_net *net, const char *words)
+{
+    snprintf(net->words, sizeof(net->words), "%s", words);
+    atomic_store(&net->failed, true);
+    wake(net);
+}
+
+/* Waits for the other thread, within bounds. Returns whether it is so. */
+static bool await_flag(const _Atomic bool *flag, int ms)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    const int64_t deadline = cecl_deadline(ms);
+    while (!atomic_load(flag) && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    return atomic_load(flag);
+}
+
+void cecl_net_await_news(const struct cecl_net *net)
+{
+    (void)await_flag(&net->failed, NEWS_MS);
+}
+
+bool cecl_net_shut(struct cecl_net *net)
+{
+    if (!net->has_thread) { /* the join has failed */
+        atomic_store(&net->failed, true);
+        if (net->comm)
+            (void)!net->dev->ops->within(net->dev, end_nccl, net);
+    } else {
+        atomic_store(&net->stop, true);
+        wake(net);
+        if (!await_flag(&net->has_ended, SHUT_MS)) {
+            cecl_log(CECL_LOG_WARN, net->rank, "%s did not end within %d ms: its memory stays",
+                     net->name, SHUT_MS);
+            return false;
+        }
+        pthread_join(net->thread, NULL);
+    }
+    cecl_lifeline_close(net->line);
+    net->line = NULL;
+    return true;
+}

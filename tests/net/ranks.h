@@ -1,0 +1,80 @@
+/* Ranks over pretended hosts, each in a process. The parent makes no call of cecl. */
+#ifndef CECL_TESTS_NET_RANKS_H
+#define CECL_TESTS_NET_RANKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cecl/cecl.h>
+
+#define RANKS_MOST 8
+#define ROOM (1 << 16) /* bytes of each buffer */
+
+struct rank {
+    int rank, nranks;
+    uint64_t seed; /* equal on all ranks */
+    ceclUniqueId id;
+    struct meeting *meeting; /* memory that all ranks share */
+    int rounds;              /* how many all-gathers rank_gather has made */
+    ceclComm_t comm;         /* after the join */
+    ceclStream_t stream;
+    unsigned char *send, *recv; /* [ROOM] memory of ceclMemAlloc */
+    unsigned char host[ROOM];
+    const char *failed; /* the first check that failed; NULL: none */
+    int line;
+    char words[512];
+};
+
+/* A scenario of one rank. It ends at the first check that fails. */
+typedef void scenario(struct rank *r);
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            rank_fails(r, #condition, __LINE__);                                                   \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+#define OK(call) CHECK((call) == ceclSuccess)
+/* The call is refused with this result, and the message contains `text`. */
+#define REFUSED(call, result, text)                                                                \
+    do {                                                                                           \
+        CHECK((call) == (result));                                                                 \
+        CHECK(rank_says(r, text));                                                                 \
+    } while (0)
+
+void rank_fails(struct rank *r, const char *condition, int line);
+bool rank_says(struct rank *r, const char *text);
+
+/* How the ranks of a run are set up. */
+struct setup {
+    int nranks;
+    const char *node_size; /* CECL_NODE_SIZE; NULL: it stays */
+    bool joins;            /* each rank joins, allocates and makes a stream before its scenario */
+    const char *
+        name; /* a variable that is set on `only`, or on all ranks if `only` is negative; or NULL */
+    const char *value; /* NULL: it is unset */
+    int only;
+};
+
+/* Runs a scenario on all ranks. Returns whether all have succeeded, or were killed by themselves. */
+bool ranks_run(const struct setup *setup, scenario *run);
+
+/* Copies between host memory and a buffer, and waits. */
+bool rank_put(struct rank *r, void *at, const void *bytes, size_t count);
+bool rank_get(struct rank *r, void *bytes, const void *at, size_t count);
+/* The byte `index` of what `rank` sends in round `seed`. */
+unsigned char rank_byte(uint64_t seed, int rank, size_t index);
+/* All-gathers through shared memory, as a callback of ceclOob_t; context: the rank. */
+int rank_gather(void *context, const void *send, void *recv, size_t bytes);
+/* Waits until a communicator fails, within 45 s. */
+ceclResult_t rank_await_failure(struct rank *r);
+
+/* calls.c. A random call; every byte of the result is compared with a plain loop. */
+void call_random(struct rank *r, uint64_t seed);
+/* The same, captured, and launched twice. */
+void call_random_captured(struct rank *r, uint64_t seed);
+/* A group of several random calls on the communicator. */
+void call_random_group(struct rank *r, uint64_t seed);
+
+#endif

@@ -1,0 +1,585 @@
+/* Communicators over several hosts, which CECL_NODE_SIZE pretends: NCCL carries their calls. On the host device the
+ * stand-in of tests/nccl does, which CECL_NCCL_PATH names. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../share.h"
+#include "../with_cmocka.h"
+
+#include "ranks.h"
+
+static const struct setup two_and_two = {.nranks = 4, .node_size = "2", .joins = true};
+static const struct setup three_and_one = {.nranks = 4, .node_size = "3,1", .joins = true};
+static const struct setup four_times_one = {.nranks = 4, .node_size = "1", .joins = true};
+
+static bool on_gpus(void)
+{
+    const char *device = getenv("CECL_DEVICE");
+    return device && strcmp(device, "cuda") == 0;
+}
+
+static void random_calls(struct rank *r)
+{
+    const char *given = getenv("CECL_TEST_CALLS");
+    const int calls = test_share(given ? atoi(given) : 400);
+    for (int c = 0; c < calls && !r->failed; c++) {
+        if (c % 3 < 2)
+            call_random(r, r->seed * 1000000 + (uint64_t)c);
+        else
+            call_random_group(r, r->seed * 1000000 + (uint64_t)c);
+        if (r->failed)
+            fprintf(stderr, "call %d of seed %llu\n", c, (unsigned long long)r->seed);
+    }
+}
+
+static void every_call_is_carried(void **state)
+{
+    assert_true(ranks_run(&two_and_two, random_calls));
+    assert_true(ranks_run(&three_and_one, random_calls));
+    assert_true(ranks_run(&four_times_one, random_calls));
+}
+
+static void captured_calls(struct rank *r)
+{
+    const int calls = test_share(100);
+    ceclGraph_t graph;
+    for (int c = 0; on_gpus() && c < calls && !r->failed; c++)
+        call_random_captured(r, r->seed * 1000000 + (uint64_t)c);
+    if (on_gpus())
+        return;
+    OK(ceclStreamBeginCapture(r->comm, r->stream));
+    REFUSED(ceclBarrier(r->comm, r->stream), ceclInvalidUsage,
+            "captures no calls over several hosts");
+    OK(ceclStreamEndCapture(r->comm, r->stream, &graph));
+    OK(ceclGraphDestroy(graph));
+}
+
+static void calls_are_captured_on_gpus(void **state)
+{
+    assert_true(ranks_run(&two_and_two, captured_calls));
+}
+
+/* ---- messages */
+
+static void message_round(struct rank *r)
+{
+    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
+    const size_t bytes = 1000;
+    for (size_t i = 0; i < bytes; i++)
+        r->host[i] = rank_byte(7, r->rank, i);
+    CHECK(rank_put(r, r->send, r->host, bytes));
+    OK(ceclGroupStart());
+    OK(ceclSend(r->send, bytes, ceclInt8, next, r->comm, r->stream));
+    OK(ceclRecv(r->recv, bytes, ceclInt8, before, r->comm, r->stream));
+    OK(ceclSend(r->send, bytes, ceclInt8, r->rank, r->comm, r->stream));
+    OK(ceclRecv(r->recv + bytes, bytes, ceclInt8, r->rank, r->comm, r->stream));
+    OK(ceclGroupEnd());
+    CHECK(rank_get(r, r->host, r->recv, 2 * bytes));
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(r->host[i] == rank_byte(7, before, i) &&
+              r->host[bytes + i] == rank_byte(7, r->rank, i));
+    REFUSED(ceclSend(r->send, bytes, ceclInt8, r->rank, r->comm, r->stream), ceclInvalidUsage,
+            "is the rank itself");
+}
+
+static void messages_are_carried(void **state)
+{
+    assert_true(ranks_run(&two_and_two, message_round));
+}
+
+/* ---- children */
+
+/* Gathers one byte of each rank. */
+static bool gathers(struct rank *r, ceclComm_t comm)
+{
+    int rank, nranks;
+    unsigned char mine, all[RANKS_MOST];
+    if (ceclCommUserRank(comm, &rank) != ceclSuccess || ceclCommCount(comm, &nranks) != ceclSuccess)
+        return false;
+    mine = (unsigned char)(100 + rank);
+    if (!rank_put(r, r->send, &mine, 1) ||
+        ceclAllGather(r->send, r->recv, 1, ceclInt8, comm, r->stream) != ceclSuccess ||
+        ceclStreamSynchronize(comm, r->stream) != ceclSuccess ||
+        !rank_get(r, all, r->recv, (size_t)nranks))
+        return false;
+    for (int q = 0; q < nranks; q++)
+        if (all[q] != 100 + q)
+            return false;
+    return true;
+}
+
+static const char *way_of(struct rank *r, ceclComm_t comm)
+{
+    static ceclExplanation_t explanation;
+    return ceclExplain(ceclOpAllGather, r->send, r->recv, 1, ceclInt8, comm, &explanation) ==
+                   ceclSuccess
+               ? explanation.path
+               : "";
+}
+
+static void split_by_host(struct rank *r)
+{
+    int nodes[RANKS_MOST];
+    ceclComm_t host, across, none = r->comm;
+    OK(ceclCommNodes(r->comm, nodes));
+    OK(ceclCommSplit(r->comm, nodes[r->rank], r->rank, &host, NULL));
+    CHECK(!strstr(way_of(r, host), "NCCL"));
+    CHECK(gathers(r, host) && gathers(r, r->comm));
+    OK(ceclCommSplit(r->comm, r->rank % 2, -r->rank, &across, NULL)); /* one rank of each host */
+    CHECK(strstr(way_of(r, across), "carried by NCCL"));
+    CHECK(gathers(r, across) && gathers(r, host));
+    OK(ceclCommSplit(r->comm, r->rank == 1 ? CECL_SPLIT_NOCOLOR : 0, 0, &none, NULL));
+    CHECK((none == NULL) == (r->rank == 1));
+    CHECK(!none || gathers(r, none));
+    REFUSED(ceclCommSplit(r->comm, -7, 0, &none, NULL), ceclInvalidArgument, "color -7");
+    if (none)
+        OK(ceclCommDestroy(none));
+    OK(ceclCommDestroy(across));
+    CHECK(gathers(r, host));
+    OK(ceclCommDestroy(host));
+    CHECK(gathers(r, r->comm));
+}
+
+static void children_of_one_host_are_cecls_own(void **state)
+{
+    assert_true(ranks_run(&two_and_two, split_by_host));
+}
+
+static void nodes_are_the_pretended_hosts(struct rank *r)
+{
+    int nodes[RANKS_MOST];
+    OK(ceclCommNodes(r->comm, nodes));
+    CHECK(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 0 && nodes[3] == 1);
+}
+
+static void nodes_are_numbered(void **state)
+{
+    assert_true(ranks_run(&three_and_one, nodes_are_the_pretended_hosts));
+}
+
+/* ---- groups */
+
+static void group_of_both_kinds(struct rank *r)
+{
+    ceclComm_t host;
+    unsigned char all[8];
+    const unsigned char mine = (unsigned char)(50 + r->rank);
+    OK(ceclCommSplit(r->comm, r->rank / 2, 0, &host, NULL));
+    CHECK(rank_put(r, r->send, &mine, 1));
+    for (int turn = 0; turn < 2; turn++) {
+        OK(ceclGroupStart());
+        if (turn == 0)
+            OK(ceclAllGather(r->send, r->recv + 8, 1, ceclInt8, host, r->stream));
+        OK(ceclAllGather(r->send, r->recv, 1, ceclInt8, r->comm, r->stream));
+        if (turn == 1)
+            OK(ceclAllGather(r->send, r->recv + 8, 1, ceclInt8, host, r->stream));
+        OK(ceclGroupEnd());
+        CHECK(rank_get(r, all, r->recv, 4));
+        CHECK(all[0] == 50 && all[1] == 51 && all[2] == 52 && all[3] == 53);
+        CHECK(rank_get(r, all, r->recv + 8, 2));
+        CHECK(all[0] == 50 + r->rank / 2 * 2 && all[1] == 51 + r->rank / 2 * 2);
+    }
+    OK(ceclCommDestroy(host));
+}
+
+static void a_group_has_both_kinds_of_communicators(void **state)
+{
+    assert_true(ranks_run(&two_and_two, group_of_both_kinds));
+}
+
+/* If a call of the group is refused, no call is made, so recvbuffs stay, and later calls find their peers. */
+static void refused_group(struct rank *r)
+{
+    ceclComm_t host;
+    unsigned char before[16], all[16];
+    const ceclStrided_t strided = {.width = 4, .rows = 2};
+    OK(ceclCommSplit(r->comm, r->rank / 2, 0, &host, NULL));
+    memset(before, 9, sizeof(before));
+    CHECK(rank_put(r, r->recv, before, sizeof(before)));
+    for (int turn = 0; turn < 3; turn++) {
+        OK(ceclGroupStart());
+        OK(ceclAllGather(r->send, r->recv, 1, ceclInt8, r->comm, r->stream));
+        OK(ceclAllGather(r->send, r->recv + 8, 1, ceclInt8, host, r->stream));
+        if (turn == 0)
+            REFUSED(
+                ceclAllGatherStrided(r->send, r->recv + 64, &strided, ceclInt8, r->comm, r->stream),
+                ceclInvalidUsage, "call ceclAllGather");
+        else if (turn == 1) /* found only at the end */
+            OK(ceclAllGather(r->send, r->recv + 1, 1, ceclInt8, r->comm, r->stream));
+        else
+            OK(ceclSend(r->send, 1, ceclInt8, r->rank, r->comm, r->stream));
+        CHECK(ceclGroupEnd() != ceclSuccess);
+        CHECK(rank_get(r, all, r->recv, sizeof(all)));
+        CHECK(memcmp(all, before, sizeof(all)) == 0);
+    }
+    CHECK(gathers(r, r->comm) && gathers(r, host));
+    OK(ceclCommDestroy(host));
+}
+
+static void a_refused_group_makes_no_call(void **state)
+{
+    assert_true(ranks_run(&two_and_two, refused_group));
+}
+
+/* ---- memory, questions, and what is refused */
+
+static void memory_and_questions(struct rank *r)
+{
+    ceclExplanation_t e;
+    ceclLimits_t limits;
+    ceclPoolStats_t stats;
+    ceclRegistration_t handle;
+    ceclResult_t error;
+    void *mine, *shard;
+    OK(ceclMemAlloc(r->comm, &mine, (size_t)(r->rank + 1) << 20)); /* sizes may differ */
+    OK(ceclMemFree(r->comm, mine));
+    REFUSED(ceclMemFree(r->comm, mine), ceclInvalidArgument, "not allocated");
+    OK(ceclPoolStats(r->comm, &stats));
+    CHECK(stats.usedBytes == 2 * ROOM);
+    mine = malloc(4096);
+    OK(ceclCommRegister(r->comm, r->send, ROOM, &handle));
+    OK(ceclCommDeregister(r->comm, handle));
+    free(mine);
+    OK(ceclShard(r->comm, r->recv, 10, ceclInt32, &shard));
+    CHECK((unsigned char *)shard == r->recv + 40 * r->rank);
+    OK(ceclCommLimits(r->comm, &limits));
+    CHECK(limits.groupCalls > 100 && limits.groupMessages > 100 && !limits.hostFlags);
+    OK(ceclExplain(ceclOpAllGather, r->send, r->recv, 100, ceclInt8, r->comm, &e));
+    CHECK(!e.zeroSm && strstr(e.path, "carried by NCCL") && strstr(e.reason, "on its SMs"));
+    OK(ceclGroupStart());
+    OK(ceclBarrier(r->comm, r->stream));
+    OK(ceclGroupExplain(r->comm, &e));
+    CHECK(!e.zeroSm && strstr(e.path, "carried by NCCL"));
+    OK(ceclCommGetAsyncError(r->comm, &error));
+    CHECK(error == ceclSuccess);
+}
+
+static void memory_is_this_ranks_alone(void **state)
+{
+    assert_true(ranks_run(&two_and_two, memory_and_questions));
+}
+
+static void refused_calls(struct rank *r)
+{
+    const ceclStrided_t strided = {.width = 4, .rows = 2};
+    const ceclTiles_t tiles = {.count = 1, .width = 4, .rows = 2};
+    const ceclExperts_t experts = {.experts = 1, .align = 1};
+    uint64_t *splits = (uint64_t *)(void *)r->send, *out = (uint64_t *)(void *)r->recv;
+    const ceclSignalWait_t wait = {.peer = 0, .count = 1};
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    ceclDeviceComm_t dc;
+    ceclWindow_t window = NULL;
+    ceclComm_t child, comm = r->comm;
+    void *p;
+    size_t bytes;
+    REFUSED(ceclAllGatherStrided(r->send, r->recv, &strided, ceclInt8, comm, r->stream),
+            ceclInvalidUsage, "call ceclAllGather");
+    REFUSED(ceclAlltoAllStrided(r->send, r->recv, &strided, ceclInt8, comm, r->stream),
+            ceclInvalidUsage, "call ceclAlltoAll");
+    REFUSED(ceclAlltoAll(r->recv, r->recv, 4, ceclInt8, comm, r->stream), ceclInvalidUsage,
+            "another buffer");
+    REFUSED(ceclReduceScatterTiles(r->send, r->recv, &tiles, ceclInt32, ceclSum, comm, r->stream),
+            ceclInvalidUsage, "call ceclReduceScatter");
+    REFUSED(ceclAlltoAllvDevice(r->send + 4096, 1, splits, r->recv + 4096, 1, out, 1, ceclInt8,
+                                comm, r->stream),
+            ceclInvalidUsage, "call ceclAlltoAllv");
+    REFUSED(ceclDispatch(r->send + 4096, 1, splits, r->recv + 4096, 1, out, &experts, 1, ceclInt8,
+                         comm, r->stream),
+            ceclInvalidUsage, "call ceclAlltoAllv");
+    REFUSED(ceclCombine(r->send + 4096, 1, splits, r->recv + 4096, 1, out, &experts, 1, ceclInt8,
+                        comm, r->stream),
+            ceclInvalidUsage, "call ceclAlltoAllv");
+    REFUSED(ceclGetPeerPointer(comm, r->send, 0, &p), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "ceclCommSplit");
+    REFUSED(ceclCommGetSharedMemory(comm, &p, &bytes), ceclInvalidUsage, "ceclCommSplit");
+    REFUSED(ceclWindowShare(comm, r->send, 64, &window), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclWindowFree(comm, window), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclPut(r->send, 1, ceclInt8, 0, window, 0, comm, r->stream), ceclInvalidUsage,
+            "ceclSend");
+    REFUSED(ceclGet(r->recv, 1, ceclInt8, 0, window, 0, comm, r->stream), ceclInvalidUsage,
+            "ceclSend");
+    REFUSED(ceclPutSignal(r->send, 1, ceclInt8, 0, window, 0, 0, comm, r->stream), ceclInvalidUsage,
+            "ceclSend");
+    REFUSED(ceclSignal(0, 0, comm, r->stream), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclWaitSignal(1, &wait, comm, r->stream), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclCommShrink(comm, NULL, 0, &child, NULL), ceclInvalidUsage, "ceclCommInitRank");
+    options.smPolicy = CECL_SM_NEVER;
+    REFUSED(ceclSetOptions(comm, &options), ceclInvalidUsage, "on its SMs");
+    options.smPolicy = CECL_SM_ALLOW;
+    OK(ceclSetOptions(comm, &options));
+    options.maxSms = 3;
+    REFUSED(ceclSetOptions(comm, &options), ceclInvalidUsage, "maxSms");
+    OK(ceclSetOptions(comm, NULL));
+    CHECK(gathers(r, comm));
+}
+
+static void what_nccl_lacks_is_refused_by_name(void **state)
+{
+    assert_true(ranks_run(&two_and_two, refused_calls));
+}
+
+/* ---- other ways to join */
+
+static int nothing(void *context)
+{
+    return context == NULL;
+}
+
+static void join_by_callbacks(struct rank *r)
+{
+    const ceclOob_t oob = {r, rank_gather, nothing};
+    OK(ceclCommInitOob(&r->comm, r->nranks, r->rank, &oob, NULL));
+    OK(ceclStreamCreate(r->comm, &r->stream));
+    OK(ceclMemAlloc(r->comm, (void **)&r->send, ROOM));
+    OK(ceclMemAlloc(r->comm, (void **)&r->recv, ROOM));
+    CHECK(strstr(way_of(r, r->comm), "carried by NCCL") && gathers(r, r->comm));
+    split_by_host(r);
+    if (!r->failed)
+        OK(ceclCommDestroy(r->comm));
+}
+
+static void ranks_join_by_callbacks(void **state)
+{
+    const struct setup setup = {.nranks = 4, .node_size = "2"};
+    assert_true(ranks_run(&setup, join_by_callbacks));
+}
+
+static void join_as_threads(struct rank *r)
+{
+    ceclComm_t comms[4];
+    REFUSED(ceclCommInitAll(comms, 4, NULL), ceclInvalidUsage, "call ceclCommInitRank");
+}
+
+static void one_call_for_all_ranks_is_refused(void **state)
+{
+    const struct setup setup = {.nranks = 1, .node_size = "2"};
+    if (on_gpus())
+        skip_because("it needs as many GPUs as ranks");
+    assert_true(ranks_run(&setup, join_as_threads));
+}
+
+/* One thread may join and call for several ranks, in groups. */
+static void threads_of_one_process(struct rank *r)
+{
+    ceclComm_t comms[4];
+    ceclStream_t streams[4];
+    unsigned char *all[4], got[4];
+    ceclUniqueId id;
+    OK(ceclGetUniqueId(&id));
+    OK(ceclGroupStart());
+    for (int q = 0; q < 4; q++)
+        OK(ceclCommInitRank(&comms[q], 4, id, q));
+    OK(ceclGroupEnd());
+    for (int q = 0; q < 4; q++) {
+        const unsigned char mine = (unsigned char)(10 + q);
+        r->comm = comms[q];
+        OK(ceclStreamCreate(comms[q], &streams[q]));
+        OK(ceclMemAlloc(comms[q], (void **)&all[q], 4));
+        r->stream = streams[q];
+        CHECK(rank_put(r, all[q] + q, &mine, 1));
+    }
+    OK(ceclGroupStart());
+    for (int q = 0; q < 4; q++)
+        OK(ceclAllGather(all[q] + q, all[q], 1, ceclInt8, comms[q], streams[q]));
+    OK(ceclGroupEnd());
+    for (int q = 0; q < 4; q++) {
+        r->comm = comms[q];
+        r->stream = streams[q];
+        CHECK(rank_get(r, got, all[q], 4));
+        CHECK(got[0] == 10 && got[1] == 11 && got[2] == 12 && got[3] == 13);
+    }
+    for (int q = 0; q < 4; q++)
+        OK(ceclCommDestroy(comms[q]));
+    r->comm = NULL;
+}
+
+static void one_thread_has_several_ranks(void **state)
+{
+    const struct setup setup = {.nranks = 1, .node_size = "2"};
+    if (on_gpus())
+        skip_because("it needs as many GPUs as ranks");
+    assert_true(ranks_run(&setup, threads_of_one_process));
+}
+
+/* ---- joins that fail */
+
+static const char *expected; /* what each rank's message contains */
+static ceclResult_t expected_result;
+
+static void join_fails(struct rank *r)
+{
+    REFUSED(ceclCommInitRank(&r->comm, r->nranks, r->id, r->rank), expected_result, expected);
+}
+
+/* All ranks are refused, with the same reason, if the variable has this value on rank `only`, or on all. */
+static bool refuses(const char *name, const char *value, int only, ceclResult_t result,
+                    const char *text)
+{
+    const struct setup setup = {
+        .nranks = 4, .node_size = "2", .name = name, .value = value, .only = only};
+    expected = text;
+    expected_result = result;
+    return ranks_run(&setup, join_fails);
+}
+
+static void nccl_is_missing(void **state)
+{
+    assert_true(refuses("CECL_NCCL_PATH", "/nowhere", -1, ceclSystemError, "/nowhere"));
+    assert_true(refuses("CECL_NCCL_PATH", "/nowhere", 2, ceclSystemError, "/nowhere"));
+}
+
+static void nccl_is_too_old(void **state)
+{
+    if (on_gpus())
+        skip_because("it needs the stand-in");
+    assert_true(refuses("CECL_TEST_NCCL_VERSION", "21605", -1, ceclSystemError, "2.17"));
+    assert_true(refuses("CECL_TEST_NCCL_VERSION", "21605", 3, ceclSystemError, "2.17"));
+}
+
+static void nccl_differs_on_one_rank(void **state)
+{
+    if (on_gpus())
+        skip_because("it needs the stand-in");
+    assert_true(refuses("CECL_TEST_NCCL_VERSION", "22100", 1, ceclInvalidUsage,
+                        "different versions of NCCL: 22100 on rank 1, 22809 on most others"));
+}
+
+static void sm_never_is_refused(void **state)
+{
+    assert_true(refuses("CECL_SM_POLICY", "never", -1, ceclInvalidUsage, "CECL_SM_NEVER"));
+}
+
+static void the_host_device_without_a_stand_in_is_refused(void **state)
+{
+    if (on_gpus())
+        skip_because("it needs the stand-in");
+    assert_true(refuses("CECL_NCCL_PATH", NULL, -1, ceclInvalidUsage, "ranks are on 2 hosts"));
+}
+
+/* ---- failures */
+
+/* Waits until all ranks have seen the end of their last call. */
+static bool meets(struct rank *r)
+{
+    unsigned char mine = 0, all[RANKS_MOST];
+    return rank_gather(r, &mine, all, 1) == 0;
+}
+
+/* Rank `victim` is killed while the others wait for it. */
+static int victim;
+
+static void one_is_killed(struct rank *r)
+{
+    char name[32];
+    CHECK(gathers(r, r->comm) && meets(r));
+    if (r->rank == victim)
+        raise(SIGKILL);
+    snprintf(name, sizeof(name), victim == 0 ? "made the unique id has ended" : "rank %d has ended",
+             victim);
+    const ceclResult_t made = ceclBarrier(r->comm, r->stream);
+    CHECK(made == ceclSuccess || made == ceclRemoteError);
+    CHECK(rank_await_failure(r) == ceclRemoteError);
+    CHECK(strstr(ceclGetLastError(r->comm), name));
+    CHECK(ceclBarrier(r->comm, r->stream) == ceclRemoteError);
+    ceclCommAbort(r->comm);
+    r->comm = NULL;
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    for (victim = 0; victim < 4; victim++)
+        assert_true(ranks_run(&two_and_two, one_is_killed));
+}
+
+static void one_stays_away(struct rank *r)
+{
+    CHECK(gathers(r, r->comm));
+    if (r->rank != 1)
+        CHECK(ceclBarrier(r->comm, r->stream) != ceclSuccess);
+    CHECK(rank_await_failure(r) != ceclSuccess);
+    CHECK(strstr(ceclGetLastError(r->comm), "has waited for other ranks"));
+    ceclCommAbort(r->comm);
+    r->comm = NULL;
+}
+
+static void a_rank_that_does_not_call_runs_into_the_time_limit(void **state)
+{
+    const struct setup setup = {.nranks = 4,
+                                .node_size = "2",
+                                .joins = true,
+                                .name = "CECL_TIMEOUT_MS",
+                                .value = "2000",
+                                .only = -1};
+    assert_true(ranks_run(&setup, one_stays_away));
+}
+
+static void one_revokes(struct rank *r)
+{
+    CHECK(gathers(r, r->comm) && meets(r));
+    if (r->rank == 2)
+        OK(ceclCommRevoke(r->comm));
+    CHECK(rank_await_failure(r) == ceclRemoteError);
+    CHECK(strstr(ceclGetLastError(r->comm), "ceclCommRevoke"));
+    CHECK(r->rank == 2 || strstr(ceclGetLastError(r->comm), "rank 2 gave up"));
+    ceclCommAbort(r->comm);
+    r->comm = NULL;
+}
+
+static void a_revoked_communicator_fails_everywhere(void **state)
+{
+    assert_true(ranks_run(&two_and_two, one_revokes));
+}
+
+/* Ranks that leave after their last call do no harm, not even the rank whose process has made the unique id. */
+static void some_leave_early(struct rank *r)
+{
+    ceclResult_t error;
+    CHECK(gathers(r, r->comm));
+    if (r->rank == 3)
+        exit(0); /* without ceclCommDestroy */
+    if (r->rank < 2) {
+        OK(ceclCommFinalize(r->comm));
+        OK(ceclCommDestroy(r->comm));
+        exit(0);
+    }
+    sleep(1);
+    OK(ceclCommGetAsyncError(r->comm, &error));
+    CHECK(error == ceclSuccess);
+}
+
+static void ranks_may_leave_early(void **state)
+{
+    assert_true(ranks_run(&two_and_two, some_leave_early));
+}
+
+/* test_carried  on the host device, where CECL_NCCL_PATH names the stand-in; or with CECL_DEVICE=cuda */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_is_carried),
+        cmocka_unit_test(calls_are_captured_on_gpus),
+        cmocka_unit_test(messages_are_carried),
+        cmocka_unit_test(children_of_one_host_are_cecls_own),
+        cmocka_unit_test(nodes_are_numbered),
+        cmocka_unit_test(a_group_has_both_kinds_of_communicators),
+        cmocka_unit_test(a_refused_group_makes_no_call),
+        cmocka_unit_test(memory_is_this_ranks_alone),
+        cmocka_unit_test(what_nccl_lacks_is_refused_by_name),
+        cmocka_unit_test(ranks_join_by_callbacks),
+        cmocka_unit_test(one_call_for_all_ranks_is_refused),
+        cmocka_unit_test(one_thread_has_several_ranks),
+        cmocka_unit_test(nccl_is_missing),
+        cmocka_unit_test(nccl_is_too_old),
+        cmocka_unit_test(nccl_differs_on_one_rank),
+        cmocka_unit_test(sm_never_is_refused),
+        cmocka_unit_test(the_host_device_without_a_stand_in_is_refused),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_rank_that_does_not_call_runs_into_the_time_limit),
+        cmocka_unit_test(a_revoked_communicator_fails_everywhere),
+        cmocka_unit_test(ranks_may_leave_early),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
