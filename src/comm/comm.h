@@ -47,7 +47,6 @@ struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *rows;          /* [CECL_LANES * nranks] */
     struct cecl_posts posts; /* the watchdog's own view */
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced; /* peers were notified; signals of this rank no longer have an effect */
@@ -68,7 +67,6 @@ struct cecl_worker {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    uint32_t *rows; /* [CECL_LANES * nranks] */
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
     pthread_cond_t news; /* there is an answer, or the thread has ended */
@@ -83,7 +81,6 @@ struct cecl_worker {
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
     struct cecl_progress progress;
-    uint32_t *answer; /* [CECL_LANES * nranks] */
 };
 
 #define CECL_MOST_SMS 1024
@@ -310,7 +307,7 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
 void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
  * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
-ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
+ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress);
 /* Asks the worker whether a graph was launched whose captured calls have not ended. ceclInProgress if the driver does not
  * answer within CECL_WATCH_ANSWER_MS; then *pending is true. This rank must have captured a call before. */
 ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending);

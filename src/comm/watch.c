@@ -3,7 +3,6 @@
  * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
  * 20. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,11 +35,10 @@ static bool is_hosted(ceclComm_t comm)
 
 /* Asks for the progress of the pending call. The words of messages, and in some communicators the flags, lie
  * in memory of the host; these words are read without the driver. */
-static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+static ceclResult_t ask_progress(ceclComm_t comm, struct cecl_progress *progress)
 {
-    const ceclResult_t result = is_hosted(comm)
-                                    ? cecl_flags_progress(&comm->engine.flags, rows, progress)
-                                    : cecl_worker_ask(comm, rows, progress);
+    const ceclResult_t result = is_hosted(comm) ? cecl_flags_progress(&comm->engine.flags, progress)
+                                                : cecl_worker_ask(comm, progress);
     if (result == ceclSuccess)
         cecl_pair_progress(&comm->engine.flags, progress);
     return result;
@@ -161,7 +159,7 @@ static void look_after(ceclComm_t comm, struct watched *seen, int64_t now)
     }
     if (has_lost_a_leaver(comm))
         return;
-    const ceclResult_t asked = ask_progress(comm, comm->watch.rows, &progress);
+    const ceclResult_t asked = ask_progress(comm, &progress);
     if (asked == ceclInProgress) {
         look_on_blindly(comm, seen, done, now);
         return;
@@ -285,9 +283,6 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_watch_start(ceclComm_t comm)
 {
-    comm->watch.rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*comm->watch.rows));
-    if (!comm->watch.rows)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
     CECL_TRY(cecl_posts_open(&comm->watch.posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
                              comm->rank, comm->nranks, 0));
     const int error = cecl_thread_start(&comm->watch.thread, "cecl-watchdog", watch, comm);
@@ -306,8 +301,6 @@ void cecl_watch_stop(ceclComm_t comm)
         comm->watch.running = false;
     }
     cecl_posts_close(&comm->watch.posts);
-    free(comm->watch.rows);
-    comm->watch.rows = NULL;
 }
 
 static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
@@ -317,11 +310,8 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     if (comm->net)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
                          cecl_comm_last_call(comm), (long long)waited_ms);
-    uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
-    const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
-                       progress.started && progress.late.count > 0;
-    free(rows);
-    if (!known)
+    if (ask_progress(comm, &progress) != ceclSuccess || !progress.started ||
+        progress.late.count == 0)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
                          cecl_flags_idle(flags)         ? "a graph that was launched"
                          : cecl_flags_calls_idle(flags) ? "a one-sided call"

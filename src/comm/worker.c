@@ -7,8 +7,6 @@
  * queries go on (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
  * died, the watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "ce/graph.h"
@@ -27,8 +25,6 @@ void cecl_worker_init(struct cecl_worker *worker)
 
 void cecl_worker_close(struct cecl_worker *worker)
 {
-    free(worker->rows);
-    free(worker->answer);
     pthread_mutex_destroy(&worker->lock);
     pthread_cond_destroy(&worker->news);
 }
@@ -56,16 +52,13 @@ static void answer(ceclComm_t comm)
         return;
     const bool graphs = about_graphs && cecl_graph_query(&comm->engine) == ceclInProgress;
     const ceclResult_t result =
-        about_flags ? cecl_flags_progress(&comm->engine.flags, worker->rows, &progress)
-                    : ceclSuccess;
+        about_flags ? cecl_flags_progress(&comm->engine.flags, &progress) : ceclSuccess;
     pthread_mutex_lock(&worker->lock);
     if (about_graphs)
         worker->graphs = graphs;
     if (about_flags) {
         worker->result = result;
         worker->progress = progress;
-        memcpy(worker->answer, worker->rows,
-               CECL_LANES * (size_t)comm->nranks * sizeof(*worker->answer));
         cecl_keep_message(worker->words);
     }
     worker->answered = question;
@@ -101,11 +94,6 @@ static void *work(void *argument)
 ceclResult_t cecl_worker_start(ceclComm_t comm)
 {
     struct cecl_worker *worker = &comm->worker;
-    const size_t words = CECL_LANES * (size_t)comm->nranks;
-    worker->rows = calloc(words, sizeof(*worker->rows));
-    worker->answer = calloc(words, sizeof(*worker->answer));
-    if (!worker->rows || !worker->answer)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", comm->nranks);
     const int error = cecl_thread_start(&worker->thread, "cecl-worker", work, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the worker: error %d", error);
@@ -166,7 +154,7 @@ ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending)
     return answered ? ceclSuccess : ceclInProgress;
 }
 
-ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
+ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
 {
     struct cecl_worker *worker = &comm->worker;
     ceclResult_t result = ceclInProgress;
@@ -174,7 +162,6 @@ ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progre
     worker->about_flags = true;
     if (ask(comm)) {
         *progress = worker->progress;
-        memcpy(rows, worker->answer, CECL_LANES * (size_t)comm->nranks * sizeof(*rows));
         result = worker->result == ceclSuccess ? ceclSuccess
                                                : cecl_fail_with(worker->result, worker->words);
     }

@@ -250,10 +250,8 @@ struct cecl_progress {
     bool message_sends;      /* this rank sends that message */
     uint32_t message_target; /* the value of `done` once that message is done */
 };
-/* Finds out the progress of the call that runs. rows: [out] [CECL_LANES][nranks] the flags that peers
- * have signalled to this rank. */
-ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
-                                 struct cecl_progress *progress);
+/* Finds out the progress of the call that runs. */
+ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
 /* Silences flags. From then on no call can begin. Enqueued copies of flags still run when waits are
  * released, but signal nothing to peers. Flags on the host cannot be silenced, because their values are in
  * the stream; peers then learn of the failure only from the mesh. */

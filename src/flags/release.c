@@ -2,6 +2,7 @@
  * waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include "call/layout.h"
 #include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
@@ -92,9 +93,9 @@ ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint
     return ceclSuccess;
 }
 
-ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
-                                 struct cecl_progress *progress)
+ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
 {
+    uint32_t rows[CECL_LANES * CECL_MAX_RANKS]; /* what peers have signalled to this rank */
     const uint32_t done = epoch_done(flags);
 
     *progress = (struct cecl_progress){.started = false};

@@ -300,57 +300,53 @@ static void hear_from(int peer, int lane, uint32_t phase)
     *cecl_flags_word(&flags, RANK, peer, lane) = cecl_flag_value(flags.epoch[lane] + phase);
 }
 
-static struct cecl_progress progress_now(uint32_t *rows)
+static struct cecl_progress progress_now(void)
 {
     struct cecl_progress progress;
-    assert_int_equal(cecl_flags_progress(&flags, rows, &progress), ceclSuccess);
+    assert_int_equal(cecl_flags_progress(&flags, &progress), ceclSuccess);
     return progress;
 }
 
 static void a_call_that_told_nothing_waits_for_nobody(void **state)
 {
-    uint32_t rows[CECL_LANES * RANKS];
     cecl_flags_begin(&flags, &two_phases);
-    struct cecl_progress progress = progress_now(rows);
+    struct cecl_progress progress = progress_now();
     assert_false(progress.started);
     assert_int_equal(progress.late.count, 0);
 }
 
 static void peers_that_have_not_come_are_named(void **state)
 {
-    uint32_t rows[CECL_LANES * RANKS];
     set_epochs(UINT32_MAX, 50); /* flags wrap around within the call */
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 2);
     hear_from(0, MAIN, 2);
     hear_from(2, MAIN, 1);
-    struct cecl_progress progress = progress_now(rows);
+    struct cecl_progress progress = progress_now();
     assert_true(progress.started);
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 2");
 }
 
 static void of_two_late_peers_the_one_further_behind_is_named(void **state)
 {
-    uint32_t rows[CECL_LANES * RANKS];
     set_epochs(UINT32_MAX, 50);
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 2);
     hear_from(0, MAIN, 1); /* rank 0 may itself be waiting for rank 2, so it is not late */
     hear_from(2, MAIN, 0);
-    struct cecl_progress progress = progress_now(rows);
+    struct cecl_progress progress = progress_now();
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 2");
 }
 
 static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
 {
-    uint32_t rows[CECL_LANES * RANKS];
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
     come_to(SIDE, 1);
     for (int peer = 0; peer < RANKS; peer += 2)
         hear_from(peer, MAIN, 1);
     hear_from(2, SIDE, 1);
-    struct cecl_progress progress = progress_now(rows);
+    struct cecl_progress progress = progress_now();
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 0");
 }
 
@@ -358,19 +354,18 @@ static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
  * flags. */
 static void calls_without_phases_hide_no_late_peer(void **state)
 {
-    uint32_t rows[CECL_LANES * RANKS];
     for (int i = 0; i < 5; i++) {
         cecl_flags_begin(&flags, &without_phases);
         cecl_flags_commit(&flags, &without_phases);
     }
     *flags.done = 1005;
-    assert_false(progress_now(rows).started);
+    assert_false(progress_now().started);
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
     hear_from(0, MAIN, 1);
-    assert_true(progress_now(rows).started);
-    assert_int_equal(progress_now(rows).late.count, 1);
-    assert_int_equal(progress_now(rows).late.ranks[0], 2);
+    assert_true(progress_now().started);
+    assert_int_equal(progress_now().late.count, 1);
+    assert_int_equal(progress_now().late.ranks[0], 2);
 }
 
 static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
