@@ -210,9 +210,14 @@ static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
 
 /* -- release.c: the progress of calls, and ending waits -- */
 
+/* A word that other ranks, streams or kernels write. */
+static inline uint32_t cecl_word_read(const uint32_t *word)
+{
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+}
 static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
-    return atomic_load_explicit((_Atomic uint32_t *)flags->done, memory_order_acquire);
+    return cecl_word_read(flags->done);
 }
 /* Whether `done` has reached `target`. Both count modulo 2^32, so a target that `done` passed more than
  * 2^31 ago seems not to be reached. */
@@ -230,7 +235,7 @@ bool cecl_flags_calls_idle(const struct cecl_flags *flags);
  * call done sees this value, too. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
-    return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;
+    return (int)cecl_word_read(flags->late) - 1;
 }
 
 /* Whether the kernels of a call with splits on the device have found that rows do not fit. If so, *trouble

@@ -15,8 +15,7 @@ ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, ui
     if (!words->since)
         return cecl_fail(ceclOutOfMemory, "no host memory for the messages of %d ranks",
                          flags->nranks);
-    for (size_t i = 0; i < 2 * count; i++)
-        atomic_store((_Atomic uint32_t *)&words->words[i], 0);
+    cecl_hosted_begin(words->words, 2 * count, 0);
     for (int taken = 0; taken < 2; taken++)
         flags->counters[CECL_COUNTER_HANDED + taken] =
             (struct cecl_counter){.words = (char *)(handed + (size_t)taken * count),
@@ -29,11 +28,6 @@ ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, ui
     return ceclSuccess;
 }
 
-static uint32_t read_word(const uint32_t *word)
-{
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
-}
-
 /* The number of words, HANDED and TAKEN together; 0 as long as nothing was captured. */
 static uint32_t count_of(const struct cecl_flags *flags)
 {
@@ -43,7 +37,7 @@ static uint32_t count_of(const struct cecl_flags *flags)
 /* The value for which a stream waits at the word with this index; 0: no stream waits. */
 static uint32_t awaited_at(const struct cecl_flags *flags, uint32_t i)
 {
-    const uint32_t hold = read_word(&flags->handed.holds[i]), state = hold & 3;
+    const uint32_t hold = cecl_word_read(&flags->handed.holds[i]), state = hold & 3;
     return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN ? hold >> 2 : 0;
 }
 
@@ -70,7 +64,7 @@ static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
                                        awaited << 2 | CECL_REPLAY_SEEN) ||
         *since == 0)
         *since = now_ms;
-    return read_word(&flags->handed.words[i]) != awaited;
+    return cecl_word_read(&flags->handed.words[i]) != awaited;
 }
 
 bool cecl_handed_look(struct cecl_flags *flags, int peer, int64_t now_ms,

@@ -4,8 +4,7 @@
 void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words)
 {
     flags->lines.done = words;
-    for (int i = 0; i < CECL_LINES; i++)
-        atomic_store((_Atomic uint32_t *)&words[i], CECL_FIRST_EPOCH);
+    cecl_hosted_begin(words, CECL_LINES, CECL_FIRST_EPOCH);
     flags->counters[CECL_COUNTER_LINE] = (struct cecl_counter){
         .words = (char *)words, .own = true, .unit = 1, .slot_bytes = sizeof(*words)};
 }
@@ -20,9 +19,7 @@ static struct cecl_line_at last_of(const struct cecl_flags *flags, uint32_t line
  * call's number are enough. */
 static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
 {
-    const uint32_t done = atomic_load_explicit((const _Atomic uint32_t *)&flags->lines.done[line],
-                                               memory_order_acquire);
-    return cecl_line_value(last_of(flags, line)) - done;
+    return cecl_line_value(last_of(flags, line)) - cecl_word_read(&flags->lines.done[line]);
 }
 
 /* The stream's own line if it has one; otherwise a free line, or a line that was never used. If there is no

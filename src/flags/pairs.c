@@ -13,11 +13,6 @@ static uint32_t words_of_peers(const struct cecl_flags *flags)
     return PAIR_COUNTERS * (uint32_t)flags->nranks;
 }
 
-static uint32_t read_word(const uint32_t *word)
-{
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
-}
-
 /* After the words of the counters comes a word that the rank itself writes: how far its messages have
  * begun. At first this word has the value of `done`, which means that no message is in progress. */
 ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
@@ -70,7 +65,7 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
 /* The peer may write the word at the same time; then its value stays. */
 static void raise_word(uint32_t *word, uint32_t value)
 {
-    uint32_t now = read_word(word);
+    uint32_t now = cecl_word_read(word);
     if ((int32_t)(value - now) > 0)
         atomic_compare_exchange_strong((_Atomic uint32_t *)word, &now, value);
 }
@@ -91,8 +86,8 @@ void cecl_pair_keep_near(const struct cecl_flags *flags, enum cecl_role role, in
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t awaited = atomic_load(&flags->awaited[index]);
-    return (int32_t)(awaited - read_word(cecl_hosted_pairs(flags->hosted, flags->rank) + index)) >
-           0;
+    return (int32_t)(awaited -
+                     cecl_word_read(cecl_hosted_pairs(flags->hosted, flags->rank) + index)) > 0;
 }
 
 bool cecl_pair_is_late(const struct cecl_flags *flags, int peer)
@@ -136,8 +131,8 @@ void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *pr
         return;
     const uint32_t *here = cecl_hosted_pairs(flags->hosted, flags->rank);
     for (uint32_t i = 0; i < words_of_peers(flags); i++)
-        progress->messages += read_word(&here[i]);
-    const uint32_t target = read_word(&here[words_of_peers(flags)]);
+        progress->messages += cecl_word_read(&here[i]);
+    const uint32_t target = cecl_word_read(&here[words_of_peers(flags)]);
     if (cecl_flags_reached(flags, target))
         return;
     progress->started = true;

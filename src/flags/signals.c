@@ -14,12 +14,6 @@ size_t cecl_signals_own_words(int nranks)
     return nranks == 1 ? 2 * words : words;
 }
 
-static void set_words(uint32_t *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        atomic_store((_Atomic uint32_t *)&words[i], CECL_FIRST_EPOCH);
-}
-
 ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted,
                                    uint32_t *words)
 {
@@ -41,8 +35,8 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
     uint32_t *first =
                  is_alone ? words + cecl_signals_own_words(1) / 2 : cecl_hosted_signals(hosted, 0),
              *own = is_alone ? first : cecl_hosted_signals(hosted, flags->rank);
-    set_words(words, count);
-    set_words(own, count);
+    cecl_hosted_begin(words, count, CECL_FIRST_EPOCH);
+    cecl_hosted_begin(own, count, CECL_FIRST_EPOCH);
     flags->counters[CECL_COUNTER_SIGNAL] =
         (struct cecl_counter){.words = (char *)first,
                               .apart = is_alone ? 0 : hosted->apart,
@@ -60,11 +54,6 @@ void cecl_signals_forget(struct cecl_flags *flags)
     free(flags->handed.since);
 }
 
-static uint32_t read_word(const uint32_t *word)
-{
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
-}
-
 static uint32_t *word_of(const struct cecl_flags *flags, uint32_t index)
 {
     return cecl_flags_word(flags, flags->rank, 0, CECL_COUNTER_SIGNAL) + index;
@@ -74,7 +63,7 @@ uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int numb
 {
     const uint32_t index = cecl_signal_index(flags, peer, number),
                    ahead = atomic_load(&flags->signals.taken[index].value) -
-                           read_word(word_of(flags, index));
+                           cecl_word_read(word_of(flags, index));
     return (int32_t)ahead > 0 ? ahead : 0;
 }
 
@@ -82,8 +71,8 @@ uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int numb
 static uint32_t look_at(struct cecl_flags *flags, uint32_t index, int64_t now_ms)
 {
     struct cecl_signal_taken *taken = &flags->signals.taken[index];
-    const uint32_t reached = read_word(&flags->signals.reached[index]),
-                   word = read_word(word_of(flags, index)), missing = reached - word;
+    const uint32_t reached = cecl_word_read(&flags->signals.reached[index]),
+                   word = cecl_word_read(word_of(flags, index)), missing = reached - word;
     if ((int32_t)missing <= 0) {
         taken->since = 0;
         return 0;
@@ -120,7 +109,7 @@ void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_sig
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     return (int32_t)(atomic_load(&flags->signals.taken[index].value) -
-                     read_word(word_of(flags, index))) > 0;
+                     cecl_word_read(word_of(flags, index))) > 0;
 }
 
 bool cecl_signal_is_late(const struct cecl_flags *flags, int peer)

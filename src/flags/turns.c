@@ -93,9 +93,7 @@ static uint32_t turn_of(const struct cecl_flags *flags, int rank)
 /* The number of the captured call that a rank is in, between its first phase and its last one; 0: in none. */
 static uint32_t call_of(const struct cecl_flags *flags, int rank)
 {
-    return atomic_load_explicit(
-        (_Atomic uint32_t *)cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL),
-        memory_order_acquire);
+    return cecl_word_read(cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL));
 }
 
 /* Whether this rank has signalled a phase of a captured call, and not yet its last one. */
@@ -106,8 +104,7 @@ static bool is_amid_phases(const struct cecl_flags *flags)
 
 bool cecl_turns_run(const struct cecl_flags *flags)
 {
-    const uint32_t state =
-        atomic_load_explicit((_Atomic uint32_t *)flags->replay, memory_order_acquire);
+    const uint32_t state = cecl_word_read(flags->replay);
     return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN || is_amid_phases(flags);
 }
 
@@ -225,8 +222,7 @@ static bool is_at_first(const struct cecl_flags *flags, int rank)
 
 static bool runs_kernel(const struct cecl_flags *flags)
 {
-    return atomic_load_explicit((_Atomic uint32_t *)flags->replay, memory_order_acquire) ==
-           CECL_REPLAY_SEEN;
+    return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
 /* This rank is in a call with phases. The rank's own word must not have changed meanwhile, which the mark in it
