@@ -128,6 +128,9 @@ static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
 /* Finds which steps one kernel can carry out, beginning with step `at` of the plan. Returns false if there
  * are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
+
+/* Whether the nranks - 1 steps from `at` on are alike, and are for one peer each, in the order that plans use. */
+bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at);
 /* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
  * ranks of a call. */
 bool cecl_fuses_all(const struct cecl_plan *plan);

@@ -66,20 +66,6 @@ static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_
     return ceclSuccess;
 }
 
-/* Whether steps [at, at + peers) are signals to all peers of one phase, or waits for all. */
-static bool is_for_all(const struct cecl_plan *plan, uint32_t at)
-{
-    const int ranks = plan->part.call.nranks;
-    const struct cecl_step *steps = &plan->steps[at];
-    if (ranks < 2 || plan->nsteps - at < (uint32_t)ranks - 1 || steps->counter >= CECL_LANES)
-        return false;
-    for (int i = 0; i < ranks - 1; i++)
-        if (steps[i].kind != steps->kind || steps[i].counter != steps->counter ||
-            steps[i].phase != steps->phase || steps[i].peer != cecl_part_peer(&plan->part, i + 1))
-            return false;
-    return true;
-}
-
 /* Whether the step stays as it is. */
 static bool stays(const struct cecl_step *step)
 {
@@ -95,7 +81,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
         if (stays(step)) {
             add_item(capture, ITEM_STEP, at);
         } else if (step->kind == CECL_STEP_SIGNAL || step->kind == CECL_STEP_WAIT) {
-            if (!is_for_all(plan, at))
+            if (step->counter >= CECL_LANES || !cecl_is_for_all(plan, at))
                 return cecl_fail(ceclInternalError,
                                  "step %u of a captured call is not for all ranks", at);
             if (step->kind == CECL_STEP_SIGNAL)

@@ -8,21 +8,25 @@
  * copies slower. */
 #include "ce/bound.h"
 
-/* Whether the nranks - 1 steps from `at` on all have this kind, and are for one peer each, in the order
- * that plans use. */
+bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at)
+{
+    const int peers = plan->part.call.nranks - 1;
+    if (peers == 0 || at >= plan->nsteps || plan->nsteps - at < (uint32_t)peers)
+        return false;
+    const struct cecl_step *steps = &plan->steps[at];
+    for (int i = 0; i < peers; i++)
+        if (steps[i].kind != steps->kind || steps[i].lane != steps->lane ||
+            steps[i].counter != steps->counter || steps[i].phase != steps->phase ||
+            steps[i].peer != cecl_part_peer(&plan->part, i + 1))
+            return false;
+    return true;
+}
+
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
                        uint8_t lane)
 {
-    const uint32_t nranks = (uint32_t)plan->part.call.nranks, peers = nranks - 1;
-    if (peers == 0 || at >= plan->nsteps || plan->nsteps - at < peers)
-        return false;
-    const struct cecl_step *steps = &plan->steps[at];
-    for (uint32_t i = 0; i < peers; i++)
-        if (steps[i].kind != kind || steps[i].lane != lane || steps[i].phase != steps[0].phase ||
-            steps[i].peer != ((uint32_t)plan->part.call.rank + 1 + i) % nranks ||
-            steps[i].counter != lane)
-            return false;
-    return true;
+    return cecl_is_for_all(plan, at) && plan->steps[at].kind == kind &&
+           plan->steps[at].lane == lane && plan->steps[at].counter == lane;
 }
 
 static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
