@@ -14,7 +14,7 @@
 #define LINE_BYTES 64 /* so that ranks do not share cache lines */
 #define SPINS 1000    /* looks of a wait before it sleeps between looks */
 
-/* What a rank tells. In agreement n it writes n << 32 | bits to told[n & 1]. Two words are enough: when a
+/* What a rank tells. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough: when a
  * rank writes for agreement n + 2, it has seen all words of agreement n + 1, so all ranks have read its
  * word of agreement n. */
 struct cecl_nccl_line {
@@ -83,12 +83,12 @@ void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count)
         atomic_store_explicit(&lines[comm->rank].calls, comm->served, memory_order_release);
 }
 
-void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, uint32_t bits)
+void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can)
 {
     struct cecl_nccl_line *lines = lines_of(comm);
     const uint64_t number = ++comm->agreed;
     if (lines)
-        atomic_store_explicit(&lines[comm->rank].told[number & 1], number << 32 | bits,
+        atomic_store_explicit(&lines[comm->rank].told[number & 1], number << 1 | can,
                               memory_order_release);
 }
 
@@ -103,12 +103,12 @@ struct wait {
     int64_t deadline;
 };
 
-static bool has_told(const struct wait *wait, uint32_t *bits)
+static bool has_told(const struct wait *wait, bool *can)
 {
     const uint64_t number = wait->comm->agreed;
     const uint64_t word = atomic_load_explicit(&wait->line->told[number & 1], memory_order_acquire);
-    *bits = (uint32_t)word;
-    return word >> 32 == (uint32_t)number;
+    *can = word & 1;
+    return word >> 1 == number;
 }
 
 /* Whether the rank has made a later call instead. */
@@ -127,19 +127,19 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Returns an error if the wait must end before the rank has told its bits. A rank writes its bits before it counts
+/* Returns an error if the wait must end before the rank has told. A rank tells before it counts
  * its next call, and before it leaves. So has_told is called again after the other words were read: if the rank
- * has counted or left, and the bits are still missing, they will not come. */
+ * has counted or left, and has still not told, it will not tell. */
 static ceclResult_t reason_to_end(const struct wait *wait)
 {
     const int mine = wait->comm->rank, rank = wait->rank;
     const bool has_left = atomic_load(&wait->line->has_left), makes_another = is_beyond(wait);
-    uint32_t bits;
-    if (makes_another && !has_told(wait, &bits))
+    bool can;
+    if (makes_another && !has_told(wait, &can))
         return cecl_fail(ceclInvalidUsage,
                          "%s on rank %d, but not on rank %d; all ranks must do so, or none",
                          wait->what, mine, rank);
-    if (has_left && !has_told(wait, &bits))
+    if (has_left && !has_told(wait, &can))
         return cecl_fail(ceclRemoteError, "%s on rank %d, but rank %d has left", wait->what, mine,
                          rank);
     if (cecl_ms_left(wait->deadline) == 0)
@@ -173,9 +173,9 @@ static void pause_between(unsigned looks)
         cecl_nccl_pause_us(20);
 }
 
-static ceclResult_t await_rank(const struct wait *wait, uint32_t *bits)
+static ceclResult_t await_rank(const struct wait *wait, bool *can)
 {
-    for (unsigned looks = 0; !has_told(wait, bits); looks++) {
+    for (unsigned looks = 0; !has_told(wait, can); looks++) {
         if (looks >= SPINS)
             CECL_TRY(goes_on(wait));
         pause_between(looks);
@@ -183,21 +183,20 @@ static ceclResult_t await_rank(const struct wait *wait, uint32_t *bits)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, const char *what, uint32_t *bits)
+ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, const char *what, bool *all)
 {
     struct cecl_nccl_line *lines = lines_of(comm);
-    const int ms = cecl_nccl_process()->timeout_ms;
     struct wait wait = {
-        .comm = comm, .what = what, .deadline = ms > 0 ? cecl_deadline(ms) : CECL_NO_DEADLINE};
-    uint32_t common = lines ? UINT32_MAX : 0;
-    *bits = 0;
+        .comm = comm, .what = what, .deadline = cecl_deadline(cecl_nccl_process()->timeout_ms)};
+    bool common = lines != NULL;
+    *all = false;
     for (int rank = 0; lines && rank < comm->nranks; rank++) {
-        uint32_t theirs = 0;
+        bool theirs = false;
         wait.rank = rank;
         wait.line = &lines[rank];
         CECL_TRY(await_rank(&wait, &theirs));
-        common &= theirs;
+        common = common && theirs;
     }
-    *bits = common;
+    *all = common;
     return ceclSuccess;
 }

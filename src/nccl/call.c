@@ -216,9 +216,8 @@ static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_
     return true;
 }
 
-/* Like cecl_nccl_take, for a call that is already decided: `reason` says why the call is passed. */
-static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                   enum cecl_nccl_reason reason, ncclResult_t *result)
+bool cecl_nccl_settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                      enum cecl_nccl_reason reason, ncclResult_t *result)
 {
     if (reason == CECL_NCCL_NO_REASON)
         return serve(call, comm, result);
@@ -229,24 +228,18 @@ static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *com
     return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
 }
 
-bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                      ncclResult_t *result)
-{
-    return settle(call, cecl_nccl_comm_find(call->comm), reason, result);
-}
-
 /* Ranks decide together on a captured call outside of a group. On failure the call returns the error. */
 static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                             enum cecl_nccl_reason reason, ncclResult_t *result)
 {
     bool serves = false;
     if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return settle(call, comm, reason, result);
+        return cecl_nccl_settle(call, comm, reason, result);
     cecl_nccl_captured_tell(comm, call, 1, true);
     *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
     cecl_nccl_comm_leave(comm);
     return *result != ceclSuccess ||
-           settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, result);
+           cecl_nccl_settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, result);
 }
 
 static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -261,9 +254,9 @@ static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_co
     return true;
 }
 
-bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+bool cecl_nccl_take(const struct cecl_nccl_call *call, const void *caller, ncclResult_t *result)
 {
-    if (cecl_nccl_is_own(call->caller))
+    if (cecl_nccl_is_own(caller))
         return false;
     CECL_UNCANCELLED;
     cecl_nccl_last_error_clear();
@@ -275,7 +268,7 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         return true;
     }
     return decision.is_captured ? take_captured(call, comm, reason, result)
-                                : settle(call, comm, reason, result);
+                                : cecl_nccl_settle(call, comm, reason, result);
 }
 
 /* Decides on a collective of a group that ends. Returns whether it is served. If its communicator was aborted, its

@@ -32,10 +32,11 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
     X(Scatter, send, recv, count, type, root)                                                      \
     X(Send, send, count, type, root)
 
+struct cecl_nccl_comm;
+
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces;       /* the call computes, and so needs SMs; false: it only moves data */
-    const void *caller; /* the code that the call returns to */
+    bool reduces; /* the call computes, and so needs SMs; false: it only moves data */
     /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
     ncclComm_t comm;
     size_t count; /* in elements, as the call names them */
@@ -52,18 +53,19 @@ struct cecl_nccl_call {
 
 /* Decides on `call`, and counts it. True: the caller must return `*result`, because the call was served,
  * refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept for the end of a
- * group. False: the caller must pass it to NCCL. */
-bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
+ * group. False: the caller must pass it to NCCL.
+ * caller  the code that the call returns to */
+bool cecl_nccl_take(const struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
 
 /* Called when the outermost group ends, unless it is only simulated: decides on, and counts, the collectives of which
  * learning hears only now. So the calls of a group that a single rank simulates, or that is refused there, are not in
  * its sequence. */
 void cecl_nccl_decide_group(void);
 
-/* Like cecl_nccl_take, but called at the end of a group, for a captured call. reason: why the call is
- * passed; NO_REASON: it is served. */
-bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                      ncclResult_t *result);
+/* Like cecl_nccl_take, for a call that is already decided. reason: why the call is passed; NO_REASON: it is
+ * served. */
+bool cecl_nccl_settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                      enum cecl_nccl_reason reason, ncclResult_t *result);
 
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)

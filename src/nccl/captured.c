@@ -21,8 +21,10 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
     return is_captured(call, comm, &is_sound);
 }
 
-bool cecl_nccl_captured_can(const struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
-                            int count)
+/* Whether cecl can capture the calls on this rank, as one group on one stream. Describes and registers their
+ * buffers, as making the calls would, and enqueues nothing. */
+static bool can_capture(const struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
+                        int count)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     ceclExplanation_t told;
@@ -38,16 +40,13 @@ bool cecl_nccl_captured_can(const struct cecl_nccl_comm *comm, const struct cecl
 void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
                              int count, bool may)
 {
-    cecl_nccl_agree_tell(comm, may && cecl_nccl_captured_can(comm, calls, count));
+    cecl_nccl_agree_tell(comm, may && can_capture(comm, calls, count));
 }
 
 ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves)
 {
-    uint32_t bits = 0;
-    *serves = false;
-    CECL_TRY(cecl_nccl_agree_await(comm, "a graph captures a call", &bits));
-    if (bits)
+    CECL_TRY(cecl_nccl_agree_await(comm, "a graph captures a call", serves));
+    if (*serves)
         cecl_nccl_agree_note_calls(comm, count);
-    *serves = bits != 0;
     return ceclSuccess;
 }

@@ -14,11 +14,6 @@
 /* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* Whether cecl can capture the calls on this rank, as one group on one stream. Describes and registers their
- * buffers, as making the calls would, and enqueues nothing. */
-bool cecl_nccl_captured_can(const struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
-                            int count);
-
 /* Tells the peers whether this rank can serve `count` captured calls on one communicator. It can if `may` is set,
  * and if cecl can capture the calls here. The caller is inside the communicator. */
 void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,

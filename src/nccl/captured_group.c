@@ -67,24 +67,26 @@ static ncclResult_t pass(const struct cecl_nccl_call *call)
     return cecl_nccl_pass(call);
 }
 
-static ncclResult_t settle_one(const struct cecl_nccl_call *call, bool serves)
+static ncclResult_t settle_one(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                               bool serves)
 {
     enum cecl_nccl_reason reason = call->reason;
     ncclResult_t result = ceclSuccess;
     if (reason == CECL_NCCL_NO_REASON && !serves)
         reason = CECL_NCCL_CAPTURED;
-    return cecl_nccl_settle(call, reason, &result) ? result : pass(call);
+    return cecl_nccl_settle(call, comm, reason, &result) ? result : pass(call);
 }
 
 static ncclResult_t settle(const struct part *part)
 {
+    struct cecl_nccl_comm *comm = part->comm ? part->comm : cecl_nccl_comm_find(part->calls->comm);
     ncclResult_t result = ceclSuccess;
     bool serves = false;
     if (part->comm && part->decides)
         result = cecl_nccl_comm_own_result(
             part->comm, cecl_nccl_captured_await(part->comm, part->collectives, &serves));
     for (int i = 0; i < part->count && result == ceclSuccess; i++)
-        result = settle_one(&part->calls[i], serves);
+        result = settle_one(&part->calls[i], comm, serves);
     return result;
 }
 

@@ -8,7 +8,6 @@
  * return address of the exported function. */
 #define DECIDE(name, send, recv, elements, ...)                                                    \
     const struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                 \
-                                        .caller = __builtin_return_address(0),                     \
                                         .comm = comm,                                              \
                                         .stream = stream,                                          \
                                         .datatype = datatype,                                      \
@@ -17,7 +16,8 @@
                                         .recvbuff = recv,                                          \
                                         __VA_ARGS__};                                              \
     ncclResult_t result;                                                                           \
-    return cecl_nccl_take(&call, &result) ? result : cecl_nccl_pass(&call)
+    return cecl_nccl_take(&call, __builtin_return_address(0), &result) ? result                    \
+                                                                       : cecl_nccl_pass(&call)
 
 ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
