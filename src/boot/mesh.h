@@ -155,7 +155,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
  * of  follows the rank's number in the message: "", or CECL_OF_PARENT (rank_list.h) */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
-int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
+bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye, and with which words. If so, sets *words. */
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words);
 /* Tells all peers that this rank gives up, and why. Best effort; never blocks. */

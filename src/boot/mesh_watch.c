@@ -283,7 +283,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
                : ceclSuccess;
 }
 
-int cecl_mesh_left(struct cecl_mesh *mesh, int peer)
+bool cecl_mesh_left(struct cecl_mesh *mesh, int peer)
 {
     return atomic_load(&mesh->peers[peer].state) == MESH_LEFT;
 }

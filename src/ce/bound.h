@@ -59,7 +59,7 @@ struct cecl_bound {
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
     const uint64_t *given;
-    struct cecl_small small; /* used for a small call on a device that has_small */
+    struct cecl_small small; /* used for a small call */
     struct cecl_meeting small_meeting;
     struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
     ceclExplanation_t explanation;

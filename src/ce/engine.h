@@ -76,12 +76,6 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
                               struct cecl_bound **bound);
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
-/* Which half of the slots the next small call uses. */
-static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
-{
-    return cecl_flags_half(&engine->flags);
-}
-
 /* Fills the cells of a bound plan, and enqueues the plan. Waits only where the driver's queue is full.
  * After a failure, *started says whether a part of the plan may have been enqueued. If so the communicator
  * must fail, because peers will wait for signals that will not come. */

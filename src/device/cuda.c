@@ -178,8 +178,7 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
                                       .captures = &cuda_capture_ops,
                                       .kind = CECL_KIND_CUDA,
                                       .ordinal = ordinal,
-                                      .meets = true,
-                                      .has_small = true};
+                                      .meets = true};
     cuda->cu = cu;
     cuda_own_open(&cuda->own);
 

@@ -287,7 +287,7 @@ struct cecl_device_ops {
     /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* This rank's part of a small call (sm/small.h), already checked. NULL unless dev->has_small.
+    /* This rank's part of a small call (sm/small.h), already checked.
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
@@ -344,7 +344,6 @@ struct cecl_device {
     uint64_t total_bytes; /* memory of the device; 0 on the host */
     /* the device's reduction kernels send flags and wait for flags (sm/meeting.h) */
     bool meets;
-    bool has_small; /* the device has ops->small */
 };
 
 /* A rank's message to its peers about the GPU that it would use. All zero: no GPU is usable. */

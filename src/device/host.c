@@ -51,8 +51,7 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
                                       .captures = &host_capture_ops,
                                       .kind = CECL_KIND_HOST,
                                       .ordinal = -1,
-                                      .granularity = page > 4096 ? (size_t)page : 4096,
-                                      .has_small = true};
+                                      .granularity = page > 4096 ? (size_t)page : 4096};
     const ceclResult_t result = host_standard_open(host);
     if (result != ceclSuccess) {
         host_close(&host->base);

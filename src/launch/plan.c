@@ -31,7 +31,7 @@ static struct cecl_means means_of(ceclComm_t comm)
                                .slots_offset = comm->engine.slots_offset,
                                .slot_bytes = comm->engine.slot_bytes,
                                .host_bytes = comm->hosted.half_bytes,
-                               .half = cecl_engine_half(&comm->engine),
+                               .half = cecl_flags_half(&comm->engine.flags),
                                .shares_gpu = comm->shares_gpu};
 }
 

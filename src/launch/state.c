@@ -64,7 +64,6 @@ bool cecl_launch_captures(const void *context)
 
 void cecl_launch_bound_waits(struct cecl_launch *launch)
 {
-    const int timeout_ms = launch->comm->config.timeout_ms;
-    launch->order.deadline = timeout_ms > 0 ? cecl_deadline(timeout_ms) : CECL_NO_DEADLINE;
+    launch->order.deadline = cecl_deadline(launch->comm->config.timeout_ms);
     launch->comm->launcher->making = launch;
 }
