@@ -9,6 +9,27 @@
 
 #include <cmocka.h>
 
+/* Defines a test that registers itself. A program's tests run in the order of their definitions. */
+#define TEST(name) TEST_BETWEEN(name, NULL, NULL)
+/* The same with functions that run before and after the test; NULL: none. */
+#define TEST_BETWEEN(name, set_up, tear_down)                                                      \
+    static void name(void **state);                                                                \
+    __attribute__((constructor)) static void name##_is_registered(void)                            \
+    {                                                                                              \
+        tests_add((struct CMUnitTest){#name, name, set_up, tear_down, NULL});                      \
+    }                                                                                              \
+    static void name(void **state)
+/* Runs a test once more, between other functions. */
+#define TEST_AGAIN(name, set_up, tear_down)                                                        \
+    __attribute__((constructor)) static void name##_runs_after_##set_up(void)                      \
+    {                                                                                              \
+        tests_add((struct CMUnitTest){#name " after " #set_up, name, set_up, tear_down, NULL});    \
+    }
+void tests_add(struct CMUnitTest test);
+/* Runs the tests that are registered, and returns how many failed. `set_up` runs before the first and `tear_down` after
+ * the last; NULL: none. A program without a main does just that. */
+int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+
 /* Ends a test as skipped. scripts/verdict.sh lists the reason. */
 #define skip_because(why)                                                                          \
     do {                                                                                           \

@@ -15,7 +15,7 @@ static void *find(void *library, const char *name)
     return symbol;
 }
 
-static void threads_go_on_in_a_library_that_was_closed(void **state)
+TEST(threads_go_on_in_a_library_that_was_closed)
 {
     ceclResult_t (*get_id)(ceclUniqueId *), (*join)(ceclComm_t *, int, ceclUniqueId, int),
         (*destroy)(ceclComm_t);
@@ -41,11 +41,8 @@ static void threads_go_on_in_a_library_that_was_closed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_go_on_in_a_library_that_was_closed),
-    };
     if (argc != 2)
         return 2;
     path = argv[1];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -22,7 +22,7 @@ static CUcontext current_context(void)
 
 /* ---- opening */
 
-static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **state)
+TEST(open_tells_memory_and_a_granularity_that_is_a_power_of_two)
 {
     size_t left = 0, all = 0;
     must_cuda(cudaMemGetInfo(&left, &all));
@@ -34,7 +34,7 @@ static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **st
 
 /* ---- threads: the caller's current GPU and context stay the same */
 
-static void ops_leave_another_current_gpu_current(void **state)
+TEST(ops_leave_another_current_gpu_current)
 {
     need_two();
     must_cuda(cudaSetDevice(1));
@@ -73,7 +73,7 @@ static void *use_from_a_fresh_thread(void *argument)
     return (void *)(uintptr_t)failed;
 }
 
-static void ops_work_from_a_thread_without_context(void **state)
+TEST(ops_work_from_a_thread_without_context)
 {
     pthread_t thread;
     void *failed = NULL;
@@ -88,7 +88,7 @@ static void ops_work_from_a_thread_without_context(void **state)
 
 /* ---- memory */
 
-static void mem_create_of_more_than_there_is_tells_what_is_free(void **state)
+TEST(mem_create_of_more_than_there_is_tells_what_is_free)
 {
     struct cecl_mem mem = {0};
     const size_t bytes = (gpu[0]->total_bytes / gpu[0]->granularity + 1) * gpu[0]->granularity;
@@ -96,7 +96,7 @@ static void mem_create_of_more_than_there_is_tells_what_is_free(void **state)
     assert_int_equal(mem.bytes, 0);
 }
 
-static void mem_set_writes_every_byte_of_its_range_alone(void **state)
+TEST(mem_set_writes_every_byte_of_its_range_alone)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -111,7 +111,7 @@ static void mem_set_writes_every_byte_of_its_range_alone(void **state)
     kit_end(&kit);
 }
 
-static void mapping_outlives_the_release_of_its_handle(void **state)
+TEST(mapping_outlives_the_release_of_its_handle)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -123,7 +123,7 @@ static void mapping_outlives_the_release_of_its_handle(void **state)
     kit_end(&kit);
 }
 
-static void import_on_the_same_gpu_is_the_same_memory(void **state)
+TEST(import_on_the_same_gpu_is_the_same_memory)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -136,7 +136,7 @@ static void import_on_the_same_gpu_is_the_same_memory(void **state)
     kit_end(&kit);
 }
 
-static void import_by_a_peer_is_the_same_memory(void **state)
+TEST(import_by_a_peer_is_the_same_memory)
 {
     need_two();
     struct kit here = kit_make(gpu[0]), there = kit_make(gpu[1]);
@@ -152,7 +152,7 @@ static void import_by_a_peer_is_the_same_memory(void **state)
     kit_end(&there);
 }
 
-static void import_of_a_foreign_descriptor_is_refused_and_stays_open(void **state)
+TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)
 {
     struct cecl_mem mem = {0};
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -163,7 +163,7 @@ static void import_of_a_foreign_descriptor_is_refused_and_stays_open(void **stat
     assert_int_equal(close(fd), 0);
 }
 
-static void map_over_a_mapping_is_refused_and_leaves_it(void **state)
+TEST(map_over_a_mapping_is_refused_and_leaves_it)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -179,7 +179,7 @@ static void map_over_a_mapping_is_refused_and_leaves_it(void **state)
 
 /* ---- words */
 
-static void words_are_zero_and_shared_between_host_and_stream(void **state)
+TEST(words_are_zero_and_shared_between_host_and_stream)
 {
     uint32_t *words = NULL;
     struct kit kit = kit_make(gpu[0]);
@@ -195,7 +195,7 @@ static void words_are_zero_and_shared_between_host_and_stream(void **state)
     kit_end(&kit);
 }
 
-static void words_read_of_more_than_a_scratch_reads_them_all(void **state)
+TEST(words_read_of_more_than_a_scratch_reads_them_all)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -242,7 +242,7 @@ static void use_and_close(void)
     OPS(dev)->close(dev);
 }
 
-static void open_and_close_100_times_leaks_nothing(void **state)
+TEST(open_and_close_100_times_leaks_nothing)
 {
     size_t before = 0, after = 0, all = 0;
     for (int i = 0; i < 5; i++) /* the driver's own pools grow at first */
@@ -260,21 +260,6 @@ static void open_and_close_100_times_leaks_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_tells_memory_and_a_granularity_that_is_a_power_of_two),
-        cmocka_unit_test(ops_leave_another_current_gpu_current),
-        cmocka_unit_test(ops_work_from_a_thread_without_context),
-        cmocka_unit_test(mem_create_of_more_than_there_is_tells_what_is_free),
-        cmocka_unit_test(mem_set_writes_every_byte_of_its_range_alone),
-        cmocka_unit_test(mapping_outlives_the_release_of_its_handle),
-        cmocka_unit_test(import_on_the_same_gpu_is_the_same_memory),
-        cmocka_unit_test(import_by_a_peer_is_the_same_memory),
-        cmocka_unit_test(import_of_a_foreign_descriptor_is_refused_and_stays_open),
-        cmocka_unit_test(map_over_a_mapping_is_refused_and_leaves_it),
-        cmocka_unit_test(words_are_zero_and_shared_between_host_and_stream),
-        cmocka_unit_test(words_read_of_more_than_a_scratch_reads_them_all),
-        cmocka_unit_test(open_and_close_100_times_leaks_nothing),
-    };
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+    return skipped ? skipped : tests_run(gpus_open, gpus_close);
 }

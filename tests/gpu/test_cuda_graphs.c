@@ -268,7 +268,7 @@ static size_t all_of(const size_t counts[32])
 
 /* An in-place gather, or a send and a receive, is a batch, a copy to the one peer, and another batch, between
  * two event nodes. */
-static void each_call_has_the_nodes_that_its_plan_has(void **state)
+TEST(each_call_has_the_nodes_that_its_plan_has)
 {
     static const size_t copies[] = {1, 2, 2, 1, 0, 1}, batches[] = {2, 3, 3, 2, 1, 2};
     for (int kind = 0; kind < KINDS; kind++) {
@@ -297,7 +297,7 @@ static void each_call_has_the_nodes_that_its_plan_has(void **state)
 }
 
 /* Only the graph's start waits for other launches. */
-static void several_calls_of_one_graph_wait_once(void **state)
+TEST(several_calls_of_one_graph_wait_once)
 {
     size_t counts[32];
     cudaGraph_t graph = captured(GATHER_IN_PLACE, 4, stream, cudaStreamCaptureModeThreadLocal);
@@ -310,7 +310,7 @@ static void several_calls_of_one_graph_wait_once(void **state)
 
 /* ---- launching */
 
-static void each_kind_is_right_in_each_launch(void **state)
+TEST(each_kind_is_right_in_each_launch)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeGlobal);
@@ -327,7 +327,7 @@ static void each_kind_is_right_in_each_launch(void **state)
     }
 }
 
-static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
+TEST(graphs_and_eager_calls_go_on_on_two_streams)
 {
     cudaGraphExec_t execs[KINDS];
     uint32_t x = 12345;
@@ -362,7 +362,7 @@ static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
 }
 
 /* While the stream captures, unused memory is announced, and the peer imports it. */
-static void new_memory_is_told_during_a_global_capture(void **state)
+TEST(new_memory_is_told_during_a_global_capture)
 {
     uint32_t *plain, *former = recvbuff;
     CUDA(cudaMalloc((void **)&plain, RANKS * COUNT * sizeof(*plain)));
@@ -423,7 +423,7 @@ static void exchange_large(cudaGraphExec_t exec, uint32_t *in, uint32_t *out, ui
     free(values);
 }
 
-static void copies_of_a_large_batch_are_two_chains(void **state)
+TEST(copies_of_a_large_batch_are_two_chains)
 {
     uint32_t *in = NULL, *out = NULL;
     cudaGraph_t graph = captured(EXCHANGE, 1, stream, cudaStreamCaptureModeThreadLocal);
@@ -448,7 +448,7 @@ static void copies_of_a_large_batch_are_two_chains(void **state)
 /* ---- captures that break */
 
 /* The broken capture holds a call. It is gone once the capture is ended, and the stream captures again. */
-static void a_broken_capture_can_be_ended(void **state)
+TEST(a_broken_capture_can_be_ended)
 {
     ceclGraph_t graph = NULL;
     OK(ceclStreamBeginCapture(comm, stream));
@@ -479,7 +479,7 @@ static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
     meet();
 }
 
-static void clones_outlive_what_they_were_made_of(void **state)
+TEST(clones_outlive_what_they_were_made_of)
 {
     cudaGraph_t clone = NULL;
     cudaGraph_t graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
@@ -500,7 +500,7 @@ static void clones_outlive_what_they_were_made_of(void **state)
     OK(ceclMemAlloc(comm, (void **)&recvbuff, RANKS * COUNT * sizeof(*recvbuff)));
 }
 
-static void a_graph_that_was_updated_does_the_new_call(void **state)
+TEST(a_graph_that_was_updated_does_the_new_call)
 {
     uint32_t *former = recvbuff;
     cudaGraphExecUpdateResultInfo info;
@@ -518,7 +518,7 @@ static void a_graph_that_was_updated_does_the_new_call(void **state)
     CUDA(cudaGraphExecDestroy(exec));
 }
 
-static void captures_that_come_and_go_leave_memory_free(void **state)
+TEST(captures_that_come_and_go_leave_memory_free)
 {
     size_t before = 0, after = 0, all = 0;
     for (int i = 0; i < 300; i++) {
@@ -541,19 +541,7 @@ static void captures_that_come_and_go_leave_memory_free(void **state)
 
 static int run(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_has_the_nodes_that_its_plan_has),
-        cmocka_unit_test(several_calls_of_one_graph_wait_once),
-        cmocka_unit_test(each_kind_is_right_in_each_launch),
-        cmocka_unit_test(graphs_and_eager_calls_go_on_on_two_streams),
-        cmocka_unit_test(new_memory_is_told_during_a_global_capture),
-        cmocka_unit_test(copies_of_a_large_batch_are_two_chains),
-        cmocka_unit_test(a_broken_capture_can_be_ended),
-        cmocka_unit_test(clones_outlive_what_they_were_made_of),
-        cmocka_unit_test(a_graph_that_was_updated_does_the_new_call),
-        cmocka_unit_test(captures_that_come_and_go_leave_memory_free),
-    };
-    return cmocka_run_group_tests(tests, open_comm, close_comm);
+    return tests_run(open_comm, close_comm);
 }
 
 int main(void)

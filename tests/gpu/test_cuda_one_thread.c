@@ -38,7 +38,7 @@ static void join_on_current_devices(int of_rank_0, int of_rank_1)
     must_be_current(of_rank_1);
 }
 
-static void a_rank_has_the_device_that_was_current_at_its_call(void **state)
+TEST(a_rank_has_the_device_that_was_current_at_its_call)
 {
     for (int turned = 0; turned < 2; turned++) {
         join_on_current_devices(turned, 1 - turned);
@@ -51,7 +51,7 @@ static void a_rank_has_the_device_that_was_current_at_its_call(void **state)
     }
 }
 
-static void by_rank_leaves_the_device_of_the_last_call_current(void **state)
+TEST(by_rank_leaves_the_device_of_the_last_call_current)
 {
     ceclUniqueId id;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -68,7 +68,7 @@ static void by_rank_leaves_the_device_of_the_last_call_current(void **state)
     destroy_both();
 }
 
-static void one_device_for_two_ranks_is_refused(void **state)
+TEST(one_device_for_two_ranks_is_refused)
 {
     comms[0] = comms[1] = NULL;
     setenv("CECL_DEVICE", "cuda", 1);
@@ -79,7 +79,7 @@ static void one_device_for_two_ranks_is_refused(void **state)
 }
 
 /* Allocates, and gathers in a group. */
-static void both_ranks_exchange(void **state)
+TEST(both_ranks_exchange)
 {
     unsigned char *buffers[2], *host = malloc(2 * BYTES);
     assert_non_null(host);
@@ -112,12 +112,6 @@ static void both_ranks_exchange(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_has_the_device_that_was_current_at_its_call),
-        cmocka_unit_test(by_rank_leaves_the_device_of_the_last_call_current),
-        cmocka_unit_test(one_device_for_two_ranks_is_refused),
-        cmocka_unit_test(both_ranks_exchange),
-    };
     int count = 0;
     if (fixture_start() != 0)
         return 77;
@@ -125,5 +119,5 @@ int main(void)
         printf("skipped: two GPUs are needed\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -9,7 +9,7 @@ static ceclResult_t check(const void *ptr, size_t bytes)
     return OPS(gpu[0])->check_pointer(gpu[0], ptr, bytes, "sendbuff");
 }
 
-static void memory_of_cuda_malloc_is_taken_whole_and_in_part(void **state)
+TEST(memory_of_cuda_malloc_is_taken_whole_and_in_part)
 {
     char *memory = NULL;
     must_cuda(cudaMalloc((void **)&memory, BYTES));
@@ -20,7 +20,7 @@ static void memory_of_cuda_malloc_is_taken_whole_and_in_part(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void range_past_the_end_of_its_allocation_is_refused_with_what_is_left(void **state)
+TEST(range_past_the_end_of_its_allocation_is_refused_with_what_is_left)
 {
     char *memory = NULL;
     must_cuda(cudaMalloc((void **)&memory, BYTES));
@@ -30,7 +30,7 @@ static void range_past_the_end_of_its_allocation_is_refused_with_what_is_left(vo
     must_cuda(cudaFree(memory));
 }
 
-static void memory_of_a_stream_ordered_pool_is_taken(void **state)
+TEST(memory_of_a_stream_ordered_pool_is_taken)
 {
     void *memory = NULL;
     must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
@@ -41,7 +41,7 @@ static void memory_of_a_stream_ordered_pool_is_taken(void **state)
     must(result);
 }
 
-static void mapped_memory_of_the_pool_is_taken(void **state)
+TEST(mapped_memory_of_the_pool_is_taken)
 {
     struct memory memory = memory_make(gpu[0], BYTES);
     must(check(memory.at, memory.bytes));
@@ -50,7 +50,7 @@ static void mapped_memory_of_the_pool_is_taken(void **state)
 }
 
 /* Two mappings side by side in one reservation, and a third place that stays empty. */
-static void range_over_two_mappings_is_taken_and_past_them_refused(void **state)
+TEST(range_over_two_mappings_is_taken_and_past_them_refused)
 {
     const size_t piece = gpu[0]->granularity;
     struct cecl_mem mem[2] = {{0}, {0}};
@@ -71,12 +71,12 @@ static void range_over_two_mappings_is_taken_and_past_them_refused(void **state)
     OPS(gpu[0])->unreserve(gpu[0], base, 3 * piece);
 }
 
-static void null_is_refused(void **state)
+TEST(null_is_refused)
 {
     refused(ceclInvalidArgument, "sendbuff: NULL", check(NULL, 1));
 }
 
-static void plain_host_memory_is_refused(void **state)
+TEST(plain_host_memory_is_refused)
 {
     char *memory = malloc(4096);
     assert_non_null(memory);
@@ -84,7 +84,7 @@ static void plain_host_memory_is_refused(void **state)
     free(memory);
 }
 
-static void pinned_host_memory_is_refused(void **state)
+TEST(pinned_host_memory_is_refused)
 {
     uint32_t *words = NULL;
     must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
@@ -92,7 +92,7 @@ static void pinned_host_memory_is_refused(void **state)
     OPS(gpu[0])->words_free(gpu[0], words);
 }
 
-static void managed_memory_is_refused(void **state)
+TEST(managed_memory_is_refused)
 {
     void *memory = NULL;
     must_cuda(cudaMallocManaged(&memory, 65536, cudaMemAttachGlobal));
@@ -100,7 +100,7 @@ static void managed_memory_is_refused(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void freed_memory_is_refused(void **state)
+TEST(freed_memory_is_refused)
 {
     void *memory = NULL;
     must_cuda(cudaMalloc(&memory, BYTES));
@@ -109,7 +109,7 @@ static void freed_memory_is_refused(void **state)
     refused(ceclInvalidArgument, "unknown to CUDA", check(memory, BYTES));
 }
 
-static void memory_of_another_gpu_is_refused_naming_both(void **state)
+TEST(memory_of_another_gpu_is_refused_naming_both)
 {
     void *memory = NULL;
     need_two();
@@ -120,7 +120,7 @@ static void memory_of_another_gpu_is_refused_naming_both(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void mapped_memory_of_a_peer_is_refused(void **state)
+TEST(mapped_memory_of_a_peer_is_refused)
 {
     need_two();
     struct memory memory = memory_make(gpu[1], 4096);
@@ -132,20 +132,6 @@ static void mapped_memory_of_a_peer_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_cuda_malloc_is_taken_whole_and_in_part),
-        cmocka_unit_test(range_past_the_end_of_its_allocation_is_refused_with_what_is_left),
-        cmocka_unit_test(memory_of_a_stream_ordered_pool_is_taken),
-        cmocka_unit_test(mapped_memory_of_the_pool_is_taken),
-        cmocka_unit_test(range_over_two_mappings_is_taken_and_past_them_refused),
-        cmocka_unit_test(null_is_refused),
-        cmocka_unit_test(plain_host_memory_is_refused),
-        cmocka_unit_test(pinned_host_memory_is_refused),
-        cmocka_unit_test(managed_memory_is_refused),
-        cmocka_unit_test(freed_memory_is_refused),
-        cmocka_unit_test(memory_of_another_gpu_is_refused_naming_both),
-        cmocka_unit_test(mapped_memory_of_a_peer_is_refused),
-    };
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+    return skipped ? skipped : tests_run(gpus_open, gpus_close);
 }

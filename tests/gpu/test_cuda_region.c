@@ -293,7 +293,7 @@ static void row_end(const struct row *row)
 
 /* ---- finding */
 
-static void allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes(void **state)
+TEST(allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes)
 {
     char *memory = allocate(BYTES);
     const char *bytes[] = {memory, memory + 4097, memory + BYTES - 1};
@@ -310,7 +310,7 @@ static void allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes(void *
     must_cuda(cudaFree(memory));
 }
 
-static void small_allocations_are_regions_of_their_own(void **state)
+TEST(small_allocations_are_regions_of_their_own)
 {
     const size_t sizes[] = {256, 1000, (size_t)1 << 20};
     char *memory[3];
@@ -328,7 +328,7 @@ static void small_allocations_are_regions_of_their_own(void **state)
         must_cuda(cudaFree(memory[i]));
 }
 
-static void each_mapped_handle_is_a_region_at_home_in_the_reservation(void **state)
+TEST(each_mapped_handle_is_a_region_at_home_in_the_reservation)
 {
     struct cecl_region regions[HANDLES], beyond;
     const struct row row = row_make();
@@ -358,7 +358,7 @@ static void assert_not_shared(const void *ptr)
             OPS(gpu[0])->region_export(gpu[0], &region, &exported));
 }
 
-static void handle_made_without_a_descriptor_is_not_shared(void **state)
+TEST(handle_made_without_a_descriptor_is_not_shared)
 {
     CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
                        unsigned long long);
@@ -374,7 +374,7 @@ static void handle_made_without_a_descriptor_is_not_shared(void **state)
     memory_end(&memory);
 }
 
-static void memory_of_a_stream_ordered_pool_is_not_shared(void **state)
+TEST(memory_of_a_stream_ordered_pool_is_not_shared)
 {
     void *memory = NULL;
     must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
@@ -394,7 +394,7 @@ static void assert_refused(const void *ptr, const char *why)
         assert_non_null(strstr(cecl_message(), place));
 }
 
-static void memory_that_is_not_of_the_gpu_is_refused_by_its_address(void **state)
+TEST(memory_that_is_not_of_the_gpu_is_refused_by_its_address)
 {
     uint32_t *words = NULL;
     void *managed = NULL;
@@ -410,7 +410,7 @@ static void memory_that_is_not_of_the_gpu_is_refused_by_its_address(void **state
     free(plain);
 }
 
-static void memory_of_another_gpu_is_refused(void **state)
+TEST(memory_of_another_gpu_is_refused)
 {
     need_two();
     must_cuda(cudaSetDevice(1));
@@ -422,7 +422,7 @@ static void memory_of_another_gpu_is_refused(void **state)
 
 /* ---- ids */
 
-static void memory_allocated_anew_has_another_id(void **state)
+TEST(memory_allocated_anew_has_another_id)
 {
     const size_t sizes[] = {1000, BYTES};
     for (int i = 0; i < 2; i++) {
@@ -441,7 +441,7 @@ static void memory_allocated_anew_has_another_id(void **state)
     }
 }
 
-static void handle_mapped_anew_has_another_id(void **state)
+TEST(handle_mapped_anew_has_another_id)
 {
     struct cecl_region_export exported;
     const struct row row = row_make();
@@ -462,7 +462,7 @@ static void handle_mapped_anew_has_another_id(void **state)
 }
 
 /* A region's use by a call changes nothing: a region is mapped and unmapped as a whole. */
-static void handles_that_are_swapped_have_other_ids(void **state)
+TEST(handles_that_are_swapped_have_other_ids)
 {
     const size_t piece = gpu[0]->granularity;
     struct cecl_mem mem[2] = {{0}};
@@ -499,7 +499,7 @@ static void handles_that_are_swapped_have_other_ids(void **state)
     OPS(gpu[0])->unreserve(gpu[0], base, 2 * piece);
 }
 
-static void host_memory_that_cuda_does_not_know_has_no_id(void **state)
+TEST(host_memory_that_cuda_does_not_know_has_no_id)
 {
     char *plain = calloc(1, 4096);
     assert_int_equal(id_at(plain), 0);
@@ -524,7 +524,7 @@ static void *ask_from_a_fresh_thread(void *argument)
     return NULL;
 }
 
-static void thread_without_context_is_told_the_same(void **state)
+TEST(thread_without_context_is_told_the_same)
 {
     pthread_t thread;
     char *memory = allocate(BYTES);
@@ -540,7 +540,7 @@ static void thread_without_context_is_told_the_same(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void thread_of_another_gpu_is_told_the_same(void **state)
+TEST(thread_of_another_gpu_is_told_the_same)
 {
     need_two();
     char *memory = allocate(BYTES);
@@ -569,7 +569,7 @@ static double nanoseconds_of_an_id(const void *ptr)
            TIMES;
 }
 
-static void id_stays_over_many_calls_and_its_cost_is_told(void **state)
+TEST(id_stays_over_many_calls_and_its_cost_is_told)
 {
     char *memory = allocate(BYTES);
     const struct row row = row_make();
@@ -581,7 +581,7 @@ static void id_stays_over_many_calls_and_its_cost_is_told(void **state)
 
 /* ---- imports within this process */
 
-static void handle_of_this_process_is_the_memory_itself(void **state)
+TEST(handle_of_this_process_is_the_memory_itself)
 {
     void *addr = NULL;
     char *memory = allocate(BYTES);
@@ -593,7 +593,7 @@ static void handle_of_this_process_is_the_memory_itself(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void handle_is_reached_by_another_gpu_of_this_process(void **state)
+TEST(handle_is_reached_by_another_gpu_of_this_process)
 {
     need_two();
     char *memory = allocate(BYTES);
@@ -619,7 +619,7 @@ static void handle_is_reached_by_another_gpu_of_this_process(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void descriptor_is_imported_by_each_gpu_of_this_process(void **state)
+TEST(descriptor_is_imported_by_each_gpu_of_this_process)
 {
     const struct row row = row_make();
     assert_true(fill(row.base, row.piece, 3));
@@ -654,7 +654,7 @@ static void share_with_oneself(const void *ptr)
         cecl_fds_close(exported.fd);
 }
 
-static void sharing_leaves_a_capture_valid(void **state)
+TEST(sharing_leaves_a_capture_valid)
 {
     ceclStream_t stream = NULL;
     char *memory = allocate(BYTES);
@@ -672,7 +672,7 @@ static void sharing_leaves_a_capture_valid(void **state)
 
 /* ---- imports in another process */
 
-static void peer_reads_and_writes_an_allocation(void **state)
+TEST(peer_reads_and_writes_an_allocation)
 {
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 10));
@@ -686,7 +686,7 @@ static void peer_reads_and_writes_an_allocation(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void peer_reads_and_writes_small_allocations_of_one_block(void **state)
+TEST(peer_reads_and_writes_small_allocations_of_one_block)
 {
     const size_t sizes[] = {1000, 3000, 70000};
     char *memory[3];
@@ -714,7 +714,7 @@ static void peer_reads_and_writes_small_allocations_of_one_block(void **state)
         must_cuda(cudaFree(memory[i]));
 }
 
-static void peer_may_import_an_allocation_twice(void **state)
+TEST(peer_may_import_an_allocation_twice)
 {
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 40));
@@ -726,7 +726,7 @@ static void peer_may_import_an_allocation_twice(void **state)
     must_cuda(cudaFree(memory));
 }
 
-static void peer_imports_what_was_allocated_anew(void **state)
+TEST(peer_imports_what_was_allocated_anew)
 {
     uint64_t last = 0;
     for (uint32_t i = 0; i < 4; i++) {
@@ -743,7 +743,7 @@ static void peer_imports_what_was_allocated_anew(void **state)
     }
 }
 
-static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
+TEST(peer_maps_handles_side_by_side_as_they_are_here)
 {
     struct cecl_region_export exported[HANDLES];
     const struct row row = row_make();
@@ -764,7 +764,7 @@ static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
     row_end(&row);
 }
 
-static void import_of_a_descriptor_outlives_the_owners_mapping(void **state)
+TEST(import_of_a_descriptor_outlives_the_owners_mapping)
 {
     const struct row row = row_make();
     assert_true(fill(row.base, row.piece, 70));
@@ -786,33 +786,7 @@ static int finish(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes),
-        cmocka_unit_test(small_allocations_are_regions_of_their_own),
-        cmocka_unit_test(each_mapped_handle_is_a_region_at_home_in_the_reservation),
-        cmocka_unit_test(handle_made_without_a_descriptor_is_not_shared),
-        cmocka_unit_test(memory_of_a_stream_ordered_pool_is_not_shared),
-        cmocka_unit_test(memory_that_is_not_of_the_gpu_is_refused_by_its_address),
-        cmocka_unit_test(memory_of_another_gpu_is_refused),
-        cmocka_unit_test(memory_allocated_anew_has_another_id),
-        cmocka_unit_test(handle_mapped_anew_has_another_id),
-        cmocka_unit_test(handles_that_are_swapped_have_other_ids),
-        cmocka_unit_test(host_memory_that_cuda_does_not_know_has_no_id),
-        cmocka_unit_test(thread_without_context_is_told_the_same),
-        cmocka_unit_test(thread_of_another_gpu_is_told_the_same),
-        cmocka_unit_test(id_stays_over_many_calls_and_its_cost_is_told),
-        cmocka_unit_test(handle_of_this_process_is_the_memory_itself),
-        cmocka_unit_test(handle_is_reached_by_another_gpu_of_this_process),
-        cmocka_unit_test(descriptor_is_imported_by_each_gpu_of_this_process),
-        cmocka_unit_test(sharing_leaves_a_capture_valid),
-        cmocka_unit_test(peer_reads_and_writes_an_allocation),
-        cmocka_unit_test(peer_reads_and_writes_small_allocations_of_one_block),
-        cmocka_unit_test(peer_may_import_an_allocation_twice),
-        cmocka_unit_test(peer_imports_what_was_allocated_anew),
-        cmocka_unit_test(peer_maps_handles_side_by_side_as_they_are_here),
-        cmocka_unit_test(import_of_a_descriptor_outlives_the_owners_mapping),
-    };
     start_peer();
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, finish);
+    return skipped ? skipped : tests_run(gpus_open, finish);
 }

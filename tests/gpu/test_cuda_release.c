@@ -30,7 +30,7 @@ static struct watch watch_from_a_thread(uint32_t *word, ceclStream_t stream)
     return watch;
 }
 
-static void release_from_another_thread_frees_a_held_stream(void **state)
+TEST(release_from_another_thread_frees_a_held_stream)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 4096);
@@ -48,7 +48,7 @@ static void release_from_another_thread_frees_a_held_stream(void **state)
     kit_end(&kit);
 }
 
-static void release_of_many_words_writes_them_alone(void **state)
+TEST(release_of_many_words_writes_them_alone)
 {
     enum { COUNT = 200 };
     uint32_t seen[COUNT + 2];
@@ -61,7 +61,7 @@ static void release_of_many_words_writes_them_alone(void **state)
     memory_end(&memory);
 }
 
-static void overwriting_many_words_writes_them_alone(void **state)
+TEST(overwriting_many_words_writes_them_alone)
 {
     enum { COUNT = 5000 };
     static uint32_t seen[COUNT + 2];
@@ -76,7 +76,7 @@ static void overwriting_many_words_writes_them_alone(void **state)
 
 /* The host reads these words without a copy, regardless of the order on streams. So they are
  * pinned. */
-static void released_words_have_landed_when_release_returns(void **state)
+TEST(released_words_have_landed_when_release_returns)
 {
     enum { COUNT = 200, ROUNDS = 500 };
     uint32_t *words = NULL;
@@ -89,7 +89,7 @@ static void released_words_have_landed_when_release_returns(void **state)
     OPS(gpu[0])->words_free(gpu[0], words);
 }
 
-static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void **state)
+TEST(watchdog_beside_a_global_capture_is_served_and_spoils_nothing)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 4096);
@@ -107,7 +107,7 @@ static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void *
 }
 
 /* Waiting streams occupy all hardware queues, at most 32. */
-static void release_is_not_held_up_by_many_streams_that_wait(void **state)
+TEST(release_is_not_held_up_by_many_streams_that_wait)
 {
     enum { COUNT = 40 };
     ceclStream_t streams[COUNT];
@@ -152,7 +152,7 @@ static void *stuff(void *argument)
     return NULL;
 }
 
-static void release_frees_a_caller_stuck_in_a_full_queue(void **state)
+TEST(release_frees_a_caller_stuck_in_a_full_queue)
 {
     pthread_t thread;
     struct kit kit = kit_make(gpu[0]);
@@ -179,15 +179,6 @@ static void release_frees_a_caller_stuck_in_a_full_queue(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(release_from_another_thread_frees_a_held_stream),
-        cmocka_unit_test(release_of_many_words_writes_them_alone),
-        cmocka_unit_test(overwriting_many_words_writes_them_alone),
-        cmocka_unit_test(released_words_have_landed_when_release_returns),
-        cmocka_unit_test(watchdog_beside_a_global_capture_is_served_and_spoils_nothing),
-        cmocka_unit_test(release_is_not_held_up_by_many_streams_that_wait),
-        cmocka_unit_test(release_frees_a_caller_stuck_in_a_full_queue),
-    };
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+    return skipped ? skipped : tests_run(gpus_open, gpus_close);
 }

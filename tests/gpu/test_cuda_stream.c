@@ -7,7 +7,7 @@
 
 /* ---- words */
 
-static void query_of_a_held_stream_is_in_progress_until_the_word_comes(void **state)
+TEST(query_of_a_held_stream_is_in_progress_until_the_word_comes)
 {
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
@@ -30,7 +30,7 @@ static bool passes(struct kit *kit, enum cecl_memop_kind kind, uint32_t word, ui
     return passed;
 }
 
-static void wait_compares_cyclically(void **state)
+TEST(wait_compares_cyclically)
 {
     struct kit kit = kit_make(gpu[0]);
     assert_true(passes(&kit, CECL_MEMOP_WAIT, 5, 5));
@@ -41,7 +41,7 @@ static void wait_compares_cyclically(void **state)
     kit_end(&kit);
 }
 
-static void wait_for_bits_ends_with_any_of_them(void **state)
+TEST(wait_for_bits_ends_with_any_of_them)
 {
     struct kit kit = kit_make(gpu[0]);
     assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 6, 2));
@@ -51,7 +51,7 @@ static void wait_for_bits_ends_with_any_of_them(void **state)
     kit_end(&kit);
 }
 
-static void memops_of_many_batches_run_in_order(void **state)
+TEST(memops_of_many_batches_run_in_order)
 {
     enum { COUNT = 1000 };
     static struct cecl_memop ops[2 * COUNT];
@@ -72,7 +72,7 @@ static void memops_of_many_batches_run_in_order(void **state)
     kit_end(&kit);
 }
 
-static void memops_after_a_wait_in_an_earlier_batch_are_held(void **state)
+TEST(memops_after_a_wait_in_an_earlier_batch_are_held)
 {
     enum { COUNT = 300 };
     static struct cecl_memop ops[COUNT];
@@ -95,7 +95,7 @@ static void memops_after_a_wait_in_an_earlier_batch_are_held(void **state)
 
 /* ---- copies */
 
-static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
+TEST(copies_of_a_batch_all_arrive_and_touch_nothing_else)
 {
     enum { COUNT = 16, WORDS = PATTERN_WORDS / COUNT / 2 };
     void *dst[COUNT], *src[COUNT];
@@ -127,7 +127,7 @@ static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
 
 /* ---- forks */
 
-static void fork_of_a_stream_or_the_per_thread_default_is_itself(void **state)
+TEST(fork_of_a_stream_or_the_per_thread_default_is_itself)
 {
     ceclStream_t work = NULL, per_thread = cudaStreamPerThread;
     struct kit kit = kit_make(gpu[0]);
@@ -196,17 +196,17 @@ static void check_legacy_order(ceclStream_t legacy)
     kit_end(&out);
 }
 
-static void legacy_stream_orders_what_comes_before_and_after(void **state)
+TEST(legacy_stream_orders_what_comes_before_and_after)
 {
     check_legacy_order(NULL);
 }
 
-static void legacy_stream_by_its_name_orders_alike(void **state)
+TEST(legacy_stream_by_its_name_orders_alike)
 {
     check_legacy_order(cudaStreamLegacy);
 }
 
-static void fork_of_another_gpus_stream_is_refused(void **state)
+TEST(fork_of_another_gpus_stream_is_refused)
 {
     ceclStream_t work = NULL;
     need_two();
@@ -216,7 +216,7 @@ static void fork_of_another_gpus_stream_is_refused(void **state)
     kit_end(&kit);
 }
 
-static void destroy_of_a_default_stream_is_refused(void **state)
+TEST(destroy_of_a_default_stream_is_refused)
 {
     const ceclStream_t streams[] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
     for (size_t i = 0; i < 3; i++)
@@ -224,7 +224,7 @@ static void destroy_of_a_default_stream_is_refused(void **state)
                 OPS(gpu[0])->stream_destroy(gpu[0], streams[i]));
 }
 
-static void stream_ids_are_never_used_again(void **state)
+TEST(stream_ids_are_never_used_again)
 {
     enum { COUNT = 50 };
     uint64_t ids[COUNT];
@@ -241,7 +241,7 @@ static void stream_ids_are_never_used_again(void **state)
 
 /* ---- checks and drains */
 
-static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **state)
+TEST(check_takes_every_stream_of_the_device_and_enqueues_nothing)
 {
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
@@ -254,7 +254,7 @@ static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **s
     kit_end(&kit);
 }
 
-static void check_of_another_gpus_stream_is_refused(void **state)
+TEST(check_of_another_gpus_stream_is_refused)
 {
     need_two();
     struct kit kit = kit_make(gpu[1]);
@@ -264,7 +264,7 @@ static void check_of_another_gpus_stream_is_refused(void **state)
 
 /* More streams than the table's initial size. First the last stream is held, then the stream for
  * work of the legacy stream. */
-static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
+TEST(drain_is_bounded_and_ends_with_the_last_stream)
 {
     enum { COUNT = 20 };
     ceclStream_t streams[COUNT + 1];
@@ -292,7 +292,7 @@ static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
 
 /* A capturing stream cannot be queried. It delays no other stream, and its error is reported
  * after the others are done. */
-static void drain_beside_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
+TEST(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
 {
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
@@ -322,7 +322,7 @@ static void *close_it(void *argument)
 
 /* Another device object on the same GPU. A thread closes it, so that the test can detect a close
  * that waits. */
-static void close_with_a_busy_stream_left_returns_and_ends_it(void **state)
+TEST(close_with_a_busy_stream_left_returns_and_ends_it)
 {
     struct closing closing = {.dev = NULL};
     struct cecl_device *own = NULL;
@@ -352,7 +352,7 @@ static void close_with_a_busy_stream_left_returns_and_ends_it(void **state)
 
 /* ---- capture */
 
-static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
+TEST(fork_of_a_capturing_stream_is_refused_and_spoils_nothing)
 {
     const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal,
                                                 cudaStreamCaptureModeThreadLocal,
@@ -374,7 +374,7 @@ static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **stat
     kit_end(&kit);
 }
 
-static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing(void **state)
+TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
 {
     ceclStream_t work = NULL, blocking = NULL;
     must_cuda(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
@@ -392,27 +392,6 @@ static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothin
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(query_of_a_held_stream_is_in_progress_until_the_word_comes),
-        cmocka_unit_test(wait_compares_cyclically),
-        cmocka_unit_test(wait_for_bits_ends_with_any_of_them),
-        cmocka_unit_test(memops_of_many_batches_run_in_order),
-        cmocka_unit_test(memops_after_a_wait_in_an_earlier_batch_are_held),
-        cmocka_unit_test(copies_of_a_batch_all_arrive_and_touch_nothing_else),
-        cmocka_unit_test(fork_of_a_stream_or_the_per_thread_default_is_itself),
-        cmocka_unit_test(legacy_stream_orders_what_comes_before_and_after),
-        cmocka_unit_test(legacy_stream_by_its_name_orders_alike),
-        cmocka_unit_test(fork_of_another_gpus_stream_is_refused),
-        cmocka_unit_test(destroy_of_a_default_stream_is_refused),
-        cmocka_unit_test(stream_ids_are_never_used_again),
-        cmocka_unit_test(check_takes_every_stream_of_the_device_and_enqueues_nothing),
-        cmocka_unit_test(check_of_another_gpus_stream_is_refused),
-        cmocka_unit_test(drain_is_bounded_and_ends_with_the_last_stream),
-        cmocka_unit_test(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing),
-        cmocka_unit_test(close_with_a_busy_stream_left_returns_and_ends_it),
-        cmocka_unit_test(fork_of_a_capturing_stream_is_refused_and_spoils_nothing),
-        cmocka_unit_test(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing),
-    };
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open, gpus_close);
+    return skipped ? skipped : tests_run(gpus_open, gpus_close);
 }

@@ -68,7 +68,7 @@ static void pair_end(struct pair *pair)
 /* The counter-test: a local copy needs an SM with these drivers. The copy has no driver hint,
  * because a newer driver may run a hinted copy on a copy engine. If this test fails with a new
  * driver, local copies have become free of SMs: see docs/decisions/0003. */
-static void local_copy_waits_until_the_sms_are_free(void **state)
+TEST(local_copy_waits_until_the_sms_are_free)
 {
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 2 * BYTES);
@@ -125,13 +125,13 @@ static void check_peer_copies(bool push)
     pair_end(&pair);
 }
 
-static void peer_push_needs_no_sm(void **state)
+TEST(peer_push_needs_no_sm)
 {
     need_two();
     check_peer_copies(true);
 }
 
-static void peer_pull_needs_no_sm(void **state)
+TEST(peer_pull_needs_no_sm)
 {
     need_two();
     check_peer_copies(false);
@@ -202,31 +202,31 @@ static void check_ping_pong(bool by_copy, bool hold)
     pair_end(&pair);
 }
 
-static void flags_by_remote_write_follow_their_payload(void **state)
+TEST(flags_by_remote_write_follow_their_payload)
 {
     need_two();
     check_ping_pong(false, false);
 }
 
-static void flags_by_copy_follow_their_payload(void **state)
+TEST(flags_by_copy_follow_their_payload)
 {
     need_two();
     check_ping_pong(true, false);
 }
 
-static void flags_by_remote_write_need_no_sm(void **state)
+TEST(flags_by_remote_write_need_no_sm)
 {
     need_two();
     check_ping_pong(false, true);
 }
 
-static void flags_by_copy_need_no_sm(void **state)
+TEST(flags_by_copy_need_no_sm)
 {
     need_two();
     check_ping_pong(true, true);
 }
 
-static void peer_copy_from_the_legacy_stream_needs_no_sm(void **state)
+TEST(peer_copy_from_the_legacy_stream_needs_no_sm)
 {
     ceclStream_t work = NULL;
     bool ended = false;
@@ -250,7 +250,7 @@ static void peer_copy_from_the_legacy_stream_needs_no_sm(void **state)
     pair_end(&pair);
 }
 
-static void watchdogs_words_need_no_sm(void **state)
+TEST(watchdogs_words_need_no_sm)
 {
     uint32_t own = 0, theirs = 0;
     need_two();
@@ -274,17 +274,6 @@ static void watchdogs_words_need_no_sm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(local_copy_waits_until_the_sms_are_free),
-        cmocka_unit_test(peer_push_needs_no_sm),
-        cmocka_unit_test(peer_pull_needs_no_sm),
-        cmocka_unit_test(flags_by_remote_write_follow_their_payload),
-        cmocka_unit_test(flags_by_copy_follow_their_payload),
-        cmocka_unit_test(flags_by_remote_write_need_no_sm),
-        cmocka_unit_test(flags_by_copy_need_no_sm),
-        cmocka_unit_test(peer_copy_from_the_legacy_stream_needs_no_sm),
-        cmocka_unit_test(watchdogs_words_need_no_sm),
-    };
     const int skipped = fixture_start();
-    return skipped ? skipped : cmocka_run_group_tests(tests, gpus_open_and_hold_once, gpus_close);
+    return skipped ? skipped : tests_run(gpus_open_and_hold_once, gpus_close);
 }

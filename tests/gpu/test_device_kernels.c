@@ -78,7 +78,7 @@ static void exchange(int g, int blocks, int threads, uint32_t seed, int rounds)
                               &results[g][1], streams[g]));
 }
 
-static void barriers_order_writes_over_many_rounds_and_launches(void **state)
+TEST(barriers_order_writes_over_many_rounds_and_launches)
 {
     begin();
     for (uint32_t launch = 0; launch < 200; launch++)
@@ -92,7 +92,7 @@ static void barriers_order_writes_over_many_rounds_and_launches(void **state)
 
 /* After a barrier, all writes and reads of a block's threads are complete, however slow they are:
  * copies fill the links, and so do the blocks themselves. */
-static void barriers_order_what_is_still_on_its_way(void **state)
+TEST(barriers_order_what_is_still_on_its_way)
 {
     const int threads = 512, rounds = 3000;
     const size_t bytes = 2 * RUSHED * (size_t)CECL_DEVICE_BLOCKS * (size_t)threads * 4;
@@ -122,7 +122,7 @@ static void barriers_order_what_is_still_on_its_way(void **state)
         ok(ceclMemFree(comms[g], rushed[g]));
 }
 
-static void a_captured_kernel_is_replayed(void **state)
+TEST(a_captured_kernel_is_replayed)
 {
     cudaGraphExec_t graphs[MOST];
     begin();
@@ -147,7 +147,7 @@ static void a_captured_kernel_is_replayed(void **state)
         must_cuda(cudaGraphExecDestroy(graphs[g]));
 }
 
-static void signals_go_round_the_ring_in_two_launches(void **state)
+TEST(signals_go_round_the_ring_in_two_launches)
 {
     begin();
     for (uint32_t first = 1; first <= 501; first += 500)
@@ -160,7 +160,7 @@ static void signals_go_round_the_ring_in_two_launches(void **state)
 }
 
 /* Rank 0 is late for the barrier's time limit; when it comes, all ranks are in step again. */
-static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
+TEST(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again)
 {
     const int slot = 5;
     begin();
@@ -185,7 +185,7 @@ static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state
     all_are_right();
 }
 
-static void a_slot_out_of_range_is_false_at_once(void **state)
+TEST(a_slot_out_of_range_is_false_at_once)
 {
     const int slots[] = {-1, CECL_DEVICE_BLOCKS};
     for (int i = 0; i < 2; i++) {
@@ -199,7 +199,7 @@ static void a_slot_out_of_range_is_false_at_once(void **state)
 
 /* The last test, because it makes the communicators fail. Waits have no time limit, and end with
  * their communicator. */
-static void waits_end_when_a_rank_gives_up(void **state)
+TEST(waits_end_when_a_rank_gives_up)
 {
     begin();
     const int64_t start = cecl_now_ms();
@@ -222,15 +222,6 @@ static void waits_end_when_a_rank_gives_up(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(barriers_order_writes_over_many_rounds_and_launches),
-        cmocka_unit_test(barriers_order_what_is_still_on_its_way),
-        cmocka_unit_test(a_captured_kernel_is_replayed),
-        cmocka_unit_test(signals_go_round_the_ring_in_two_launches),
-        cmocka_unit_test(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again),
-        cmocka_unit_test(a_slot_out_of_range_is_false_at_once),
-        cmocka_unit_test(waits_end_when_a_rank_gives_up),
-    };
     int count = 0;
     const int skipped = fixture_start();
     if (skipped)
@@ -240,5 +231,5 @@ int main(int argc, char **argv)
         printf("skipped: %d GPUs are needed, %d are here\n", ngpus, count);
         return 77;
     }
-    return cmocka_run_group_tests(tests, all_open, all_close);
+    return tests_run(all_open, all_close);
 }

@@ -70,17 +70,17 @@ static void random_splits(uint64_t row_most, uint64_t seed)
     }
 }
 
-static void random_splits_give_what_the_model_gives(void **state)
+TEST(random_splits_give_what_the_model_gives)
 {
     random_splits(40, 20261125);
 }
 
-static void long_rows_arrive_whole(void **state)
+TEST(long_rows_arrive_whole)
 {
     random_splits(3000, 37);
 }
 
-static void a_failed_communicators_kernels_touch_nothing(void **state)
+TEST(a_failed_communicators_kernels_touch_nothing)
 {
     uint64_t x = 7;
     model_draw(&x, 3, 8, &model, memory);
@@ -92,17 +92,17 @@ static void a_failed_communicators_kernels_touch_nothing(void **state)
             assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
 }
 
-static void no_rows_move_by_a_line_of_an_earlier_call(void **state)
+TEST(no_rows_move_by_a_line_of_an_earlier_call)
 {
     model_early_line(&model, memory, enqueue, meet);
 }
 
-static void no_rows_move_by_a_line_that_has_come_in_part(void **state)
+TEST(no_rows_move_by_a_line_that_has_come_in_part)
 {
     model_torn_line(&model, memory, enqueue, meet);
 }
 
-static void no_rows_move_between_ranks_with_other_sizes(void **state)
+TEST(no_rows_move_between_ranks_with_other_sizes)
 {
     model_odd_line(&model, memory, enqueue, meet);
 }
@@ -146,7 +146,7 @@ static void copy(void *context)
 
 /* Rank 0 of 4 sends equal blocks within this GPU. A copy of the same number of bytes is measured
  * for comparison. */
-static void rows_move_at_these_rates(void **state)
+TEST(rows_move_at_these_rates)
 {
     enum { RANKS = 4, ROW = 14336 };
     const size_t slice = (size_t)80 << 20;
@@ -210,14 +210,5 @@ static void rows_move_at_these_rates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_splits_give_what_the_model_gives),
-        cmocka_unit_test(long_rows_arrive_whole),
-        cmocka_unit_test(a_failed_communicators_kernels_touch_nothing),
-        cmocka_unit_test(no_rows_move_by_a_line_of_an_earlier_call),
-        cmocka_unit_test(no_rows_move_by_a_line_that_has_come_in_part),
-        cmocka_unit_test(no_rows_move_between_ranks_with_other_sizes),
-        cmocka_unit_test(rows_move_at_these_rates),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

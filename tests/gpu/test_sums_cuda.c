@@ -25,7 +25,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void kernels_give_the_hosts_bits(void **state)
+TEST(kernels_give_the_hosts_bits)
 {
     static unsigned char got[sizeof(memory->sums)];
     static const uint32_t sms[] = {0, 1, 3, 1000};
@@ -43,7 +43,7 @@ static void kernels_give_the_hosts_bits(void **state)
     }
 }
 
-static void sums_take_so_long(void **state)
+TEST(sums_take_so_long)
 {
     enum { TOKENS = 4096, EACH = 8, COUNT = 7168 };
     const size_t nrows = (size_t)TOKENS * EACH, bytes = nrows * COUNT * 2;
@@ -90,9 +90,5 @@ static void sums_take_so_long(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_give_the_hosts_bits),
-        cmocka_unit_test(sums_take_so_long),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

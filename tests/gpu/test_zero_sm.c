@@ -174,7 +174,7 @@ static ceclExplanation_t explain(const struct shape *shape)
 /* The counter-test: a call whose explanation says that it needs an SM waits for one. Without this
  * test, the cases of cecl_zerosm would prove nothing. If it fails, the driver runs local copies on a
  * copy engine: see docs/decisions/0003. */
-static void local_copies_wait_for_an_sm(void **state)
+TEST(local_copies_wait_for_an_sm)
 {
     const struct shape *shape = &exchange_out_of_place;
     setenv("CECL_SM_POLICY", "allow", 1);
@@ -196,7 +196,7 @@ static void local_copies_wait_for_an_sm(void **state)
     assert_false(early);
 }
 
-static void a_barrier_needs_no_sm(void **state)
+TEST(a_barrier_needs_no_sm)
 {
     setenv("CECL_SM_POLICY", "never", 1);
     open_all();
@@ -278,7 +278,7 @@ static void check_got(unsigned seed)
     free(host);
 }
 
-static void puts_gets_and_signals_need_no_sm(void **state)
+TEST(puts_gets_and_signals_need_no_sm)
 {
     setenv("CECL_SM_POLICY", "never", 1);
     open_all();
@@ -300,7 +300,7 @@ static void puts_gets_and_signals_need_no_sm(void **state)
 }
 
 /* One thread allocates on all GPUs, in a group: all pools grow at the same time. */
-static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
+TEST(one_thread_allocates_on_all_gpus_in_a_group)
 {
     const size_t bytes = (size_t)256 << 20; /* more than the first segment */
     void *buffers[MAX_GPUS] = {NULL};
@@ -317,7 +317,7 @@ static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
     close_all();
 }
 
-static void memory_that_is_not_this_gpus_is_refused(void **state)
+TEST(memory_that_is_not_this_gpus_is_refused)
 {
     void *pinned = NULL, *other = NULL, *managed = NULL;
     static char plain[64];
@@ -342,7 +342,7 @@ static void memory_that_is_not_this_gpus_is_refused(void **state)
     close_all();
 }
 
-static void plain_device_memory_may_be_sent(void **state)
+TEST(plain_device_memory_may_be_sent)
 {
     void *plain[MAX_GPUS];
     open_all();
@@ -436,13 +436,13 @@ static void each_launch_needs_no_sm(const struct shape *shape)
     close_all();
 }
 
-static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
+TEST(a_captured_gather_is_zero_sm_in_each_launch)
 {
     each_launch_needs_no_sm(&gather_in_place);
 }
 
 /* The copies of such a batch are two chains of the graph. */
-static void a_captured_call_with_large_batches_is_zero_sm_in_each_launch(void **state)
+TEST(a_captured_call_with_large_batches_is_zero_sm_in_each_launch)
 {
     const size_t before = block;
     block = (size_t)16 << 20;
@@ -451,7 +451,7 @@ static void a_captured_call_with_large_batches_is_zero_sm_in_each_launch(void **
 }
 
 /* Only rank 0 calls: the wait on the GPU itself is released, and all streams end. */
-static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
+TEST(a_wait_on_the_gpu_ends_by_the_timeout)
 {
     setenv("CECL_TIMEOUT_MS", "400", 1);
     open_all();
@@ -466,7 +466,7 @@ static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
     }
 }
 
-static void communicators_leak_no_gpu_memory(void **state)
+TEST(communicators_leak_no_gpu_memory)
 {
     size_t before = 0, after = 0, all = 0;
     for (int i = 0; i < 12; i++) {
@@ -481,18 +481,6 @@ static void communicators_leak_no_gpu_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(local_copies_wait_for_an_sm),
-        cmocka_unit_test(a_barrier_needs_no_sm),
-        cmocka_unit_test(puts_gets_and_signals_need_no_sm),
-        cmocka_unit_test(one_thread_allocates_on_all_gpus_in_a_group),
-        cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
-        cmocka_unit_test(plain_device_memory_may_be_sent),
-        cmocka_unit_test(a_captured_gather_is_zero_sm_in_each_launch),
-        cmocka_unit_test(a_captured_call_with_large_batches_is_zero_sm_in_each_launch),
-        cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
-        cmocka_unit_test(communicators_leak_no_gpu_memory),
-    };
     setenv("CECL_DEVICE", "cuda", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

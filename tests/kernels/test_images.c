@@ -57,7 +57,7 @@ static void all_have(enum cecl_kernel_file file, const char *name)
     assert_true(images >= 3);
 }
 
-static void every_image_has_every_kernel(void **state)
+TEST(every_image_has_every_kernel)
 {
 #define PAIR(type_name, type, op_name, op)                                                         \
     all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_" #type_name "_" #op_name);                \
@@ -77,7 +77,7 @@ static void every_image_has_every_kernel(void **state)
     all_have(CECL_KERNELS_hold, "cecl_hold");
 }
 
-static void a_kernel_that_is_not_there_is_not_found(void **state)
+TEST(a_kernel_that_is_not_there_is_not_found)
 {
     const struct cecl_image *const cubin = cecl_image_for(CECL_KERNELS_hold, 90),
                                    *const ptx = cecl_image_for(CECL_KERNELS_hold, 200);
@@ -95,7 +95,7 @@ static void gets(int gpu, int capability, int is_ptx)
     assert_int_equal(image->is_ptx, is_ptx);
 }
 
-static void a_gpu_gets_a_cubin_of_its_major_version_or_ptx(void **state)
+TEST(a_gpu_gets_a_cubin_of_its_major_version_or_ptx)
 {
     gets(80, 80, false);
     gets(86, 80, false);
@@ -107,19 +107,8 @@ static void a_gpu_gets_a_cubin_of_its_major_version_or_ptx(void **state)
     gets(120, 90, true);
 }
 
-static void a_gpu_that_no_image_is_for_gets_none(void **state)
+TEST(a_gpu_that_no_image_is_for_gets_none)
 {
     assert_null(cecl_image_for(CECL_KERNELS_small, 75));
     assert_null(cecl_image_for(CECL_KERNELS_reduce_bulk, 80));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_image_has_every_kernel),
-        cmocka_unit_test(a_kernel_that_is_not_there_is_not_found),
-        cmocka_unit_test(a_gpu_gets_a_cubin_of_its_major_version_or_ptx),
-        cmocka_unit_test(a_gpu_that_no_image_is_for_gets_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

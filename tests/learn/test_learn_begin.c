@@ -83,7 +83,7 @@ static bool begins(void)
     return trials[0].state == CECL_TRIAL_RUNNING;
 }
 
-static void it_begins_when_all_are_ready(void **state)
+TEST_BETWEEN(it_begins_when_all_are_ready, start, stop)
 {
     want(1);
     assert_true(begins());
@@ -91,7 +91,7 @@ static void it_begins_when_all_are_ready(void **state)
     assert_int_equal(processes[1].held, 1);
 }
 
-static void a_busy_rank_puts_it_off_eight_times(void **state)
+TEST_BETWEEN(a_busy_rank_puts_it_off_eight_times, start, stop)
 {
     processes[1].is_busy = true;
     want(1);
@@ -104,7 +104,7 @@ static void a_busy_rank_puts_it_off_eight_times(void **state)
 }
 
 /* A benchmark that makes a call of 6 us some hundred times has no trial of it. 64 such calls are a period. */
-static void a_short_subject_must_have_come_for_eight_periods(void **state)
+TEST_BETWEEN(a_short_subject_must_have_come_for_eight_periods, start, stop)
 {
     want(1);
     assert_int_equal(boundaries_until_it_begins(200000), 5);
@@ -118,7 +118,7 @@ static void a_short_subject_must_have_come_for_eight_periods(void **state)
 }
 
 /* 512 periods later. */
-static void a_trial_that_was_left_begins_later(void **state)
+TEST_BETWEEN(a_trial_that_was_left_begins_later, start, stop)
 {
     processes[1].is_busy = true;
     want(1);
@@ -146,7 +146,7 @@ static bool begins_apart(int boundaries)
 
 /* No process is busy with another trial. Once ranks know how short a repetition is, offers are
  * valid for 4 periods of 64, and then longer. */
-static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
+TEST_BETWEEN(a_rank_that_is_far_behind_has_time_to_offer, start, stop)
 {
     assert_true(begins_apart(1500));
     assert_true(trials[0].attempt > 0 && trials[0].attempt < 4);
@@ -156,7 +156,7 @@ static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
 }
 
 /* The late rank sees that all have offered, but the first rank passed the boundary before that. */
-static void a_rank_that_is_ahead_decides(void **state)
+TEST_BETWEEN(a_rank_that_is_ahead_decides, start, stop)
 {
     want(1);
     for (int r = 0; r < RANKS; r++)
@@ -169,7 +169,7 @@ static void a_rank_that_is_ahead_decides(void **state)
 
 /* The rank offered, then the period changed, and then its process began to try another
  * communicator. */
-static void an_offer_of_an_earlier_subject_does_not_count(void **state)
+TEST_BETWEEN(an_offer_of_an_earlier_subject_does_not_count, start, stop)
 {
     want(1);
     pass_boundary();
@@ -184,7 +184,7 @@ static void an_offer_of_an_earlier_subject_does_not_count(void **state)
 }
 
 /* The GPU never reaches a period's end. */
-static void a_trial_ends_without_times(void **state)
+TEST_BETWEEN(a_trial_ends_without_times, start, stop)
 {
     want(1);
     assert_true(begins());
@@ -194,19 +194,4 @@ static void a_trial_ends_without_times(void **state)
     assert_int_equal(trials[0].arm, 0);
     assert_int_equal(trials[0].put_off, 14);
     assert_int_equal(processes[0].held + processes[1].held, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_begins_when_all_are_ready, start, stop),
-        cmocka_unit_test_setup_teardown(a_busy_rank_puts_it_off_eight_times, start, stop),
-        cmocka_unit_test_setup_teardown(a_short_subject_must_have_come_for_eight_periods, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(a_trial_that_was_left_begins_later, start, stop),
-        cmocka_unit_test_setup_teardown(a_rank_that_is_far_behind_has_time_to_offer, start, stop),
-        cmocka_unit_test_setup_teardown(a_rank_that_is_ahead_decides, start, stop),
-        cmocka_unit_test_setup_teardown(an_offer_of_an_earlier_subject_does_not_count, start, stop),
-        cmocka_unit_test_setup_teardown(a_trial_ends_without_times, start, stop)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static int repeat(const char *calls, int times, int *whole)
     return begun;
 }
 
-static void a_sequence_without_a_period_has_none(void **state)
+TEST_BETWEEN(a_sequence_without_a_period_has_none, start, NULL)
 {
     uint64_t word = 1;
     for (int i = 0; i < 20000; i++) {
@@ -44,7 +44,7 @@ static void a_sequence_without_a_period_has_none(void **state)
     assert_int_equal(period.length, 0);
 }
 
-static void a_period_is_found_by_the_first_search_after_three_and_64_calls(void **state)
+TEST_BETWEEN(a_period_is_found_by_the_first_search_after_three_and_64_calls, start, NULL)
 {
     int whole;
     assert_int_equal(repeat("abcdefghij", 9, &whole), 0);
@@ -55,7 +55,7 @@ static void a_period_is_found_by_the_first_search_after_three_and_64_calls(void 
     assert_true(whole >= 9);
 }
 
-static void one_call_again_and_again_is_a_period(void **state)
+TEST_BETWEEN(one_call_again_and_again_is_a_period, start, NULL)
 {
     int whole;
     repeat("a", 63, &whole);
@@ -66,7 +66,7 @@ static void one_call_again_and_again_is_a_period(void **state)
 }
 
 /* FSDP's step: layers that gather, then layers that reduce; all layers make the same calls. */
-static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
+TEST_BETWEEN(layers_that_repeat_within_a_step_are_not_the_period, start, NULL)
 {
     int whole;
     static const char step[] = "gggggggggggggggggggggggggrgrgrgrgrgrgrgrgrgrgrgra";
@@ -75,7 +75,7 @@ static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
 }
 
 /* Micro-steps are found first. The last one of a step differs, so the step is found at the end. */
-static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(void **state)
+TEST_BETWEEN(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one, start, NULL)
 {
     char step[7 * 25 + 38 + 1] = "";
     int whole;
@@ -86,7 +86,7 @@ static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(v
     assert_int_equal(period.length, strlen(step));
 }
 
-static void an_odd_step_costs_no_more_than_itself(void **state)
+TEST_BETWEEN(an_odd_step_costs_no_more_than_itself, start, NULL)
 {
     int whole;
     repeat("abcdefg", 30, &whole);
@@ -98,7 +98,7 @@ static void an_odd_step_costs_no_more_than_itself(void **state)
     assert_int_equal(period.length, 7);
 }
 
-static void a_changed_sequence_is_found_anew(void **state)
+TEST_BETWEEN(a_changed_sequence_is_found_anew, start, NULL)
 {
     int whole;
     repeat("abcdefg", 30, &whole);
@@ -112,7 +112,7 @@ static void a_changed_sequence_is_found_anew(void **state)
 }
 
 /* The detection starts at any call, but a period never begins within a group. */
-static void periods_begin_at_the_same_call(void **state)
+TEST_BETWEEN(periods_begin_at_the_same_call, start, NULL)
 {
     static const char *const turns[] = {"abc+++d", "bc+++da", "++dabc+", "dabc+++"};
     int whole;
@@ -128,7 +128,7 @@ static void periods_begin_at_the_same_call(void **state)
     }
 }
 
-static void the_longest_period_is_found_and_no_longer_one(void **state)
+TEST_BETWEEN(the_longest_period_is_found_and_no_longer_one, start, NULL)
 {
     for (uint32_t length = CECL_PERIOD_MOST; length <= CECL_PERIOD_MOST + 1; length++) {
         start(state);
@@ -136,21 +136,4 @@ static void the_longest_period_is_found_and_no_longer_one(void **state)
             cecl_period_next(&period, cecl_period_token(call % length * 31, true));
         assert_int_equal(period.length, length > CECL_PERIOD_MOST ? 0 : length);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_sequence_without_a_period_has_none, start),
-        cmocka_unit_test_setup(a_period_is_found_by_the_first_search_after_three_and_64_calls,
-                               start),
-        cmocka_unit_test_setup(one_call_again_and_again_is_a_period, start),
-        cmocka_unit_test_setup(layers_that_repeat_within_a_step_are_not_the_period, start),
-        cmocka_unit_test_setup(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one,
-                               start),
-        cmocka_unit_test_setup(an_odd_step_costs_no_more_than_itself, start),
-        cmocka_unit_test_setup(a_changed_sequence_is_found_anew, start),
-        cmocka_unit_test_setup(periods_begin_at_the_same_call, start),
-        cmocka_unit_test_setup(the_longest_period_is_found_and_no_longer_one, start)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

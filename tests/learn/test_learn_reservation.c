@@ -6,7 +6,7 @@
 enum { A = 1, B = 3 };
 #define IDLE CECL_RESERVATION_IDLE_NS
 
-static void only_one_communicator_has_it(void **state)
+TEST(only_one_communicator_has_it)
 {
     struct cecl_reservation its = {0};
     assert_true(cecl_reservation_take(&its, A, 100));
@@ -19,7 +19,7 @@ static void only_one_communicator_has_it(void **state)
     assert_false(cecl_reservation_take(&its, A, 104));
 }
 
-static void one_that_makes_no_more_calls_loses_it(void **state)
+TEST(one_that_makes_no_more_calls_loses_it)
 {
     struct cecl_reservation its = {0};
     assert_true(cecl_reservation_take(&its, A, 100));
@@ -31,11 +31,4 @@ static void one_that_makes_no_more_calls_loses_it(void **state)
     assert_false(cecl_reservation_take(&its, A, 301 + IDLE));
     cecl_reservation_leave(&its, B);
     assert_true(cecl_reservation_take(&its, A, 302 + IDLE));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_one_communicator_has_it),
-                                       cmocka_unit_test(one_that_makes_no_more_calls_loses_it)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

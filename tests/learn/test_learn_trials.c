@@ -1,14 +1,10 @@
 /* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "../share.h"
+#include "../with_cmocka.h"
 #include "world.h"
 
 static uint64_t number(const char *variable, uint64_t otherwise)
@@ -90,7 +86,7 @@ static void expect_goals(const struct tally *tally, uint64_t programs)
     assert_int_equal(tally->late, 0);
 }
 
-static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
+TEST(arms_that_gain_are_kept_and_slower_ones_are_not)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
@@ -104,7 +100,7 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
     expect_goals(&tally, programs);
 }
 
-static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
+TEST(so_are_those_of_loops_whose_ranks_are_far_apart)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
@@ -116,7 +112,7 @@ static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
     expect_goals(&tally, programs);
 }
 
-static void communicators_that_share_a_step_each_get_their_verdict(void **state)
+TEST(communicators_that_share_a_step_each_get_their_verdict)
 {
     for (uint64_t seed = 1; seed <= 50; seed++) {
         struct program program = {.seed = seed,
@@ -144,7 +140,7 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
 
 /* Short steps, with ranks far apart: one communicator's offer is valid for long, and blocks the
  * others. */
-static void communicators_of_a_loop_each_get_their_verdict(void **state)
+TEST(communicators_of_a_loop_each_get_their_verdict)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = {.seed = seed,
@@ -183,7 +179,7 @@ static struct program training(uint64_t seed)
 }
 
 /* an arm that takes 1.25 x as long gets a single turn */
-static void a_bad_arm_has_one_turn(void **state)
+TEST(a_bad_arm_has_one_turn)
 {
     struct program program = training(7);
     for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
@@ -195,7 +191,7 @@ static void a_bad_arm_has_one_turn(void **state)
 }
 
 /* one of three arms: it has two times. After three rounds the best of the others shares the rest with arm 0 */
-static void only_the_bad_arm_is_dropped(void **state)
+TEST(only_the_bad_arm_is_dropped)
 {
     struct program program = training(7);
     program.gain[0][1] = 0.05;
@@ -226,7 +222,7 @@ static int kept(double gain, double noise)
     return kept;
 }
 
-static void small_gains_are_kept_more_often_than_not(void **state)
+TEST(small_gains_are_kept_more_often_than_not)
 {
     const int gaining = kept(0.025, 0.025), equal = kept(0, 0.025);
     print_message("of 400 programs %d with a gain kept, %d without one\n", gaining, equal);
@@ -235,7 +231,7 @@ static void small_gains_are_kept_more_often_than_not(void **state)
 }
 
 /* Steps of 20 us: several steps are timed as one period. */
-static void short_steps_are_tried_together(void **state)
+TEST(short_steps_are_tried_together)
 {
     struct program program = training(8);
     program.step_ns = 2e4;
@@ -266,7 +262,7 @@ static void is_decided(const struct program *program)
 }
 
 /* A queue of 1,024 launches is full on rank 0, and empty on the others. */
-static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
+TEST(a_loop_whose_hosts_are_far_apart_is_decided)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = loop_of_one_call(seed);
@@ -277,7 +273,7 @@ static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
 }
 
 /* The GPUs reach a call when the hosts are 1,024 calls further. */
-static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
+TEST(a_loop_whose_gpus_are_far_behind_is_decided)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = loop_of_one_call(seed);
@@ -286,7 +282,7 @@ static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
     }
 }
 
-static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state)
+TEST(a_changed_period_is_tried_anew_and_a_learned_one_is_not)
 {
     struct program program = training(9);
     program.gain[0][1] = 0.05;
@@ -303,7 +299,7 @@ static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state
 }
 
 /* 10,000 repetitions later. */
-static void a_verdict_wears_out(void **state)
+TEST(a_verdict_wears_out)
 {
     struct program program = training(10);
     program.gain[0][1] = 0.05;
@@ -316,22 +312,4 @@ static void a_verdict_wears_out(void **state)
     program.step_ns = 1e4;
     program.steps = 100000;
     assert_int_equal(run_program(&program).trials[0], 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
-        cmocka_unit_test(so_are_those_of_loops_whose_ranks_are_far_apart),
-        cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
-        cmocka_unit_test(communicators_of_a_loop_each_get_their_verdict),
-        cmocka_unit_test(a_bad_arm_has_one_turn),
-        cmocka_unit_test(only_the_bad_arm_is_dropped),
-        cmocka_unit_test(small_gains_are_kept_more_often_than_not),
-        cmocka_unit_test(short_steps_are_tried_together),
-        cmocka_unit_test(a_loop_whose_hosts_are_far_apart_is_decided),
-        cmocka_unit_test(a_loop_whose_gpus_are_far_behind_is_decided),
-        cmocka_unit_test(a_changed_period_is_tried_anew_and_a_learned_one_is_not),
-        cmocka_unit_test(a_verdict_wears_out)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

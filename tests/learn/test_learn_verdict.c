@@ -24,7 +24,7 @@ static size_t fill(const double *ns, uint32_t narms, double scatter, double drif
     return count;
 }
 
-static void the_arm_with_the_shortest_periods_is_kept(void **state)
+TEST(the_arm_with_the_shortest_periods_is_kept)
 {
     const size_t count = fill((const double[]){100, 95, 90, 130}, 4, 0.01, 0);
     const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
@@ -34,13 +34,13 @@ static void the_arm_with_the_shortest_periods_is_kept(void **state)
     assert_int_equal(verdict.arms[3].count, EACH);
 }
 
-static void less_than_one_percent_is_no_gain(void **state)
+TEST(less_than_one_percent_is_no_gain)
 {
     const size_t count = fill((const double[]){1000, 992}, 2, 0.0001, 0);
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-static void a_gain_within_the_scatter_is_no_gain(void **state)
+TEST(a_gain_within_the_scatter_is_no_gain)
 {
     const size_t count = fill((const double[]){100, 97}, 2, 0.2, 0);
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
@@ -48,7 +48,7 @@ static void a_gain_within_the_scatter_is_no_gain(void **state)
 
 /* A drift of 10 % from the first time to the last. Without its removal, the arm with the first
  * turns would seem to gain. */
-static void drift_is_no_gain(void **state)
+TEST(drift_is_no_gain)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < 2 * EACH; i++) {
@@ -58,7 +58,7 @@ static void drift_is_no_gain(void **state)
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-static void a_time_that_is_far_off_decides_nothing(void **state)
+TEST(a_time_that_is_far_off_decides_nothing)
 {
     const size_t count = fill((const double[]){100, 94}, 2, 0.01, 0);
     samples[1].ns *= 50; /* of arm 1 */
@@ -68,7 +68,7 @@ static void a_time_that_is_far_off_decides_nothing(void **state)
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-static void too_few_times_tell_nothing(void **state)
+TEST(too_few_times_tell_nothing)
 {
     fill((const double[]){100, 50}, 2, 0, 0);
     assert_int_equal(cecl_verdict_of(samples, 0).arm, 0);
@@ -78,7 +78,7 @@ static void too_few_times_tell_nothing(void **state)
 
 /* Equal arms whose times scatter by half of the time. If an arm is kept, its reported median is
  * shorter, too. By the statistical test, one of three arms seems to gain in 3 of 100 trials. */
-static void heavy_noise_is_no_gain_and_drift_is_not_read_into_it(void **state)
+TEST(heavy_noise_is_no_gain_and_drift_is_not_read_into_it)
 {
     enum { TRIALS = 4000, ARMS = 4 };
     uint64_t seed = 1;
@@ -98,17 +98,4 @@ static void heavy_noise_is_no_gain_and_drift_is_not_read_into_it(void **state)
     }
     print_message("%d of %d kept\n", kept, TRIALS);
     assert_in_range(kept, 0, TRIALS * 4 / 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_arm_with_the_shortest_periods_is_kept),
-        cmocka_unit_test(less_than_one_percent_is_no_gain),
-        cmocka_unit_test(a_gain_within_the_scatter_is_no_gain),
-        cmocka_unit_test(drift_is_no_gain),
-        cmocka_unit_test(a_time_that_is_far_off_decides_nothing),
-        cmocka_unit_test(too_few_times_tell_nothing),
-        cmocka_unit_test(heavy_noise_is_no_gain_and_drift_is_not_read_into_it)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,9 @@
 
 extern int multi_rank, multi_nranks;
 
-/* Runs the tests on all ranks. Only rank 0's output is shown, unless another rank fails. A test
+/* Runs the program's tests on all ranks; a program without a main does just that. Only rank 0's output is shown, unless another rank fails. A test
  * that hangs ends the job. Returns the exit code, equal on all ranks. */
-int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+int multi_main(int argc, char **argv);
 
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);

@@ -136,7 +136,7 @@ static void random_exchanges(int rounds)
     }
 }
 
-static void blocks_of_any_size_reach_their_places(void **state)
+TEST_BETWEEN(blocks_of_any_size_reach_their_places, set_up, tear_down)
 {
     random_exchanges(40);
 }
@@ -147,7 +147,7 @@ static void works(void)
     random_exchanges(2);
 }
 
-static void nothing_at_all_is_a_call(void **state)
+TEST_BETWEEN(nothing_at_all_is_a_call, set_up, tear_down)
 {
     const struct arguments none = {0};
     multi_ok(comm, call(&none, true, false));
@@ -155,7 +155,7 @@ static void nothing_at_all_is_a_call(void **state)
     works();
 }
 
-static void places_of_empty_blocks_are_of_no_account(void **state)
+TEST_BETWEEN(places_of_empty_blocks_are_of_no_account, set_up, tear_down)
 {
     struct arguments a = {0};
     for (int p = 0; p < multi_nranks; p++)
@@ -172,7 +172,7 @@ static unsigned char *root_in_place(int root, bool in_place, unsigned char *othe
     return in_place && multi_rank == root ? recv_buffer + (size_t)root * bytes : other;
 }
 
-static void gathers_to_every_root_are_right(void **state)
+TEST_BETWEEN(gathers_to_every_root_are_right, set_up, tear_down)
 {
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -191,7 +191,7 @@ static void gathers_to_every_root_are_right(void **state)
         }
 }
 
-static void scatters_from_every_root_are_right(void **state)
+TEST_BETWEEN(scatters_from_every_root_are_right, set_up, tear_down)
 {
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -215,7 +215,7 @@ static void scatters_from_every_root_are_right(void **state)
         }
 }
 
-static void all_of_them_may_be_grouped(void **state)
+TEST_BETWEEN(all_of_them_may_be_grouped, set_up, tear_down)
 {
     const size_t bytes = 700, all = bytes * (size_t)multi_nranks;
     unsigned char *gathered = NULL, *scattered = NULL;
@@ -245,7 +245,7 @@ static void all_of_them_may_be_grouped(void **state)
 }
 
 /* The recvbuff lies within sendbuff on the ranks that receive nothing. */
-static void recvbuff_of_a_rank_that_receives_nothing_is_of_no_account(void **state)
+TEST_BETWEEN(recvbuff_of_a_rank_that_receives_nothing_is_of_no_account, set_up, tear_down)
 {
     const bool receives = multi_rank == 0;
     unsigned char *const recv = receives ? recv_buffer : send_buffer + 1;
@@ -301,7 +301,7 @@ static void expect_refused(ceclResult_t result, const char *words)
     }
 }
 
-static void what_one_rank_refuses_all_refuse(void **state)
+TEST_BETWEEN(what_one_rank_refuses_all_refuse, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
@@ -343,7 +343,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
     works();
 }
 
-static void counts_that_differ_are_named_on_every_rank(void **state)
+TEST_BETWEEN(counts_that_differ_are_named_on_every_rank, set_up, tear_down)
 {
     struct arguments a = tens();
     if (multi_rank == 1)
@@ -363,7 +363,7 @@ static void counts_that_differ_are_named_on_every_rank(void **state)
     works();
 }
 
-static void known_places_that_cannot_be_are_refused(void **state)
+TEST_BETWEEN(known_places_that_cannot_be_are_refused, set_up, tear_down)
 {
     struct arguments a = tens();
     multi_refused(comm,
@@ -383,7 +383,7 @@ static void known_places_that_cannot_be_are_refused(void **state)
 
 /* Peers rely on the places that a rank has announced, so the communicator fails. The last rank
  * makes its call last; so it knows the buffers of all ranks. */
-static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **state)
+TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
@@ -407,7 +407,7 @@ static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **st
     works();
 }
 
-static void ranks_may_have_their_buffers_at_other_offsets(void **state)
+TEST_BETWEEN(ranks_may_have_their_buffers_at_other_offsets, set_up, tear_down)
 {
     unsigned char *const recv = recv_buffer;
     unsigned char *wider = NULL;
@@ -419,7 +419,7 @@ static void ranks_may_have_their_buffers_at_other_offsets(void **state)
     works();
 }
 
-static void a_group_refuses_the_form_that_waits(void **state)
+TEST_BETWEEN(a_group_refuses_the_form_that_waits, set_up, tear_down)
 {
     const struct arguments a = tens();
     multi_ok(comm, ceclGroupStart());
@@ -429,7 +429,7 @@ static void a_group_refuses_the_form_that_waits(void **state)
     works();
 }
 
-static void wrong_roots_and_buffers_are_named(void **state)
+TEST_BETWEEN(wrong_roots_and_buffers_are_named, set_up, tear_down)
 {
     const size_t bytes = 64, all = bytes * (size_t)multi_nranks;
     multi_refused(comm, ceclGather(send_buffer, recv_buffer, 4, 0, multi_nranks, comm, NULL),
@@ -459,7 +459,7 @@ static void wrong_roots_and_buffers_are_named(void **state)
     works();
 }
 
-static void calls_that_differ_are_told_where_they_are_compared(void **state)
+TEST_BETWEEN(calls_that_differ_are_told_where_they_are_compared, set_up_checked, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
@@ -488,29 +488,7 @@ static void calls_that_differ_are_told_where_they_are_compared(void **state)
     what_one_rank_refuses_all_refuse(NULL);
 }
 
-#define WITH(setup, test) cmocka_unit_test_setup_teardown(test, setup, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        WITH(set_up, blocks_of_any_size_reach_their_places),
-        WITH(set_up_allowed, blocks_of_any_size_reach_their_places),
-        WITH(set_up, nothing_at_all_is_a_call),
-        WITH(set_up, places_of_empty_blocks_are_of_no_account),
-        WITH(set_up, gathers_to_every_root_are_right),
-        WITH(set_up_allowed, gathers_to_every_root_are_right),
-        WITH(set_up, scatters_from_every_root_are_right),
-        WITH(set_up_allowed, scatters_from_every_root_are_right),
-        WITH(set_up, all_of_them_may_be_grouped),
-        WITH(set_up, recvbuff_of_a_rank_that_receives_nothing_is_of_no_account),
-        WITH(set_up, what_one_rank_refuses_all_refuse),
-        WITH(set_up, counts_that_differ_are_named_on_every_rank),
-        WITH(set_up, known_places_that_cannot_be_are_refused),
-        WITH(set_up, a_block_that_leaves_a_peers_recvbuff_ends_the_communicator),
-        WITH(set_up, ranks_may_have_their_buffers_at_other_offsets),
-        WITH(set_up_checked, ranks_may_have_their_buffers_at_other_offsets),
-        WITH(set_up, a_group_refuses_the_form_that_waits),
-        WITH(set_up, wrong_roots_and_buffers_are_named),
-        WITH(set_up_checked, calls_that_differ_are_told_where_they_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
-}
+TEST_AGAIN(blocks_of_any_size_reach_their_places, set_up_allowed, tear_down)
+TEST_AGAIN(gathers_to_every_root_are_right, set_up_allowed, tear_down)
+TEST_AGAIN(scatters_from_every_root_are_right, set_up_allowed, tear_down)
+TEST_AGAIN(ranks_may_have_their_buffers_at_other_offsets, set_up_checked, tear_down)

@@ -36,7 +36,7 @@ static void refused(const void *send, void *recv, size_t count, int type, ceclRe
                   words);
 }
 
-static void null_arguments_are_named(void **state)
+TEST_BETWEEN(null_arguments_are_named, set_up, tear_down)
 {
     int value;
     ceclResult_t result;
@@ -74,7 +74,7 @@ static void null_arguments_are_named(void **state)
     multi_refused(comm, ceclCommInitAll(NULL, 1, NULL), ceclInvalidArgument, "comm: NULL");
 }
 
-static void foreign_handles_are_refused(void **state)
+TEST_BETWEEN(foreign_handles_are_refused, set_up, tear_down)
 {
     uint64_t stranger[64] = {0};
     int value;
@@ -99,14 +99,14 @@ static void foreign_handles_are_refused(void **state)
         }
 }
 
-static void unknown_types_are_named(void **state)
+TEST_BETWEEN(unknown_types_are_named, set_up, tear_down)
 {
     refused(send_buffer, recv_buffer, 1, -1, ceclInvalidArgument, "datatype -1");
     refused(send_buffer, recv_buffer, 1, CECL_NUM_TYPES, ceclInvalidArgument, "datatype 12");
     refused(send_buffer, recv_buffer, 1, 1000, ceclInvalidArgument, "0 to 11 expected");
 }
 
-static void counts_that_overflow_are_refused(void **state)
+TEST_BETWEEN(counts_that_overflow_are_refused, set_up, tear_down)
 {
     refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument,
             "do not fit into the address space");
@@ -114,7 +114,7 @@ static void counts_that_overflow_are_refused(void **state)
     refused(send_buffer, recv_buffer, SIZE_MAX / 8 + 1, ceclDouble, ceclInvalidArgument, "count");
 }
 
-static void buffers_that_leave_their_memory_are_refused(void **state)
+TEST_BETWEEN(buffers_that_leave_their_memory_are_refused, set_up, tear_down)
 {
     static char plain[BYTES * 16];
     void *peer = NULL;
@@ -138,7 +138,7 @@ static void buffers_that_leave_their_memory_are_refused(void **state)
     }
 }
 
-static void overlapping_buffers_are_refused(void **state)
+TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
 {
     char *own = recv_buffer + (size_t)multi_rank * 1024;
     multi_refused(comm, ceclAllGather(own + 1, recv_buffer, 1024, ceclInt8, comm, 0),
@@ -152,7 +152,7 @@ static void overlapping_buffers_are_refused(void **state)
                   ceclInvalidArgument, "overlap");
 }
 
-static void peers_out_of_range_are_named(void **state)
+TEST_BETWEEN(peers_out_of_range_are_named, set_up, tear_down)
 {
     void *peer = NULL;
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, -1, &peer), ceclInvalidArgument,
@@ -165,7 +165,7 @@ static void peers_out_of_range_are_named(void **state)
                   "peerPtr: NULL");
 }
 
-static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **state)
+TEST_BETWEEN(ranks_and_sizes_out_of_range_are_refused_before_anyone_waits, set_up, tear_down)
 {
     ceclUniqueId id = {{0}};
     ceclComm_t other = NULL;
@@ -192,7 +192,7 @@ static void join_is_refused(const ceclConfig_t *config, const char *words)
 }
 
 /* Each field of the configuration, below and above its range, on one rank only. */
-static void a_field_out_of_range_is_named_on_every_rank(void **state)
+TEST_BETWEEN(a_field_out_of_range_is_named_on_every_rank, set_up, tear_down)
 {
     static const struct {
         const char *words;
@@ -241,7 +241,7 @@ static void a_field_out_of_range_is_named_on_every_rank(void **state)
     }
 }
 
-static void differing_fields_are_named_on_every_rank(void **state)
+TEST_BETWEEN(differing_fields_are_named_on_every_rank, set_up, tear_down)
 {
     ceclConfig_t config = multi_config();
     config.poolBytes = multi_rank == 0 ? 64 << 20 : 32 << 20;
@@ -261,7 +261,7 @@ static void differing_fields_are_named_on_every_rank(void **state)
     multi_setenv("CECL_CHECK", NULL);
 }
 
-static void bad_settings_are_refused_on_every_rank(void **state)
+TEST_BETWEEN(bad_settings_are_refused_on_every_rank, set_up, tear_down)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = multi_rank == 0 ? 17 : CECL_UNDEF;
@@ -292,7 +292,7 @@ static void bad_settings_are_refused_on_every_rank(void **state)
     }
 }
 
-static void calls_that_need_an_sm_are_refused_under_never(void **state)
+TEST(calls_that_need_an_sm_are_refused_under_never)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_NEVER;
@@ -324,7 +324,7 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     multi_ok(NULL, ceclCommDestroy(strict));
 }
 
-static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
+TEST(pull_of_a_sendbuff_out_of_reach_goes_as_a_push)
 {
     const size_t block = 64, all = (size_t)multi_nranks * block;
     unsigned char bytes[64 * 64];
@@ -352,25 +352,4 @@ static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
     assert_non_null(strstr(e.path, multi_rank == 0 ? "push" : "pull"));
     memory_free(pulling, &send);
     multi_ok(NULL, ceclCommDestroy(pulling));
-}
-
-#define REFUSAL(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        REFUSAL(null_arguments_are_named),
-        REFUSAL(foreign_handles_are_refused),
-        REFUSAL(unknown_types_are_named),
-        REFUSAL(counts_that_overflow_are_refused),
-        REFUSAL(buffers_that_leave_their_memory_are_refused),
-        REFUSAL(overlapping_buffers_are_refused),
-        REFUSAL(peers_out_of_range_are_named),
-        REFUSAL(ranks_and_sizes_out_of_range_are_refused_before_anyone_waits),
-        REFUSAL(bad_settings_are_refused_on_every_rank),
-        REFUSAL(a_field_out_of_range_is_named_on_every_rank),
-        REFUSAL(differing_fields_are_named_on_every_rank),
-        cmocka_unit_test(calls_that_need_an_sm_are_refused_under_never),
-        cmocka_unit_test(pull_of_a_sendbuff_out_of_reach_goes_as_a_push),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -9,7 +9,7 @@
 
 /* In each round each rank writes to all others, reaches a barrier, and reads what they wrote. A
  * second barrier comes before the next round overwrites it. */
-static void what_was_written_before_is_seen_behind(void **state)
+TEST(what_was_written_before_is_seen_behind)
 {
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t stream;
@@ -41,7 +41,7 @@ static void what_was_written_before_is_seen_behind(void **state)
     free(host);
 }
 
-static void nobody_passes_before_the_last_has_come(void **state)
+TEST(nobody_passes_before_the_last_has_come)
 {
     ceclComm_t comm = multi_comm(NULL);
     for (int late = 0; late < multi_nranks; late++) {
@@ -60,7 +60,7 @@ static void nobody_passes_before_the_last_has_come(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void it_is_explained_as_one_exchange_without_sms_or_copies(void **state)
+TEST(it_is_explained_as_one_exchange_without_sms_or_copies)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_NEVER;
@@ -77,7 +77,7 @@ static void it_is_explained_as_one_exchange_without_sms_or_copies(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void it_may_stand_in_a_group_and_between_other_calls(void **state)
+TEST(it_may_stand_in_a_group_and_between_other_calls)
 {
     ceclComm_t comm = multi_comm(NULL);
     const struct multi_case gather = {.op = ceclOpAllGather, .count = 5000, .type = ceclUint8};
@@ -93,7 +93,7 @@ static void it_may_stand_in_a_group_and_between_other_calls(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void ranks_in_another_call_are_told_where_calls_are_compared(void **state)
+TEST(ranks_in_another_call_are_told_where_calls_are_compared)
 {
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
@@ -110,7 +110,7 @@ static void ranks_in_another_call_are_told_where_calls_are_compared(void **state
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_single_rank_meets_itself(void **state)
+TEST(a_single_rank_meets_itself)
 {
     ceclComm_t one;
     multi_setenv("CECL_DEVICE", "host");
@@ -119,17 +119,4 @@ static void a_single_rank_meets_itself(void **state)
     multi_ok(one, ceclStreamSynchronize(one, NULL));
     multi_refused(NULL, ceclBarrier(NULL, NULL), ceclInvalidArgument, "comm");
     multi_ok(NULL, ceclCommDestroy(one));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_before_is_seen_behind),
-        cmocka_unit_test(nobody_passes_before_the_last_has_come),
-        cmocka_unit_test(it_is_explained_as_one_exchange_without_sms_or_copies),
-        cmocka_unit_test(it_may_stand_in_a_group_and_between_other_calls),
-        cmocka_unit_test(ranks_in_another_call_are_told_where_calls_are_compared),
-        cmocka_unit_test(a_single_rank_meets_itself),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

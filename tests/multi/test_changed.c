@@ -224,23 +224,23 @@ static void make_all_changes(enum given_mode how)
     given_close();
 }
 
-static void changed_mappings_that_were_registered_on_use(void **state)
+TEST(changed_mappings_that_were_registered_on_use)
 {
     make_all_changes(ON_USE);
 }
 
-static void changed_mappings_that_the_program_registered(void **state)
+TEST(changed_mappings_that_the_program_registered)
 {
     make_all_changes(REGISTERED);
 }
 
-static void changed_mappings_that_were_not_registered(void **state)
+TEST(changed_mappings_that_were_not_registered)
 {
     make_all_changes(PRIVATE);
 }
 
 /* The root sends from its buffer, and writes nothing there. */
-static void a_root_may_broadcast_memory_that_is_read_only(void **state)
+TEST(a_root_may_broadcast_memory_that_is_read_only)
 {
     given_open(ON_USE, page());
     if (multi_on_gpus(given_comm)) {
@@ -295,7 +295,7 @@ static void make_holes(struct mapped *m, bool unmapped)
             take_memory(m->at + (2 * r + 1) * page(), page());
 }
 
-static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
+TEST(holes_between_blocks_are_no_part_of_the_buffer)
 {
     for (int how = ON_USE; how <= PRIVATE; how++) {
         given_open((enum given_mode)how, page());
@@ -323,7 +323,7 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
 }
 
 /* A call with one rank is a copy; its memory is never registered. */
-static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
+TEST(a_rank_alone_is_refused_a_buffer_with_a_hole)
 {
     ceclComm_t alone;
     multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
@@ -342,17 +342,4 @@ static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
     multi_refused(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL),
                   ceclInvalidArgument, "can be read, at byte");
     multi_ok(NULL, ceclCommDestroy(alone));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changed_mappings_that_were_registered_on_use),
-        cmocka_unit_test(changed_mappings_that_the_program_registered),
-        cmocka_unit_test(changed_mappings_that_were_not_registered),
-        cmocka_unit_test(a_root_may_broadcast_memory_that_is_read_only),
-        cmocka_unit_test(holes_between_blocks_are_no_part_of_the_buffer),
-        cmocka_unit_test(a_rank_alone_is_refused_a_buffer_with_a_hole),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

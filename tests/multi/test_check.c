@@ -12,7 +12,7 @@ static ceclComm_t checked_comm(void)
     return comm;
 }
 
-static void mismatched_calls_are_refused_on_every_rank(void **state)
+TEST(mismatched_calls_are_refused_on_every_rank)
 {
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
@@ -46,7 +46,7 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
 }
 
 /* Ranks make different kinds of calls: an allocation on rank 0, a collective on the others. */
-static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void **state)
+TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
 {
     ceclComm_t comm = checked_comm();
     char *recv = NULL;
@@ -65,7 +65,7 @@ static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void 
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **state)
+TEST(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank)
 {
     ceclComm_t comm = checked_comm();
     char *recv = NULL;
@@ -78,7 +78,7 @@ static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **
 
 /* If one rank refuses its call, the others refuse theirs too, so no rank is one call ahead
  * afterwards. */
-static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
+TEST(a_call_that_one_rank_refuses_is_refused_by_all)
 {
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
@@ -118,7 +118,7 @@ static ceclResult_t gather_to(ceclComm_t comm, char *buffer, bool refused)
 }
 
 /* Each rank compares its calls on all communicators of a group, even if one of them refuses. */
-static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(void **state)
+TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     const bool odd = multi_rank == multi_nranks - 1;
@@ -145,7 +145,7 @@ static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(vo
 
 /* Ranks may use the communicators of a group in any order if each communicator has its own
  * stream, even while other ranks make the calls one by one. */
-static void communicators_of_a_group_are_compared_in_any_order(void **state)
+TEST(communicators_of_a_group_are_compared_in_any_order)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     ceclStream_t streams[2];
@@ -176,7 +176,7 @@ static void communicators_of_a_group_are_compared_in_any_order(void **state)
 }
 
 /* The calls on the group's first communicator agree, those on the second differ. */
-static void a_difference_on_a_communicator_refuses_the_group(void **state)
+TEST(a_difference_on_a_communicator_refuses_the_group)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     const bool odd = multi_rank == multi_nranks - 1;
@@ -219,7 +219,7 @@ static bool has_failed(ceclComm_t comm)
 
 /* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another
  * communicator, and cannot know of the difference. */
-static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(void **state)
+TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
 {
     if (multi_nranks < 3)
         skip_because("with three ranks, two communicators can share one rank");
@@ -254,7 +254,7 @@ static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(
 }
 
 /* Its first call is refused at once, because that communicator was revoked. */
-static void a_group_with_a_failed_communicator_names_no_rank_to_others(void **state)
+TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
 {
     ceclComm_t works = checked_comm(), failed = checked_comm();
     char *buffer;
@@ -276,7 +276,7 @@ static void a_group_with_a_failed_communicator_names_no_rank_to_others(void **st
     multi_ok(NULL, ceclCommDestroy(works));
 }
 
-static void a_refused_call_has_moved_nothing(void **state)
+TEST(a_refused_call_has_moved_nothing)
 {
     ceclComm_t comm = checked_comm();
     const size_t bytes = (size_t)multi_nranks * 64;
@@ -300,7 +300,7 @@ static void a_refused_call_has_moved_nothing(void **state)
 }
 
 /* Ranks may have their buffers at different places, even where peers read them. */
-static void places_are_no_difference(void **state)
+TEST(places_are_no_difference)
 {
     multi_setenv("CECL_DIRECTION", "pull");
     multi_setenv("CECL_SM_POLICY", "allow"); /* otherwise the call is pushed */
@@ -322,22 +322,4 @@ static void places_are_no_difference(void **state)
         assert_int_equal(host[i], multi_byte(3, (int)(i / 64), (size_t)multi_rank * 64 + i % 64));
     multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 10, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mismatched_calls_are_refused_on_every_rank),
-        cmocka_unit_test(an_allocation_that_meets_a_collective_is_refused_on_every_rank),
-        cmocka_unit_test(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank),
-        cmocka_unit_test(a_call_that_one_rank_refuses_is_refused_by_all),
-        cmocka_unit_test(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable),
-        cmocka_unit_test(communicators_of_a_group_are_compared_in_any_order),
-        cmocka_unit_test(a_difference_on_a_communicator_refuses_the_group),
-        cmocka_unit_test(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it),
-        cmocka_unit_test(a_group_with_a_failed_communicator_names_no_rank_to_others),
-        cmocka_unit_test(a_refused_call_has_moved_nothing),
-        cmocka_unit_test(places_are_no_difference),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -5,7 +5,7 @@
 static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
 
 /* Block sizes in bytes; 256 MiB with CECL_TEST_BIG=1. */
-static void every_size_in_and_out_of_place_is_right(void **state)
+TEST(every_size_in_and_out_of_place_is_right)
 {
     static const size_t sizes[] = {0, 1, 3, 4097, 1 << 20, 256 << 20};
     const char *big = getenv("CECL_TEST_BIG");
@@ -22,7 +22,7 @@ static void every_size_in_and_out_of_place_is_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void every_type_is_right(void **state)
+TEST(every_type_is_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     for (int type = 0; type < CECL_NUM_TYPES; type++)
@@ -37,7 +37,7 @@ static void every_type_is_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void own_and_default_streams_are_right(void **state)
+TEST(own_and_default_streams_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL,
@@ -61,7 +61,7 @@ static void own_and_default_streams_are_right(void **state)
 
 /* Calls on two streams without a wait between them: the second call reads the result of the
  * first. */
-static void calls_on_two_streams_run_in_call_order(void **state)
+TEST(calls_on_two_streams_run_in_call_order)
 {
     enum { COUNT = 20000, ROUNDS = 20 };
     ceclComm_t comm = multi_comm(NULL);
@@ -93,7 +93,7 @@ static void calls_on_two_streams_run_in_call_order(void **state)
     free(host);
 }
 
-static void odd_offsets_inside_an_allocation_are_right(void **state)
+TEST(odd_offsets_inside_an_allocation_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     for (size_t shift = 1; shift < 300; shift = shift * 3 + 1)
@@ -106,7 +106,7 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
 }
 
 /* All-to-all's sendbuff is symmetric here, which pull needs. */
-static void every_direction_kind_of_flags_and_policy_is_right(void **state)
+TEST(every_direction_kind_of_flags_and_policy_is_right)
 {
     static const char *const directions[] = {"push", "pull"}, *const flags[] = {"auto", "host"};
     const char *const policies[] = {"never", "allow"};
@@ -131,7 +131,7 @@ static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 
 /* The ranks agree on where flags are, although only rank 0 has a reason to keep them on the
  * host. */
-static void few_hardware_queues_on_one_rank_are_right(void **state)
+TEST(few_hardware_queues_on_one_rank_are_right)
 {
     const char *before = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     char *const kept = before ? strdup(before) : NULL;
@@ -147,7 +147,7 @@ static void few_hardware_queues_on_one_rank_are_right(void **state)
     free(kept);
 }
 
-static void a_shard_is_the_place_in_recvbuff(void **state)
+TEST(a_shard_is_the_place_in_recvbuff)
 {
     ceclComm_t comm = multi_comm(NULL);
     char *recv = NULL;
@@ -169,7 +169,7 @@ static void a_shard_is_the_place_in_recvbuff(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void in_place_all_to_all_larger_than_staging_is_right(void **state)
+TEST(in_place_all_to_all_larger_than_staging_is_right)
 {
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
@@ -180,20 +180,4 @@ static void in_place_all_to_all_larger_than_staging_is_right(void **state)
                         .op = ceclOpAlltoAll, .count = count, .type = ceclUint8, .in_place = true},
                     count);
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_in_and_out_of_place_is_right),
-        cmocka_unit_test(every_type_is_right),
-        cmocka_unit_test(own_and_default_streams_are_right),
-        cmocka_unit_test(calls_on_two_streams_run_in_call_order),
-        cmocka_unit_test(odd_offsets_inside_an_allocation_are_right),
-        cmocka_unit_test(every_direction_kind_of_flags_and_policy_is_right),
-        cmocka_unit_test(few_hardware_queues_on_one_rank_are_right),
-        cmocka_unit_test(a_shard_is_the_place_in_recvbuff),
-        cmocka_unit_test(in_place_all_to_all_larger_than_staging_is_right),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -338,7 +338,7 @@ static int runs_of_each(void)
     return is_big() ? 1000 : some > 6 ? some : 6;
 }
 
-static void every_run_by_every_path_gives_the_same_bits(void **state)
+TEST(every_run_by_every_path_gives_the_same_bits)
 {
     for (size_t p = 0; p < PATHS; p++) {
         open_comm(room_of(&paths[p]), paths[p].staging);
@@ -348,7 +348,7 @@ static void every_run_by_every_path_gives_the_same_bits(void **state)
     }
 }
 
-static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
+TEST(what_is_read_and_pushed_is_the_same_in_every_run)
 {
     open_comm(LARGE, CECL_UNDEF);
     const bool skipped = !is_big() && multi_nranks > 3;
@@ -360,7 +360,7 @@ static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
 }
 
 /* Peers cannot read a sendbuff outside the pool: it goes through staging, whatever its size. */
-static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
+TEST(a_sendbuff_of_no_pool_gives_the_same_bits)
 {
     open_comm(ROOM, CECL_UNDEF);
     const bool skipped = multi_on_gpus(comm);
@@ -381,7 +381,7 @@ static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
         skip_because("test_other_memory has GPU memory outside the pool");
 }
 
-static void a_nan_is_neither_lost_nor_invented(void **state)
+TEST(a_nan_is_neither_lost_nor_invented)
 {
     for (size_t p = 0; p < PATHS; p++) {
         open_comm(room_of(&paths[p]), paths[p].staging);
@@ -396,15 +396,4 @@ static void a_nan_is_neither_lost_nor_invented(void **state)
         }
         close_comm();
     }
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_run_by_every_path_gives_the_same_bits),
-        cmocka_unit_test(what_is_read_and_pushed_is_the_same_in_every_run),
-        cmocka_unit_test(a_sendbuff_of_no_pool_gives_the_same_bits),
-        cmocka_unit_test(a_nan_is_neither_lost_nor_invented),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -27,7 +27,7 @@ static ceclComm_t comm_of_hosts(void)
     return comm;
 }
 
-static void it_tells_ranks_memory_and_bound(void **state)
+TEST(it_tells_ranks_memory_and_bound)
 {
     ceclConfig_t config = multi_config();
     config.timeoutMs = 1234;
@@ -48,7 +48,7 @@ static void it_tells_ranks_memory_and_bound(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void bad_calls_are_refused(void **state)
+TEST(bad_calls_are_refused)
 {
     ceclComm_t comm = multi_comm(NULL);
     ceclDeviceComm_t dc;
@@ -59,7 +59,7 @@ static void bad_calls_are_refused(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void pads_and_slices_are_no_memory_of_the_users(void **state)
+TEST(pads_and_slices_are_no_memory_of_the_users)
 {
     ceclComm_t comm = multi_comm(NULL);
     const ceclDeviceComm_t dc = device_comm(comm);
@@ -73,7 +73,7 @@ static void pads_and_slices_are_no_memory_of_the_users(void **state)
 }
 
 /* In each round a rank writes to all, and reads what all wrote. */
-static void barriers_order_what_ranks_write(void **state)
+TEST(barriers_order_what_ranks_write)
 {
     ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm);
@@ -97,7 +97,7 @@ static void barriers_order_what_ranks_write(void **state)
 }
 
 /* Epochs wrap to 0: they are compared cyclically. */
-static void barriers_go_on_past_the_wrap(void **state)
+TEST(barriers_go_on_past_the_wrap)
 {
     ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
@@ -111,7 +111,7 @@ static void barriers_go_on_past_the_wrap(void **state)
 }
 
 /* Passes values around the ring, one by one. */
-static void signals_go_from_rank_to_rank(void **state)
+TEST(signals_go_from_rank_to_rank)
 {
     ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
@@ -131,7 +131,7 @@ static void signals_go_from_rank_to_rank(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
+TEST(a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
 {
     ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm), patient = dc;
@@ -152,7 +152,7 @@ static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
 }
 
 /* A wait without a time limit ends when the communicator fails. */
-static void waits_end_when_a_rank_gives_up(void **state)
+TEST(waits_end_when_a_rank_gives_up)
 {
     ceclConfig_t config = multi_config();
     config.timeoutMs = 0;
@@ -175,19 +175,4 @@ static void waits_end_when_a_rank_gives_up(void **state)
         ceclCommDestroy(comm);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_tells_ranks_memory_and_bound),
-        cmocka_unit_test(bad_calls_are_refused),
-        cmocka_unit_test(pads_and_slices_are_no_memory_of_the_users),
-        cmocka_unit_test(barriers_order_what_ranks_write),
-        cmocka_unit_test(barriers_go_on_past_the_wrap),
-        cmocka_unit_test(signals_go_from_rank_to_rank),
-        cmocka_unit_test(a_wait_ends_by_its_bound_and_ranks_get_in_step_again),
-        cmocka_unit_test(waits_end_when_a_rank_gives_up),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

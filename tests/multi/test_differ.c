@@ -101,7 +101,7 @@ static ceclResult_t make_large(const struct buffers *b, int difference)
                          odd && difference == OTHER_ROOT ? 1 : 0, b->comm, NULL);
 }
 
-static void large_calls_that_differ_are_told_apart(void **state)
+TEST(large_calls_that_differ_are_told_apart)
 {
     static const char *const words[LARGE_DIFFERENCES][3] = {
         [OTHER_ROOT] = {"ceclBroadcast", "ranks differ in root: ", "1 on rank %d"},
@@ -124,28 +124,28 @@ static void large_calls_that_differ_are_told_apart(void **state)
     }
 }
 
-static void another_count_is_an_error_on_all_ranks(void **state)
+TEST(another_count_is_an_error_on_all_ranks)
 {
     run(OTHER_COUNT);
 }
 
-static void another_operation_is_an_error_on_all_ranks(void **state)
+TEST(another_operation_is_an_error_on_all_ranks)
 {
     run(OTHER_OPERATION);
 }
 
-static void another_collective_is_an_error_on_all_ranks(void **state)
+TEST(another_collective_is_an_error_on_all_ranks)
 {
     run(OTHER_CALL);
 }
 
-static void a_call_left_out_is_an_error_on_all_ranks(void **state)
+TEST(a_call_left_out_is_an_error_on_all_ranks)
 {
     run(LEFT_OUT);
 }
 
 /* In a reduction, each rank may choose by itself whether its buffers are in place. */
-static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
+TEST(a_call_that_is_in_place_on_one_rank_is_none)
 {
     struct buffers b = {.comm = multi_comm(NULL)};
     ceclResult_t error = ceclInternalError;
@@ -234,7 +234,7 @@ static void move_in_every_pattern(const char *tuning)
     free(g.want);
 }
 
-static void a_gather_may_be_in_place_on_some_ranks(void **state)
+TEST(a_gather_may_be_in_place_on_some_ranks)
 {
     move_in_every_pattern(NULL);
     move_in_every_pattern("late.wait_ns * any 1000000000");
@@ -242,7 +242,7 @@ static void a_gather_may_be_in_place_on_some_ranks(void **state)
 }
 
 /* Ranks that are in place would pull, and the others cannot. */
-static void so_may_a_pulled_broadcast(void **state)
+TEST(so_may_a_pulled_broadcast)
 {
     multi_setenv("CECL_DIRECTION", "pull");
     move_in_every_pattern("late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1");
@@ -250,7 +250,7 @@ static void so_may_a_pulled_broadcast(void **state)
 }
 
 /* In an all-to-all, ranks must agree on placement. Of two ranks, one knows the other's call. */
-static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
+TEST(an_all_to_all_that_is_in_place_on_one_rank_is_named)
 {
     struct buffers b = {.comm = multi_comm(NULL)};
     const size_t all = (size_t)multi_nranks * COUNT;
@@ -266,20 +266,4 @@ static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
         fail_msg("the error is: %s", words);
     (void)!ceclCommDestroy(b.comm);
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_count_is_an_error_on_all_ranks),
-        cmocka_unit_test(another_operation_is_an_error_on_all_ranks),
-        cmocka_unit_test(another_collective_is_an_error_on_all_ranks),
-        cmocka_unit_test(a_call_left_out_is_an_error_on_all_ranks),
-        cmocka_unit_test(large_calls_that_differ_are_told_apart),
-        cmocka_unit_test(a_call_that_is_in_place_on_one_rank_is_none),
-        cmocka_unit_test(a_gather_may_be_in_place_on_some_ranks),
-        cmocka_unit_test(so_may_a_pulled_broadcast),
-        cmocka_unit_test(an_all_to_all_that_is_in_place_on_one_rank_is_named),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -177,12 +177,12 @@ static void out_and_back(int rounds)
     }
 }
 
-static void rows_go_to_experts_and_come_back(void **state)
+TEST_BETWEEN(rows_go_to_experts_and_come_back, set_up, tear_down)
 {
     out_and_back(multi_share(200));
 }
 
-static void graphs_take_rows_out_and_back(void **state)
+TEST_BETWEEN(graphs_take_rows_out_and_back, set_up, tear_down)
 {
     uint64_t x = 41;
     struct exchange e;
@@ -225,7 +225,7 @@ static float element_of(int rank, size_t row, size_t i)
 
 /* Each token has EACH rows, which go to experts and come back. Their weighted sums then equal
  * what a single rank would compute. The last token's first row is left out. */
-static void tokens_get_the_sums_of_their_rows(void **state)
+TEST_BETWEEN(tokens_get_the_sums_of_their_rows, set_up, tear_down)
 {
     const size_t nrows = TOKENS * EACH, bytes = nrows * COUNT * sizeof(float);
     const ceclExperts_t experts = {.experts = 3, .align = 4};
@@ -271,7 +271,7 @@ static void tokens_get_the_sums_of_their_rows(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void refused_sums_do_no_harm(void **state)
+TEST_BETWEEN(refused_sums_do_no_harm, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
 #define REFUSED(result, words, ...)                                                                \
@@ -300,7 +300,7 @@ static void refused_sums_do_no_harm(void **state)
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
 }
 
-static void refused_experts_do_no_harm(void **state)
+TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
 {
     const ceclExperts_t fine = {2, 2, scales[0], scales[1], 3};
     ceclExperts_t bad;
@@ -336,7 +336,7 @@ static void refused_experts_do_no_harm(void **state)
 }
 
 /* On the host device: a call of the same arguments worked before, so only the memory can be wrong. */
-static void arrays_that_lose_their_memory_are_refused(void **state)
+TEST_BETWEEN(arrays_that_lose_their_memory_are_refused, set_up, tear_down)
 {
     static const char *const names[] = {"sendsplits", "recvsplits", "experts->sendscales"};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -372,7 +372,7 @@ static void arrays_that_lose_their_memory_are_refused(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void an_expert_without_room_is_named_on_every_rank(void **state)
+TEST_BETWEEN(an_expert_without_room_is_named_on_every_rank, set_up, tear_down_failed)
 {
     uint64_t x = 43;
     struct exchange e;
@@ -391,20 +391,4 @@ static void an_expert_without_room_is_named_on_every_rank(void **state)
         !strstr(ceclGetLastError(comm), "expert 2 of rank 1"))
         fail_msg("rank %d: the expert is not named: %s", multi_rank, ceclGetLastError(comm));
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(rows_go_to_experts_and_come_back),
-        TEST(graphs_take_rows_out_and_back),
-        TEST(tokens_get_the_sums_of_their_rows),
-        TEST(refused_sums_do_no_harm),
-        TEST(refused_experts_do_no_harm),
-        TEST(arrays_that_lose_their_memory_are_refused),
-        cmocka_unit_test_setup_teardown(an_expert_without_room_is_named_on_every_rank, set_up,
-                                        tear_down_failed),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -34,7 +34,7 @@ static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, 
     return e;
 }
 
-static void all_gather_in_place_is_zero_sm(void **state)
+TEST_BETWEEN(all_gather_in_place_is_zero_sm, set_up, tear_down)
 {
     const ceclExplanation_t e = explain(
         comm, ceclOpAllGather, recv_buffer + (size_t)multi_rank * BLOCK, recv_buffer, BLOCK);
@@ -48,7 +48,7 @@ static void all_gather_in_place_is_zero_sm(void **state)
 }
 
 /* A block this small goes to the next rank as a whole, and comes back. */
-static void all_gather_out_of_place_is_zero_sm(void **state)
+TEST_BETWEEN(all_gather_out_of_place_is_zero_sm, set_up, tear_down)
 {
     const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
     assert_int_equal(e.zeroSm, !shares_gpu);
@@ -59,7 +59,7 @@ static void all_gather_out_of_place_is_zero_sm(void **state)
     assert_non_null(strstr(e.path, "own block returned by peers"));
 }
 
-static void all_to_all_is_zero_sm(void **state)
+TEST_BETWEEN(all_to_all_is_zero_sm, set_up, tear_down)
 {
     const ceclExplanation_t e = explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, BLOCK);
     assert_int_equal(e.zeroSm, !shares_gpu);
@@ -69,7 +69,7 @@ static void all_to_all_is_zero_sm(void **state)
     assert_non_null(strstr(e.path, "own block by way of peers, 1 round"));
 }
 
-static void local_copies_are_told_where_they_are_allowed(void **state)
+TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
@@ -98,7 +98,7 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
 }
 
 /* Chunks are multiples of 256 bytes, at most staging / peers. */
-static void all_to_all_in_place_tells_its_chunks(void **state)
+TEST(all_to_all_in_place_tells_its_chunks)
 {
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
@@ -119,7 +119,7 @@ static void all_to_all_in_place_tells_its_chunks(void **state)
     multi_ok(NULL, ceclCommDestroy(narrow));
 }
 
-static void a_forced_direction_is_told(void **state)
+TEST(a_forced_direction_is_told)
 {
     multi_setenv("CECL_DIRECTION", "pull");
     ceclComm_t pulling = multi_comm(NULL);
@@ -134,7 +134,7 @@ static void a_forced_direction_is_told(void **state)
     multi_ok(NULL, ceclCommDestroy(pulling));
 }
 
-static void an_empty_call_moves_nothing(void **state)
+TEST_BETWEEN(an_empty_call_moves_nothing, set_up, tear_down)
 {
     const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, 0);
     assert_int_equal(e.copies, 0);
@@ -143,7 +143,7 @@ static void an_empty_call_moves_nothing(void **state)
 }
 
 /* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */
-static void explaining_concerns_one_rank_alone(void **state)
+TEST(explaining_concerns_one_rank_alone)
 {
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);
@@ -162,7 +162,7 @@ static void explaining_concerns_one_rank_alone(void **state)
     multi_ok(NULL, ceclCommDestroy(checked));
 }
 
-static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
+TEST_BETWEEN(explaining_touches_no_buffer_and_the_call_still_works, set_up, tear_down)
 {
     const size_t bytes = (size_t)multi_nranks * BLOCK;
     unsigned char *host = malloc(bytes);
@@ -218,7 +218,7 @@ static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t c
     }
 }
 
-static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
+TEST_BETWEEN(what_the_call_refuses_is_refused_in_the_same_words, set_up, tear_down)
 {
     const size_t all = (size_t)multi_nranks * BLOCK;
     char plain[64];
@@ -235,7 +235,7 @@ static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
     refused_alike(NULL, send_buffer, recv_buffer, 1, ceclInt8, ceclInvalidArgument);
 }
 
-static void an_unknown_op_and_no_explanation_are_named(void **state)
+TEST_BETWEEN(an_unknown_op_and_no_explanation_are_named, set_up, tear_down)
 {
     ceclExplanation_t e;
     multi_refused(comm, ceclExplain((ceclOp_t)9, send_buffer, recv_buffer, 1, ceclInt8, comm, &e),
@@ -249,28 +249,8 @@ static void an_unknown_op_and_no_explanation_are_named(void **state)
                   ceclInvalidArgument, "explanation: NULL");
 }
 
-static void a_finalized_communicator_explains_nothing(void **state)
+TEST_BETWEEN(a_finalized_communicator_explains_nothing, set_up, tear_down)
 {
     multi_ok(comm, ceclCommFinalize(comm));
     refused_alike(comm, send_buffer, recv_buffer, 1, ceclInt8, ceclInvalidUsage);
-}
-
-#define EXPLAIN(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        EXPLAIN(all_gather_in_place_is_zero_sm),
-        EXPLAIN(all_gather_out_of_place_is_zero_sm),
-        EXPLAIN(all_to_all_is_zero_sm),
-        EXPLAIN(local_copies_are_told_where_they_are_allowed),
-        cmocka_unit_test(all_to_all_in_place_tells_its_chunks),
-        cmocka_unit_test(a_forced_direction_is_told),
-        EXPLAIN(an_empty_call_moves_nothing),
-        cmocka_unit_test(explaining_concerns_one_rank_alone),
-        EXPLAIN(explaining_touches_no_buffer_and_the_call_still_works),
-        EXPLAIN(what_the_call_refuses_is_refused_in_the_same_words),
-        EXPLAIN(an_unknown_op_and_no_explanation_are_named),
-        EXPLAIN(a_finalized_communicator_explains_nothing),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

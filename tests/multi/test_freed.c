@@ -51,7 +51,7 @@ static void expect_end(ceclComm_t comm, struct freeing *freeing, ceclResult_t re
     pthread_join(freeing->thread, NULL);
 }
 
-static void a_failure_is_heard_while_memory_is_freed(void **state)
+TEST(a_failure_is_heard_while_memory_is_freed)
 {
     struct freeing freeing;
     ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 0, other);
@@ -66,7 +66,7 @@ static void a_failure_is_heard_while_memory_is_freed(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-static void a_time_limit_is_kept_while_memory_is_freed(void **state)
+TEST(a_time_limit_is_kept_while_memory_is_freed)
 {
     struct freeing freeing;
     ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 1000, other);
@@ -96,7 +96,7 @@ static void gather(ceclComm_t comm, const struct memory *memory, uint64_t seed)
 }
 
 /* Each communicator has opened the old memory when one of them first uses the new memory. */
-static void memory_that_is_replaced_serves_all_communicators(void **state)
+TEST(memory_that_is_replaced_serves_all_communicators)
 {
     enum { COMMS = 3, ROUNDS = 12 };
     ceclComm_t comms[COMMS];
@@ -115,7 +115,7 @@ static void memory_that_is_replaced_serves_all_communicators(void **state)
 }
 
 /* Small allocations share a block, which the driver may free and reuse. */
-static void small_allocations_that_come_and_go_serve_all_communicators(void **state)
+TEST(small_allocations_that_come_and_go_serve_all_communicators)
 {
     enum { COMMS = 2, COUNT = 6, ROUNDS = 40 };
     ceclComm_t comms[COMMS] = {multi_comm(NULL), multi_comm(NULL)};
@@ -138,15 +138,4 @@ static void small_allocations_that_come_and_go_serve_all_communicators(void **st
         memory_free(comms[0], &memory[i]);
     for (int c = 0; c < COMMS; c++)
         multi_ok(NULL, ceclCommDestroy(comms[c]));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_is_heard_while_memory_is_freed),
-        cmocka_unit_test(a_time_limit_is_kept_while_memory_is_freed),
-        cmocka_unit_test(memory_that_is_replaced_serves_all_communicators),
-        cmocka_unit_test(small_allocations_that_come_and_go_serve_all_communicators),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -319,7 +319,7 @@ static void replay_each_kind(ceclComm_t comm)
 }
 
 /* Memory that peers cannot reach goes through bounce buffers, which eager calls use as well. */
-static void private_memory_is_carried_in_each_replay(void **state)
+TEST(private_memory_is_carried_in_each_replay)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct launch *launches = new_launches();
@@ -351,7 +351,7 @@ static void private_memory_is_carried_in_each_replay(void **state)
 }
 
 /* The two ranks of a message may have different kinds of memory. */
-static void messages_take_memory_of_every_kind(void **state)
+TEST(messages_take_memory_of_every_kind)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct launch *launches = new_launches();
@@ -377,7 +377,7 @@ static void messages_take_memory_of_every_kind(void **state)
     free_launches(launches);
 }
 
-static void each_kind_of_call_is_right_in_each_replay(void **state)
+TEST(each_kind_of_call_is_right_in_each_replay)
 {
     ceclComm_t comm = multi_comm(NULL);
     replay_each_kind(comm);
@@ -385,7 +385,7 @@ static void each_kind_of_call_is_right_in_each_replay(void **state)
 }
 
 /* Small calls keep their own call count. Captured urgent calls use the same path as other calls. */
-static void under_each_policy_they_are_right_too(void **state)
+TEST(under_each_policy_they_are_right_too)
 {
     for (int i = 0; i < 2; i++) {
         ceclConfig_t config = multi_config();
@@ -454,7 +454,7 @@ static void launch_one(struct arena *a, struct launch *l, int g, ceclStream_t st
     keep_output(a->comm, l, stream);
 }
 
-static void graphs_and_eager_calls_go_on_in_any_order(void **state)
+TEST(graphs_and_eager_calls_go_on_in_any_order)
 {
     struct arena arena;
     struct launch *launches = new_launches();
@@ -479,16 +479,4 @@ static void graphs_and_eager_calls_go_on_in_any_order(void **state)
     }
     close_arena(&arena);
     free_launches(launches);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_of_call_is_right_in_each_replay),
-        cmocka_unit_test(private_memory_is_carried_in_each_replay),
-        cmocka_unit_test(messages_take_memory_of_every_kind),
-        cmocka_unit_test(under_each_policy_they_are_right_too),
-        cmocka_unit_test(graphs_and_eager_calls_go_on_in_any_order),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

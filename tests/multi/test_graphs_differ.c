@@ -267,26 +267,22 @@ static void all_pairs(int odd, int before, int half)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void the_first_launch_differs(void **state)
+TEST_BETWEEN(the_first_launch_differs, open_memory, NULL)
 {
     all_pairs(0, 0, 0);
 }
 
-static void a_later_launch_differs(void **state)
+TEST(a_later_launch_differs)
 {
     all_pairs(multi_nranks - 1, 3, 1);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_first_launch_differs, open_memory),
-        cmocka_unit_test(a_later_launch_differs),
-    };
     const char *device = getenv("CECL_DEVICE");
     if (device && strcmp(device, "cuda") == 0) {
         puts("skipped: it looks at memory of the host device before waits are released");
         return 77;
     }
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+    return multi_main(argc, argv);
 }

@@ -71,7 +71,7 @@ static void close_all(void)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void streams_that_cannot_capture_are_refused(void **state)
+TEST(streams_that_cannot_capture_are_refused)
 {
     ceclGraph_t graph = NULL, other = NULL;
     open_all();
@@ -96,7 +96,7 @@ static void streams_that_cannot_capture_are_refused(void **state)
 }
 
 /* The last rank captures a call that the others make eagerly. */
-static void a_call_that_others_do_not_capture_is_named(void **state)
+TEST(a_call_that_others_do_not_capture_is_named)
 {
     ceclGraph_t graph = NULL;
     open_all();
@@ -116,7 +116,7 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
     abort_all(graph);
 }
 
-static void a_call_that_others_do_not_make_ends_in_time(void **state)
+TEST(a_call_that_others_do_not_make_ends_in_time)
 {
     ceclGraph_t graph = NULL;
     open_all();
@@ -134,7 +134,7 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
 
 /* The others' graphs wait in the middle of their launch. All ranks make the first launch. The time limit is short
  * only once all others have launched, because otherwise a slow one of them may be named. */
-static void a_rank_that_does_not_launch_is_named(void **state)
+TEST(a_rank_that_does_not_launch_is_named)
 {
     char words[64];
     open_all();
@@ -158,7 +158,7 @@ static void a_rank_that_does_not_launch_is_named(void **state)
 
 /* A launch waits inside CUDA while the stream's queue is full. Here no launch can end, because the last rank launches
  * nothing. The limit is short only once all others wait for that rank. */
-static void a_full_launch_queue_does_not_hold_up_a_failure(void **state)
+TEST(a_full_launch_queue_does_not_hold_up_a_failure)
 {
     enum { CALLS = 50, LAUNCHES = 600 };
     char words[64];
@@ -206,13 +206,13 @@ static bool replays_outlast(int limit_ms)
 
 /* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so
  * two ranks are enough. A machine that stands still may exceed the first limit. */
-static void many_replays_without_a_pause_are_no_timeout(void **state)
+TEST(many_replays_without_a_pause_are_no_timeout)
 {
     if (multi_nranks <= 2)
         assert_true(replays_outlast(1000) || replays_outlast(20000));
 }
 
-static void a_peer_that_aborts_ends_replays_that_wait(void **state)
+TEST(a_peer_that_aborts_ends_replays_that_wait)
 {
     open_all();
     ceclGraph_t graph = captured(3);
@@ -238,7 +238,7 @@ static void show_phase(uint32_t j)
 
 /* A call begins with the wait for the last phase of peers' calls before. A peer that does not end its call is named by a
  * rank whose graph waits so, but is no trouble for ranks without a graph that waits. */
-static void a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting(void **state)
+TEST(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting)
 {
     open_all();
     ceclGraph_t graph = captured(1);
@@ -275,7 +275,7 @@ static void *open_gate(void *gate)
 
 /* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. Here a graph has not
  * even begun when the others shrink: its stream waits for a word that a thread writes later. */
-static void a_shrink_waits_for_graphs_that_have_not_begun(void **state)
+TEST(a_shrink_waits_for_graphs_that_have_not_begun)
 {
     const int last = multi_nranks - 1;
     ceclComm_t rest = NULL;
@@ -309,7 +309,7 @@ static void a_shrink_waits_for_graphs_that_have_not_begun(void **state)
     abort_all(graph);
 }
 
-static void memory_that_a_graph_uses_is_not_freed(void **state)
+TEST(memory_that_a_graph_uses_is_not_freed)
 {
     open_all();
     ceclGraph_t graph = captured(1);
@@ -325,7 +325,7 @@ static void memory_that_a_graph_uses_is_not_freed(void **state)
 }
 
 /* The graph that uses the memory is destroyed while its launch is pending. Another graph stays. */
-static void memory_is_free_as_soon_as_its_own_graph_is_gone(void **state)
+TEST(memory_is_free_as_soon_as_its_own_graph_is_gone)
 {
     uint32_t *gate = NULL;
     pthread_t opener;
@@ -353,7 +353,7 @@ static void memory_is_free_as_soon_as_its_own_graph_is_gone(void **state)
     close_all();
 }
 
-static void a_communicator_that_ends_before_its_graph_says_so(void **state)
+TEST(a_communicator_that_ends_before_its_graph_says_so)
 {
     open_all();
     ceclGraph_t graph = captured(2);
@@ -367,7 +367,7 @@ static void a_communicator_that_ends_before_its_graph_says_so(void **state)
 
 /* The device's own functions launch the graph, as CUDA's would. Only some ranks launch, so the
  * graph's waits end only when the library ends them. */
-static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
+TEST(a_graph_that_outlives_its_communicator_ends_by_itself)
 {
     void *graph = NULL;
     open_all();
@@ -429,7 +429,7 @@ static void assert_said(ceclResult_t made, const char *words)
         fail_msg("rank %d, %d: %s", multi_rank, (int)made, ceclGetLastError(comm));
 }
 
-static void messages_of_one_side_only_are_refused(void **state)
+TEST(messages_of_one_side_only_are_refused)
 {
     ceclGraph_t graph = NULL;
     open_all();
@@ -449,7 +449,7 @@ static void messages_of_one_side_only_are_refused(void **state)
     close_all();
 }
 
-static void captured_messages_of_different_sizes_are_named_on_both_ranks(void **state)
+TEST(captured_messages_of_different_sizes_are_named_on_both_ranks)
 {
     ceclGraph_t graph = NULL;
     open_all();
@@ -462,7 +462,7 @@ static void captured_messages_of_different_sizes_are_named_on_both_ranks(void **
     abort_all(graph);
 }
 
-static void a_message_that_only_one_rank_captures_is_named(void **state)
+TEST(a_message_that_only_one_rank_captures_is_named)
 {
     for (int sends = 0; sends < 2; sends++) {
         ceclGraph_t graph = NULL;
@@ -503,12 +503,12 @@ static bool captures_that_wait_are_named(int limit_ms)
 }
 
 /* The first limit may pass before both ranks have begun to wait. */
-static void captures_that_wait_for_each_other_end_in_time(void **state)
+TEST(captures_that_wait_for_each_other_end_in_time)
 {
     assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
-static void a_peer_that_leaves_ends_the_capture_of_a_message(void **state)
+TEST(a_peer_that_leaves_ends_the_capture_of_a_message)
 {
     ceclGraph_t graph = NULL;
     open_all();
@@ -520,7 +520,7 @@ static void a_peer_that_leaves_ends_the_capture_of_a_message(void **state)
     abort_all(graph);
 }
 
-static void a_rank_that_does_not_launch_its_message_is_named(void **state)
+TEST(a_rank_that_does_not_launch_its_message_is_named)
 {
     char words[64];
     for (int sends = 0; sends < 2; sends++) {
@@ -542,7 +542,7 @@ static void a_rank_that_does_not_launch_its_message_is_named(void **state)
     }
 }
 
-static void memory_of_a_captured_message_is_not_freed(void **state)
+TEST(memory_of_a_captured_message_is_not_freed)
 {
     open_all();
     ceclGraph_t graph = captured_messages(1, true);
@@ -558,7 +558,7 @@ static void memory_of_a_captured_message_is_not_freed(void **state)
 }
 
 /* Only one of the two ranks launches, after the communicator has ended. */
-static void a_graph_of_messages_outlives_its_communicator(void **state)
+TEST(a_graph_of_messages_outlives_its_communicator)
 {
     void *graph = NULL;
     open_all();
@@ -586,7 +586,7 @@ static void a_graph_of_messages_outlives_its_communicator(void **state)
 /* ---- */
 
 /* A graph's programs, windows and imports are released with the graph. */
-static void captures_leave_nothing_behind(void **state)
+TEST(captures_leave_nothing_behind)
 {
     open_all();
     multi_ok(comm, ceclGraphDestroy(captured(1)));
@@ -617,41 +617,8 @@ static int make_usual(void **state)
     return 0;
 }
 
-#define SMALL(test)                                                                                \
-    {                                                                                              \
-        "small: " #test, test, make_small, make_usual, NULL                                        \
-    }
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_that_cannot_capture_are_refused),
-        cmocka_unit_test(a_call_that_others_do_not_capture_is_named),
-        cmocka_unit_test(a_call_that_others_do_not_make_ends_in_time),
-        cmocka_unit_test(a_rank_that_does_not_launch_is_named),
-        cmocka_unit_test(a_full_launch_queue_does_not_hold_up_a_failure),
-        cmocka_unit_test(many_replays_without_a_pause_are_no_timeout),
-        cmocka_unit_test(a_peer_that_aborts_ends_replays_that_wait),
-        cmocka_unit_test(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting),
-        cmocka_unit_test(a_shrink_waits_for_graphs_that_have_not_begun),
-        cmocka_unit_test(memory_that_a_graph_uses_is_not_freed),
-        cmocka_unit_test(memory_is_free_as_soon_as_its_own_graph_is_gone),
-        cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
-        cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),
-        cmocka_unit_test(messages_of_one_side_only_are_refused),
-        cmocka_unit_test(captured_messages_of_different_sizes_are_named_on_both_ranks),
-        cmocka_unit_test(a_message_that_only_one_rank_captures_is_named),
-        cmocka_unit_test(captures_that_wait_for_each_other_end_in_time),
-        cmocka_unit_test(a_peer_that_leaves_ends_the_capture_of_a_message),
-        cmocka_unit_test(a_rank_that_does_not_launch_its_message_is_named),
-        cmocka_unit_test(memory_of_a_captured_message_is_not_freed),
-        cmocka_unit_test(a_graph_of_messages_outlives_its_communicator),
-        cmocka_unit_test(captures_leave_nothing_behind),
-        SMALL(a_call_that_others_do_not_make_ends_in_time),
-        SMALL(a_rank_that_does_not_launch_is_named),
-        SMALL(many_replays_without_a_pause_are_no_timeout),
-        SMALL(a_peer_that_aborts_ends_replays_that_wait),
-        SMALL(a_graph_that_outlives_its_communicator_ends_by_itself),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
-}
+TEST_AGAIN(a_call_that_others_do_not_make_ends_in_time, make_small, make_usual)
+TEST_AGAIN(a_rank_that_does_not_launch_is_named, make_small, make_usual)
+TEST_AGAIN(many_replays_without_a_pause_are_no_timeout, make_small, make_usual)
+TEST_AGAIN(a_peer_that_aborts_ends_replays_that_wait, make_small, make_usual)
+TEST_AGAIN(a_graph_that_outlives_its_communicator_ends_by_itself, make_small, make_usual)

@@ -91,13 +91,13 @@ static void works(uint64_t seed)
         check(i, seed);
 }
 
-static void mixed_calls_of_a_group_are_right(void **state)
+TEST_BETWEEN(mixed_calls_of_a_group_are_right, set_up, tear_down)
 {
     for (uint64_t seed = 1; seed < 4; seed++)
         works(seed * 1000);
 }
 
-static void nested_empty_and_single_groups_are_right(void **state)
+TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
 {
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclGroupEnd());
@@ -121,7 +121,7 @@ static void nested_empty_and_single_groups_are_right(void **state)
 }
 
 /* All ranks refuse, and no byte has moved. */
-static void a_refused_call_refuses_its_group(void **state)
+TEST_BETWEEN(a_refused_call_refuses_its_group, set_up, tear_down)
 {
     unsigned char *host = malloc(all);
     assert_non_null(host);
@@ -142,7 +142,7 @@ static void a_refused_call_refuses_its_group(void **state)
     works(9);
 }
 
-static void calls_that_share_memory_are_refused(void **state)
+TEST_BETWEEN(calls_that_share_memory_are_refused, set_up, tear_down)
 {
     const struct {
         unsigned char *send, *recv;
@@ -169,7 +169,7 @@ static void calls_that_share_memory_are_refused(void **state)
 
 /* Peers write to bounce buffers. These are the same in each group, so the calls differ from those that were
  * checked before only in the buffers that the program gave. */
-static void calls_that_share_private_memory_are_refused_again_and_again(void **state)
+TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up, tear_down)
 {
     struct memory one = memory_new(comm, MEMORY_PRIVATE, all),
                   other = memory_new(comm, MEMORY_PRIVATE, all);
@@ -204,7 +204,7 @@ static int copies_of_two(unsigned char *recv, size_t second)
 }
 
 /* Two allocations may be neighbours, and CUDA refuses a copy that reaches over both. */
-static void private_buffers_side_by_side_are_copied_one_by_one(void **state)
+TEST_BETWEEN(private_buffers_side_by_side_are_copied_one_by_one, set_up, tear_down)
 {
     const size_t each = ALIGNED * (size_t)multi_nranks;
     struct memory both = memory_new(comm, MEMORY_PRIVATE, 3 * each);
@@ -222,7 +222,7 @@ static void private_buffers_side_by_side_are_copied_one_by_one(void **state)
     works(13);
 }
 
-static void two_streams_and_too_many_calls_are_refused(void **state)
+TEST_BETWEEN(two_streams_and_too_many_calls_are_refused, set_up, tear_down)
 {
     ceclStream_t stream;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
@@ -240,7 +240,7 @@ static void two_streams_and_too_many_calls_are_refused(void **state)
     works(13);
 }
 
-static void two_communicators_in_one_group_are_right(void **state)
+TEST_BETWEEN(two_communicators_in_one_group_are_right, set_up, tear_down)
 {
     ceclComm_t other = multi_comm(NULL);
     unsigned char *out = NULL, *host = malloc(all);
@@ -264,7 +264,7 @@ static void two_communicators_in_one_group_are_right(void **state)
     free(host);
 }
 
-static void differing_groups_are_refused_where_calls_are_compared(void **state)
+TEST_BETWEEN(differing_groups_are_refused_where_calls_are_compared, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     ceclComm_t unchecked = comm;
@@ -302,21 +302,4 @@ static void differing_groups_are_refused_where_calls_are_compared(void **state)
     recv_buffer[1] = kept[1];
     multi_ok(NULL, ceclCommDestroy(comm));
     comm = unchecked;
-}
-
-#define GROUP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        GROUP(mixed_calls_of_a_group_are_right),
-        GROUP(nested_empty_and_single_groups_are_right),
-        GROUP(a_refused_call_refuses_its_group),
-        GROUP(calls_that_share_memory_are_refused),
-        GROUP(calls_that_share_private_memory_are_refused_again_and_again),
-        GROUP(private_buffers_side_by_side_are_copied_one_by_one),
-        GROUP(two_streams_and_too_many_calls_are_refused),
-        GROUP(two_communicators_in_one_group_are_right),
-        GROUP(differing_groups_are_refused_where_calls_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

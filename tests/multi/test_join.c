@@ -70,7 +70,7 @@ static int count_after(void **state)
     return 0;
 }
 
-static void callbacks_are_used_until_init_returns_and_never_after(void **state)
+TEST_BETWEEN(callbacks_are_used_until_init_returns_and_never_after, count_before, count_after)
 {
     struct exchange x = {.fails_at = NEVER};
     ceclComm_t comm = NULL;
@@ -85,7 +85,7 @@ static void callbacks_are_used_until_init_returns_and_never_after(void **state)
     assert_int_equal(x.calls, calls);
 }
 
-static void callbacks_that_fail_at_any_call_fail_the_join(void **state)
+TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, count_before, count_after)
 {
     const int calls = calls_of_a_join();
     for (int n = 0; n < calls; n++) {
@@ -124,17 +124,17 @@ static void a_callback_that_fails_on(int failing)
     multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
 }
 
-static void a_callback_that_fails_on_the_first_rank_keeps_nobody(void **state)
+TEST_BETWEEN(a_callback_that_fails_on_the_first_rank_keeps_nobody, count_before, count_after)
 {
     a_callback_that_fails_on(0);
 }
 
-static void a_callback_that_fails_on_the_last_rank_keeps_nobody(void **state)
+TEST_BETWEEN(a_callback_that_fails_on_the_last_rank_keeps_nobody, count_before, count_after)
 {
     a_callback_that_fails_on(multi_nranks - 1);
 }
 
-static void missing_callbacks_are_named(void **state)
+TEST_BETWEEN(missing_callbacks_are_named, count_before, count_after)
 {
     ceclComm_t comm = NULL;
     const ceclOob_t no_gather = {NULL, NULL, barrier}, no_barrier = {NULL, all_gather, NULL};
@@ -149,7 +149,7 @@ static void missing_callbacks_are_named(void **state)
     assert_null(comm);
 }
 
-static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state)
+TEST(a_rank_taken_twice_through_callbacks_is_refused_at_once)
 {
     const ceclConfig_t config = multi_config();
     struct exchange x = {.fails_at = NEVER};
@@ -165,7 +165,7 @@ static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state
 }
 
 /* The last rank still takes part, because the others wait for it. */
-static void a_null_handle_on_one_rank_is_told_to_all(void **state)
+TEST(a_null_handle_on_one_rank_is_told_to_all)
 {
     const ceclConfig_t config = multi_config();
     const bool last = multi_rank == multi_nranks - 1;
@@ -182,7 +182,7 @@ static void a_null_handle_on_one_rank_is_told_to_all(void **state)
 
 /* The revocation may reach peers that are still in their last step: they must name the rank that
  * revoked. */
-static void who_revokes_right_after_joining_is_blamed(void **state)
+TEST_BETWEEN(who_revokes_right_after_joining_is_blamed, count_before, count_after)
 {
     for (int times = 0; times < 10; times++) {
         struct exchange x = {.fails_at = NEVER};
@@ -200,7 +200,7 @@ static void who_revokes_right_after_joining_is_blamed(void **state)
 
 /* ---- unique ids */
 
-static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
+TEST(a_rank_taken_twice_is_refused_on_every_rank)
 {
     const ceclConfig_t config = multi_config();
     const ceclUniqueId id = multi_one_id();
@@ -213,7 +213,7 @@ static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
+TEST(differing_numbers_of_ranks_are_refused_on_every_rank)
 {
     const ceclConfig_t config = multi_config();
     const ceclUniqueId id = multi_one_id();
@@ -226,7 +226,7 @@ static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id(void **state)
+TEST(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = multi_rank == multi_nranks - 1 ? 9 : CECL_UNDEF;
@@ -264,7 +264,7 @@ static bool all_name_who_never_joins_within(const char *limit_ms)
 }
 
 /* On a busy machine some ranks may come after the first limit. */
-static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
+TEST(a_rank_that_never_joins_is_named_by_the_deadline)
 {
     assert_true(all_name_who_never_joins_within(SHORT_WAIT) ||
                 all_name_who_never_joins_within("9000") ||
@@ -277,7 +277,7 @@ static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int r
     return ceclCommInitRankConfig(comm, nranks, id, rank, &config);
 }
 
-static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
+TEST(a_refused_number_of_ranks_leaves_the_id_good)
 {
     const ceclUniqueId id = multi_one_id();
     ceclComm_t comm = NULL;
@@ -289,7 +289,7 @@ static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_rank_alone_may_correct_any_argument(void **state)
+TEST(a_rank_alone_may_correct_any_argument)
 {
     ceclUniqueId id;
     ceclComm_t comm = NULL;
@@ -302,7 +302,7 @@ static void a_rank_alone_may_correct_any_argument(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void a_refusal_that_peers_heard_of_says_that_the_id_is_used_up(void **state)
+TEST(a_refusal_that_peers_heard_of_says_that_the_id_is_used_up)
 {
     const bool last = multi_rank == multi_nranks - 1;
     ceclComm_t comm = NULL;
@@ -314,27 +314,4 @@ static void a_refusal_that_peers_heard_of_says_that_the_id_is_used_up(void **sta
                   "comm: NULL; this unique id is used up: make a new one with ceclGetUniqueId");
     assert_null(comm);
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-#define JOIN(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        JOIN(callbacks_are_used_until_init_returns_and_never_after),
-        JOIN(callbacks_that_fail_at_any_call_fail_the_join),
-        JOIN(a_callback_that_fails_on_the_first_rank_keeps_nobody),
-        JOIN(a_callback_that_fails_on_the_last_rank_keeps_nobody),
-        JOIN(missing_callbacks_are_named),
-        cmocka_unit_test(a_rank_taken_twice_through_callbacks_is_refused_at_once),
-        cmocka_unit_test(a_null_handle_on_one_rank_is_told_to_all),
-        JOIN(who_revokes_right_after_joining_is_blamed),
-        cmocka_unit_test(a_rank_taken_twice_is_refused_on_every_rank),
-        cmocka_unit_test(differing_numbers_of_ranks_are_refused_on_every_rank),
-        cmocka_unit_test(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id),
-        cmocka_unit_test(a_rank_that_never_joins_is_named_by_the_deadline),
-        cmocka_unit_test(a_refused_number_of_ranks_leaves_the_id_good),
-        cmocka_unit_test(a_rank_alone_may_correct_any_argument),
-        cmocka_unit_test(a_refusal_that_peers_heard_of_says_that_the_id_is_used_up),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

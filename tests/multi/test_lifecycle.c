@@ -33,7 +33,7 @@ static void gather_once(ceclComm_t comm)
                 7);
 }
 
-static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
+TEST(cycles_leak_no_descriptor_thread_or_mapping)
 {
     const char *given = getenv("CECL_TEST_CYCLES");
     ceclComm_t comm = multi_comm(NULL);
@@ -59,7 +59,7 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
         assert_in_range(count_mappings(), 0, (unsigned)maps + (*COUNTED ? 1 : 20));
 }
 
-static void several_communicators_live_side_by_side(void **state)
+TEST(several_communicators_live_side_by_side)
 {
     ceclComm_t comms[4];
     for (int i = 0; i < 4; i++)
@@ -71,7 +71,7 @@ static void several_communicators_live_side_by_side(void **state)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
-static void ranks_join_by_unique_id(void **state)
+TEST(ranks_join_by_unique_id)
 {
     const ceclUniqueId id = multi_one_id();
     ceclComm_t comm;
@@ -86,7 +86,7 @@ static void ranks_join_by_unique_id(void **state)
     assert_ptr_equal(comm, (ceclComm_t)8);
 }
 
-static void the_half_of_an_mpi_communicator_joins(void **state)
+TEST(the_half_of_an_mpi_communicator_joins)
 {
     MPI_Comm half;
     ceclComm_t comm;
@@ -103,7 +103,7 @@ static void the_half_of_an_mpi_communicator_joins(void **state)
     MPI_Comm_free(&half);
 }
 
-static void a_finalized_communicator_takes_no_more_calls(void **state)
+TEST(a_finalized_communicator_takes_no_more_calls)
 {
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
@@ -156,7 +156,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void ranks_may_be_threads_of_one_process(void **state)
+TEST(ranks_may_be_threads_of_one_process)
 {
     struct member members[8] = {{0}};
     ceclComm_t comms[8];
@@ -178,17 +178,4 @@ static void ranks_may_be_threads_of_one_process(void **state)
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cycles_leak_no_descriptor_thread_or_mapping),
-        cmocka_unit_test(several_communicators_live_side_by_side),
-        cmocka_unit_test(ranks_join_by_unique_id),
-        cmocka_unit_test(the_half_of_an_mpi_communicator_joins),
-        cmocka_unit_test(a_finalized_communicator_takes_no_more_calls),
-        cmocka_unit_test(ranks_may_be_threads_of_one_process),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

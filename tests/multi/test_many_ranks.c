@@ -76,7 +76,7 @@ static void check(const struct buffers *b, int which, int round)
         assert_int_equal(b->sums[which][i], value(round, nranks - 1, i));
 }
 
-static void processes_with_several_ranks_each_exchange_in_groups(void **state)
+TEST(processes_with_several_ranks_each_exchange_in_groups)
 {
     const size_t all = (size_t)(EACH * multi_nranks) * COUNT;
     ceclComm_t comms[EACH];
@@ -118,7 +118,7 @@ static ceclResult_t join_with_a_bad_rank(ceclComm_t comms[EACH], int bad)
     return ceclGroupEnd();
 }
 
-static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
+TEST(a_refused_rank_is_heard_of_in_all_processes_at_once)
 {
     for (int bad = 0; bad < EACH * multi_nranks; bad++) {
         ceclComm_t comms[EACH] = {NULL, NULL};
@@ -131,7 +131,7 @@ static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
 }
 
 /* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
-static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
+TEST(another_failed_join_ends_the_communicator_at_its_peers)
 {
     const ceclConfig_t config = on_host();
     const ceclUniqueId id = multi_one_id();
@@ -163,7 +163,7 @@ static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
     }
 }
 
-static void joining_by_mpi_is_refused_in_a_group(void **state)
+TEST(joining_by_mpi_is_refused_in_a_group)
 {
     ceclComm_t comm = NULL;
     multi_ok(NULL, ceclGroupStart());
@@ -171,15 +171,4 @@ static void joining_by_mpi_is_refused_in_a_group(void **state)
                   "call 1 in the group, ceclCommInitMpi: it uses the callbacks at once");
     multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "outside the group");
     assert_null(comm);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_with_several_ranks_each_exchange_in_groups),
-        cmocka_unit_test(a_refused_rank_is_heard_of_in_all_processes_at_once),
-        cmocka_unit_test(another_failed_join_ends_the_communicator_at_its_peers),
-        cmocka_unit_test(joining_by_mpi_is_refused_in_a_group),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

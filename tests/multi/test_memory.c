@@ -118,7 +118,7 @@ static void run_combination(enum kind kind, bool in_place, int combination, uint
     run_one(&slots[0]);
 }
 
-static void every_collective_takes_every_combination_of_kinds(void **state)
+TEST_BETWEEN(every_collective_takes_every_combination_of_kinds, set_up, tear_down)
 {
     uint64_t x = 41;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -191,7 +191,7 @@ static void run_burst(const ceclStream_t *streams, uint64_t *x)
         random_compare(comm, &slots[i].random, host);
 }
 
-static void random_calls_with_late_ranks_are_right(void **state)
+TEST_BETWEEN(random_calls_with_late_ranks_are_right, set_up, tear_down)
 {
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int usual = multi_nranks <= 3 ? 4000 : 12000 / multi_nranks;
@@ -212,7 +212,7 @@ static void random_calls_with_late_ranks_are_right(void **state)
 
 /* Repeats the same calls with the same pointers, so that plans are kept. Rank after rank replaces
  * its memory at these addresses. */
-static void memory_allocated_anew_at_the_same_address_is_used(void **state)
+TEST_BETWEEN(memory_allocated_anew_at_the_same_address_is_used, set_up, tear_down)
 {
     enum { CALLS = 4, SLACK = 10 };
     static const enum kind kinds[CALLS] = {ALL_GATHER, ALL_TO_ALL, ALL_REDUCE, BROADCAST};
@@ -256,7 +256,7 @@ static size_t some_bytes(size_t least)
 
 /* Memory of random sizes, new in each round. One rank has more memory, and frees it in another
  * order. */
-static void ranks_whose_allocators_diverge_understand_each_other(void **state)
+TEST_BETWEEN(ranks_whose_allocators_diverge_understand_each_other, set_up, tear_down)
 {
     enum { EXTRA = 5 };
     struct memory extra[EXTRA];
@@ -286,7 +286,7 @@ static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 
 /* ---- time on the host */
 
-static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
+TEST_BETWEEN(a_late_rank_does_not_hold_up_its_peers_hosts, set_up, tear_down)
 {
     enum { TRIES = 11, CALLS = 3, BLOCK = 1000 };
     const unsigned late_us = 100000;
@@ -313,7 +313,7 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
                  multi_rank, CALLS, least * 1e3, late_us * 1e-3);
 }
 
-static void where_buffers_lie_is_no_difference_between_calls(void **state)
+TEST_BETWEEN(where_buffers_lie_is_no_difference_between_calls, set_up_checked, tear_down)
 {
     uint64_t x = 23;
     for (int kind = 0; kind < KINDS; kind++)
@@ -323,18 +323,4 @@ static void where_buffers_lie_is_no_difference_between_calls(void **state)
                     (i / 2 + multi_rank) % MEMORY_KINDS);
             run_one(&slots[0]);
         }
-}
-
-#define WITH(setup, test) cmocka_unit_test_setup_teardown(test, setup, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        WITH(set_up, every_collective_takes_every_combination_of_kinds),
-        WITH(set_up, random_calls_with_late_ranks_are_right),
-        WITH(set_up, memory_allocated_anew_at_the_same_address_is_used),
-        WITH(set_up, ranks_whose_allocators_diverge_understand_each_other),
-        WITH(set_up, a_late_rank_does_not_hold_up_its_peers_hosts),
-        WITH(set_up_checked, where_buffers_lie_is_no_difference_between_calls),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -48,7 +48,7 @@ static void live_all(uint64_t *x)
     held_no_more(&warm);
 }
 
-static void calls_on_communicators_that_come_and_go_are_right(void **state)
+TEST(calls_on_communicators_that_come_and_go_are_right)
 {
     const char *given = getenv("CECL_TEST_SEED");
     uint64_t x = given ? strtoull(given, NULL, 10) : 1442695040888963407u;
@@ -61,8 +61,6 @@ static void calls_on_communicators_that_come_and_go_are_right(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_on_communicators_that_come_and_go_are_right)};
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
-    return multi_main(argc, argv, tests, 1);
+    return multi_main(argc, argv);
 }

@@ -37,7 +37,7 @@ static ceclExplanation_t explain(ceclOp_t op, const void *send)
     return e;
 }
 
-static void they_hold_until_set_anew(void **state)
+TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
 {
     const char *shard = recv_buffer + (size_t)multi_rank * BLOCK;
     assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 0);
@@ -51,7 +51,7 @@ static void they_hold_until_set_anew(void **state)
     assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "push"));
 }
 
-static void results_are_right_under_each(void **state)
+TEST_BETWEEN(results_are_right_under_each, set_up, tear_down)
 {
     uint64_t seed = 1;
     for (int policy = CECL_SM_NEVER; policy <= CECL_SM_ALLOW; policy++)
@@ -69,7 +69,7 @@ static void results_are_right_under_each(void **state)
 }
 
 /* Large enough for the side lane; several calls in flight, with other calls between them. */
-static void large_own_blocks_copied_beside_the_others_are_right(void **state)
+TEST_BETWEEN(large_own_blocks_copied_beside_the_others_are_right, set_up, tear_down)
 {
     const size_t block = BLOCK, all = (size_t)multi_nranks * block;
     unsigned char *host = malloc(all), *out[2] = {NULL, NULL}, *in = NULL;
@@ -95,7 +95,7 @@ static void large_own_blocks_copied_beside_the_others_are_right(void **state)
 
 /* One call of a group may use a local copy, the other must not: the group has just one local
  * copy. */
-static void calls_of_a_group_keep_their_own(void **state)
+TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)
 {
     ceclExplanation_t e;
     for (int lax = 0; lax < 3; lax++) {
@@ -110,7 +110,7 @@ static void calls_of_a_group_keep_their_own(void **state)
     }
 }
 
-static void a_group_that_is_only_explained_enqueues_nothing(void **state)
+TEST_BETWEEN(a_group_that_is_only_explained_enqueues_nothing, set_up, tear_down)
 {
     const size_t all = (size_t)multi_nranks * BLOCK;
     const size_t counts[64] = {BLOCK, 0, 7};
@@ -138,7 +138,7 @@ static void a_group_that_is_only_explained_enqueues_nothing(void **state)
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
 }
 
-static void an_explained_group_refuses_what_its_end_refuses(void **state)
+TEST_BETWEEN(an_explained_group_refuses_what_its_end_refuses, set_up, tear_down)
 {
     ceclExplanation_t e;
     multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "no ceclGroupStart");
@@ -164,7 +164,7 @@ static void an_explained_group_refuses_what_its_end_refuses(void **state)
     multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 9, .type = 0}, 3);
 }
 
-static void bad_options_are_named_and_change_nothing(void **state)
+TEST_BETWEEN(bad_options_are_named_and_change_nothing, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER, zero = {0};
     set(CECL_SM_ALLOW, CECL_UNDEF);
@@ -180,7 +180,7 @@ static void bad_options_are_named_and_change_nothing(void **state)
     assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 1);
 }
 
-static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     multi_setenv("CECL_CHECK", "1");
@@ -204,17 +204,3 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
 }
 
 #define OPTIONS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        OPTIONS(they_hold_until_set_anew),
-        OPTIONS(results_are_right_under_each),
-        OPTIONS(large_own_blocks_copied_beside_the_others_are_right),
-        OPTIONS(calls_of_a_group_keep_their_own),
-        OPTIONS(a_group_that_is_only_explained_enqueues_nothing),
-        OPTIONS(an_explained_group_refuses_what_its_end_refuses),
-        OPTIONS(bad_options_are_named_and_change_nothing),
-        OPTIONS(ranks_that_differ_are_told_where_calls_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
-}

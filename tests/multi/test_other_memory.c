@@ -54,7 +54,7 @@ static void run(ceclComm_t comm, ceclComm_t owner, ceclOp_t op, unsigned char *s
     free(host);
 }
 
-static void sendbuff_in_another_communicators_pool_is_right(void **state)
+TEST(sendbuff_in_another_communicators_pool_is_right)
 {
     ceclComm_t owner = multi_comm(NULL);
     unsigned char *send = NULL;
@@ -71,7 +71,7 @@ static void sendbuff_in_another_communicators_pool_is_right(void **state)
 }
 
 /* Calls on two communicators: the output of the first call is the input of the second. */
-static void results_pass_from_one_communicator_to_another(void **state)
+TEST(results_pass_from_one_communicator_to_another)
 {
     ceclComm_t first = multi_comm(NULL), second = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
@@ -98,7 +98,7 @@ static void results_pass_from_one_communicator_to_another(void **state)
 }
 
 /* On a GPU such memory is refused (test_bad_input.c). */
-static void sendbuff_in_plain_memory_is_right_on_the_host_device(void **state)
+TEST(sendbuff_in_plain_memory_is_right_on_the_host_device)
 {
     ceclComm_t comm = multi_comm(NULL);
     if (multi_on_gpus(comm)) {
@@ -115,14 +115,4 @@ static void sendbuff_in_plain_memory_is_right_on_the_host_device(void **state)
     run(comm, comm, ceclOpAllGather, fixed, 9);
     multi_ok(NULL, ceclCommDestroy(comm));
     free(heap);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sendbuff_in_another_communicators_pool_is_right),
-        cmocka_unit_test(results_pass_from_one_communicator_to_another),
-        cmocka_unit_test(sendbuff_in_plain_memory_is_right_on_the_host_device),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

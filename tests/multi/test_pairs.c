@@ -79,7 +79,7 @@ static void ring(ceclComm_t comm, int send_kind, int recv_kind, size_t bytes, ui
     memory_free(comm, &recv);
 }
 
-static void a_ring_in_a_group_is_right_on_all_memory(void **state)
+TEST(a_ring_in_a_group_is_right_on_all_memory)
 {
     ceclComm_t comm = multi_comm(NULL);
     uint64_t seed = 1;
@@ -89,7 +89,7 @@ static void a_ring_in_a_group_is_right_on_all_memory(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void an_exchange_of_all_with_all_is_right(void **state)
+TEST(an_exchange_of_all_with_all_is_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
@@ -114,7 +114,7 @@ static void an_exchange_of_all_with_all_is_right(void **state)
 }
 
 /* Two ranks exchange messages; the others make no call. */
-static void single_messages_match_in_order(void **state)
+TEST(single_messages_match_in_order)
 {
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
@@ -139,7 +139,7 @@ static void single_messages_match_in_order(void **state)
 }
 
 /* More messages than a ring has slots, in both directions, between collectives. */
-static void many_messages_and_collectives_are_right(void **state)
+TEST(many_messages_and_collectives_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
@@ -158,7 +158,7 @@ static void many_messages_and_collectives_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_group_of_messages_and_collectives_is_right(void **state)
+TEST(a_group_of_messages_and_collectives_is_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct memory gathered = memory_new(comm, MEMORY_PRIVATE, (size_t)multi_nranks * BYTES),
@@ -273,7 +273,7 @@ static void run_program(ceclComm_t comm, const struct drawn *program, struct mem
         multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));
 }
 
-static void random_programs_are_right(void **state)
+TEST(random_programs_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct memory in[AREAS], out[AREAS];
@@ -339,7 +339,7 @@ static void run_triangle(ceclComm_t comm, unsigned char *buffer, int first, int 
         check(comm, buffer, 2, first, BYTES);
 }
 
-static void a_group_serves_each_peer_when_it_is_ready(void **state)
+TEST(a_group_serves_each_peer_when_it_is_ready)
 {
     if (multi_nranks < 3)
         return;
@@ -356,7 +356,7 @@ static void a_group_serves_each_peer_when_it_is_ready(void **state)
 
 /* ---- what is refused */
 
-static void wrong_arguments_are_refused_and_change_nothing(void **state)
+TEST(wrong_arguments_are_refused_and_change_nothing)
 {
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
@@ -386,7 +386,7 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_group_of_too_many_messages_is_refused(void **state)
+TEST(a_group_of_too_many_messages_is_refused)
 {
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(comm, ceclGroupStart());
@@ -398,7 +398,7 @@ static void a_group_of_too_many_messages_is_refused(void **state)
 }
 
 /* The receiver does not end before the sender begins. */
-static void messages_without_bytes_are_waited_for(void **state)
+TEST(messages_without_bytes_are_waited_for)
 {
     ceclComm_t comm = multi_comm(NULL);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -418,7 +418,7 @@ static void messages_without_bytes_are_waited_for(void **state)
 }
 
 /* Both ranks of the message get the error, whichever comes first. */
-static void different_counts_fail_the_communicator_and_are_named(void **state)
+TEST(different_counts_fail_the_communicator_and_are_named)
 {
     for (int first = 0; first < 2; first++) {
         ceclComm_t comm = multi_comm(NULL);
@@ -443,7 +443,7 @@ static void different_counts_fail_the_communicator_and_are_named(void **state)
 }
 
 /* If one message of a group differs, all ranks get an error that names both its ends. */
-static void a_different_count_in_a_group_is_named(void **state)
+TEST(a_different_count_in_a_group_is_named)
 {
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
@@ -464,7 +464,7 @@ static void a_different_count_in_a_group_is_named(void **state)
 }
 
 /* The two ranks of a message compare it without the other ranks. */
-static void messages_need_no_check_of_calls(void **state)
+TEST(messages_need_no_check_of_calls)
 {
     multi_setenv("CECL_CHECK", "1");
     different_counts_fail_the_communicator_and_are_named(state);
@@ -473,7 +473,7 @@ static void messages_need_no_check_of_calls(void **state)
 }
 
 /* Under CECL_CHECK=1, too, neither rank waits in its call for the other's call. */
-static void a_check_of_calls_holds_up_no_message(void **state)
+TEST(a_check_of_calls_holds_up_no_message)
 {
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
@@ -504,7 +504,7 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
     return comm;
 }
 
-static void a_peer_that_stays_away_is_a_timeout(void **state)
+TEST(a_peer_that_stays_away_is_a_timeout)
 {
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
@@ -525,7 +525,7 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
 }
 
 /* Rank 0 sends twice to rank 1, which makes no call: a group would not help. */
-static void a_receiver_that_stays_away_is_not_told_to_group(void **state)
+TEST(a_receiver_that_stays_away_is_not_told_to_group)
 {
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
@@ -570,13 +570,13 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-static void ranks_that_all_send_first_are_told_to_group(void **state)
+TEST(ranks_that_all_send_first_are_told_to_group)
 {
     ranks_that_wait_for_each_other_are_told_to_group(true, 2);
     ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other is never reached */
 }
 
-static void ranks_that_all_receive_first_are_told_to_group(void **state)
+TEST(ranks_that_all_receive_first_are_told_to_group)
 {
     ranks_that_wait_for_each_other_are_told_to_group(false, 2);
     ranks_that_wait_for_each_other_are_told_to_group(false, 1);
@@ -609,7 +609,7 @@ static bool is_end_of_chain_named_within(int ms)
 }
 
 /* On a busy machine rank 1 may begin to wait after rank 0's time is over. */
-static void the_end_of_a_chain_of_waits_is_named(void **state)
+TEST(the_end_of_a_chain_of_waits_is_named)
 {
     assert_true(is_end_of_chain_named_within(3000) || is_end_of_chain_named_within(9000) ||
                 is_end_of_chain_named_within(30000));
@@ -637,13 +637,13 @@ static bool all_are_named_within(int ms)
 }
 
 /* On a busy machine the network may begin to wait after the others' time is over. */
-static void all_peers_that_stay_away_are_named(void **state)
+TEST(all_peers_that_stay_away_are_named)
 {
     assert_true(all_are_named_within(LIMIT_MS) || all_are_named_within(4 * LIMIT_MS) ||
                 all_are_named_within(15 * LIMIT_MS));
 }
 
-static void a_peer_that_leaves_is_known_at_once(void **state)
+TEST(a_peer_that_leaves_is_known_at_once)
 {
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(60000, &buffer);
@@ -662,7 +662,7 @@ static void a_peer_that_leaves_is_known_at_once(void **state)
         multi_ok(NULL, ceclCommAbort(comm));
 }
 
-static void an_abort_ends_messages_that_are_pending(void **state)
+TEST(an_abort_ends_messages_that_are_pending)
 {
     ceclComm_t comm = comm_with_timeout(60000);
     struct memory memory = memory_new(comm, MEMORY_PRIVATE, 4 * BYTES);
@@ -683,7 +683,7 @@ static void an_abort_ends_messages_that_are_pending(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-static void a_group_is_explained(void **state)
+TEST(a_group_is_explained)
 {
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
@@ -707,7 +707,7 @@ static void a_group_is_explained(void **state)
 
 /* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the
  * receive posted. */
-static void ranks_that_exchange_much_push_what_they_send(void **state)
+TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */
     char *send = NULL, *recv = NULL;
@@ -730,35 +730,4 @@ static void ranks_that_exchange_much_push_what_they_send(void **state)
     }
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_in_a_group_is_right_on_all_memory),
-        cmocka_unit_test(an_exchange_of_all_with_all_is_right),
-        cmocka_unit_test(single_messages_match_in_order),
-        cmocka_unit_test(many_messages_and_collectives_are_right),
-        cmocka_unit_test(a_group_of_messages_and_collectives_is_right),
-        cmocka_unit_test(random_programs_are_right),
-        cmocka_unit_test(a_group_serves_each_peer_when_it_is_ready),
-        cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
-        cmocka_unit_test(a_group_of_too_many_messages_is_refused),
-        cmocka_unit_test(messages_without_bytes_are_waited_for),
-        cmocka_unit_test(different_counts_fail_the_communicator_and_are_named),
-        cmocka_unit_test(a_different_count_in_a_group_is_named),
-        cmocka_unit_test(messages_need_no_check_of_calls),
-        cmocka_unit_test(a_check_of_calls_holds_up_no_message),
-        cmocka_unit_test(a_peer_that_stays_away_is_a_timeout),
-        cmocka_unit_test(a_receiver_that_stays_away_is_not_told_to_group),
-        cmocka_unit_test(ranks_that_all_send_first_are_told_to_group),
-        cmocka_unit_test(ranks_that_all_receive_first_are_told_to_group),
-        cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
-        cmocka_unit_test(all_peers_that_stay_away_are_named),
-        cmocka_unit_test(a_peer_that_leaves_is_known_at_once),
-        cmocka_unit_test(an_abort_ends_messages_that_are_pending),
-        cmocka_unit_test(a_group_is_explained),
-        cmocka_unit_test(ranks_that_exchange_much_push_what_they_send),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

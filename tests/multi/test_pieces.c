@@ -123,21 +123,12 @@ static void let_pieces_come_and_go(enum given_mode how)
     given_close();
 }
 
-static void pieces_come_and_go_between_calls(void **state)
+TEST(pieces_come_and_go_between_calls)
 {
     let_pieces_come_and_go(ON_USE);
 }
 
-static void pieces_that_are_not_registered_come_and_go_between_calls(void **state)
+TEST(pieces_that_are_not_registered_come_and_go_between_calls)
 {
     let_pieces_come_and_go(PRIVATE);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_come_and_go_between_calls),
-        cmocka_unit_test(pieces_that_are_not_registered_come_and_go_between_calls),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

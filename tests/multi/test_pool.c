@@ -9,7 +9,7 @@ static uint64_t exchanges(ceclComm_t comm)
     return stats.exchanges;
 }
 
-static void offsets_are_equal_and_aligned_on_all_ranks(void **state)
+TEST(offsets_are_equal_and_aligned_on_all_ranks)
 {
     ceclComm_t comm = multi_comm(NULL);
     void *own = NULL, *first = NULL;
@@ -25,7 +25,7 @@ static void offsets_are_equal_and_aligned_on_all_ranks(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void peer_pointers_reach_the_peers_memory(void **state)
+TEST(peer_pointers_reach_the_peers_memory)
 {
     ceclComm_t comm = multi_comm(NULL);
     int *own = NULL;
@@ -46,7 +46,7 @@ static void peer_pointers_reach_the_peers_memory(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void alloc_free_gather_cycles_exchange_nothing(void **state)
+TEST(alloc_free_gather_cycles_exchange_nothing)
 {
     const char *given = getenv("CECL_TEST_CYCLES");
     const int cycles = multi_share(given ? atoi(given) : 10000);
@@ -72,7 +72,7 @@ static void alloc_free_gather_cycles_exchange_nothing(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void freed_blocks_coalesce_and_growth_is_counted(void **state)
+TEST(freed_blocks_coalesce_and_growth_is_counted)
 {
     enum { BLOCKS = 64 };
     ceclConfig_t config = multi_config();
@@ -102,7 +102,7 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **state)
+TEST(a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable)
 {
     ceclConfig_t config = multi_config();
     config.poolBytes = 64 << 20;
@@ -119,7 +119,7 @@ static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **st
 }
 
 /* Sizes that the program did not set follow the pool's size. */
-static void a_small_pool_holds_what_the_communicator_needs(void **state)
+TEST(a_small_pool_holds_what_the_communicator_needs)
 {
     for (int64_t bytes = 64 << 20; bytes <= 256 << 20; bytes *= 2) {
         ceclConfig_t config = multi_config();
@@ -131,7 +131,7 @@ static void a_small_pool_holds_what_the_communicator_needs(void **state)
     }
 }
 
-static void what_is_no_allocation_cannot_be_freed(void **state)
+TEST(what_is_no_allocation_cannot_be_freed)
 {
     ceclComm_t comm = multi_comm(NULL);
     char *ptr = NULL, local;
@@ -146,7 +146,7 @@ static void what_is_no_allocation_cannot_be_freed(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void differing_calls_are_found_at_the_next_growth(void **state)
+TEST(differing_calls_are_found_at_the_next_growth)
 {
     ceclComm_t comm = multi_comm(NULL);
     void *ptr = NULL;
@@ -158,7 +158,7 @@ static void differing_calls_are_found_at_the_next_growth(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void differing_calls_are_found_at_once_under_check(void **state)
+TEST(differing_calls_are_found_at_once_under_check)
 {
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
@@ -173,20 +173,4 @@ static void differing_calls_are_found_at_once_under_check(void **state)
         multi_refused(comm, ceclMemAlloc(comm, &other, 64), ceclInvalidUsage, "ceclMemFree");
     multi_ok(comm, ceclMemFree(comm, ptr));
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offsets_are_equal_and_aligned_on_all_ranks),
-        cmocka_unit_test(peer_pointers_reach_the_peers_memory),
-        cmocka_unit_test(alloc_free_gather_cycles_exchange_nothing),
-        cmocka_unit_test(freed_blocks_coalesce_and_growth_is_counted),
-        cmocka_unit_test(a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable),
-        cmocka_unit_test(a_small_pool_holds_what_the_communicator_needs),
-        cmocka_unit_test(what_is_no_allocation_cannot_be_freed),
-        cmocka_unit_test(differing_calls_are_found_at_the_next_growth),
-        cmocka_unit_test(differing_calls_are_found_at_once_under_check),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -86,7 +86,7 @@ static void there_and_back(ceclComm_t comm, int window_kind, int local_kind, uin
     memory_free(comm, &local);
 }
 
-static void memory_of_every_kind_is_reached(void **state)
+TEST(memory_of_every_kind_is_reached)
 {
     uint64_t seed = 1;
     ceclComm_t comm = multi_comm(NULL);
@@ -96,7 +96,7 @@ static void memory_of_every_kind_is_reached(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void private_memory_cannot_be_shared(void **state)
+TEST(private_memory_cannot_be_shared)
 {
     ceclWindow_t window;
     ceclComm_t comm = multi_comm(NULL);
@@ -116,7 +116,7 @@ static void private_memory_cannot_be_shared(void **state)
 
 /* Windows are registered and deregistered at the same addresses; the memory is freed immediately
  * afterwards. */
-static void windows_come_and_go(void **state)
+TEST(windows_come_and_go)
 {
     ceclComm_t comm = multi_comm(NULL);
     for (uint64_t round = 0; round < 12; round++)
@@ -157,7 +157,7 @@ static void rounds(struct puts *puts, struct aside *aside)
     }
 }
 
-static void random_programs_are_right(void **state)
+TEST(random_programs_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct aside aside = {.comm = comm};
@@ -184,7 +184,7 @@ static void random_programs_are_right(void **state)
 }
 
 /* A rank owns a window and makes no call while the others use it, nor after they are done. */
-static void a_rank_that_is_not_called_upon_does_nothing(void **state)
+TEST(a_rank_that_is_not_called_upon_does_nothing)
 {
     ceclComm_t comm = multi_comm(NULL);
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
@@ -208,16 +208,4 @@ static void a_rank_that_is_not_called_upon_does_nothing(void **state)
     memory_free(comm, &shared);
     memory_free(comm, &local);
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_every_kind_is_reached),
-        cmocka_unit_test(private_memory_cannot_be_shared),
-        cmocka_unit_test(windows_come_and_go),
-        cmocka_unit_test(random_programs_are_right),
-        cmocka_unit_test(a_rank_that_is_not_called_upon_does_nothing),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

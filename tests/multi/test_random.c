@@ -92,7 +92,7 @@ static void run_burst(ceclComm_t comm, struct random_slot *slots, const ceclStre
         multi_ok(comm, ceclStreamSynchronize(comm, streams[i]));
 }
 
-static void random_calls_in_bursts_are_right(void **state)
+TEST(random_calls_in_bursts_are_right)
 {
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int total = multi_share(calls ? atoi(calls) : 10000);
@@ -124,10 +124,4 @@ static void random_calls_in_bursts_are_right(void **state)
     for (int i = 0; i < SLOTS; i++)
         free(slots[i].want);
     free(host);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_calls_in_bursts_are_right)};
-    return multi_main(argc, argv, tests, 1);
 }

@@ -153,7 +153,7 @@ static int count_after(void **state)
     return 0;
 }
 
-static void an_abort_is_told_to_those_who_wait(void **state)
+TEST_BETWEEN(an_abort_is_told_to_those_who_wait, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -172,7 +172,7 @@ static void an_abort_is_told_to_those_who_wait(void **state)
 
 /* No other rank waits for rank 0. But rank 0's call will never end, so the others must learn of
  * the abort. */
-static void an_abort_of_a_pending_call_is_told_to_all(void **state)
+TEST_BETWEEN(an_abort_of_a_pending_call_is_told_to_all, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -191,7 +191,7 @@ static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 }
 
 /* A rank that aborts with no call pending just leaves; the calls that others have made succeed. */
-static void an_abort_of_an_idle_rank_fails_nobody(void **state)
+TEST_BETWEEN(an_abort_of_an_idle_rank_fails_nobody, count_before, count_after)
 {
     for (int times = 0; times < 10; times++) {
         ceclComm_t comm = joined(NULL);
@@ -220,7 +220,7 @@ static void *revoke_soon(void *comm)
     return NULL;
 }
 
-static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **state)
+TEST_BETWEEN(a_thread_inside_a_call_is_let_out_by_another_that_revokes, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -237,7 +237,7 @@ static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **sta
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-static void a_failed_communicator_refuses_every_call_with_the_cause(void **state)
+TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -266,7 +266,7 @@ static void a_failed_communicator_refuses_every_call_with_the_cause(void **state
     }
 }
 
-static void a_rank_that_stays_away_is_a_timeout(void **state)
+TEST_BETWEEN(a_rank_that_stays_away_is_a_timeout, count_before, count_after)
 {
     const int away = multi_nranks - 1;
     ceclComm_t comm = joined(NULL);
@@ -324,7 +324,7 @@ static bool try_to_be_heard(void)
     return in_time;
 }
 
-static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
+TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, count_before, count_after)
 {
     bool heard = multi_nranks < 3;
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
@@ -332,7 +332,7 @@ static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
     assert_true(heard);
 }
 
-static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
+TEST_BETWEEN(growth_that_one_rank_makes_alone_is_a_timeout, count_before, count_after)
 {
     ceclComm_t comm = comm_with_timeout(300);
     void *ptr = NULL;
@@ -353,7 +353,7 @@ static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
     assert_true(multi_seconds() - start < 2 * PROMPT);
 }
 
-static void a_late_rank_within_the_timeout_is_waited_for(void **state)
+TEST_BETWEEN(a_late_rank_within_the_timeout_is_waited_for, count_before, count_after)
 {
     ceclComm_t comm = comm_with_timeout(60000);
     if (multi_rank == 0)
@@ -363,7 +363,7 @@ static void a_late_rank_within_the_timeout_is_waited_for(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void without_a_timeout_a_late_rank_is_waited_for(void **state)
+TEST_BETWEEN(without_a_timeout_a_late_rank_is_waited_for, count_before, count_after)
 {
     ceclComm_t comm = comm_with_timeout(0);
     if (multi_rank == 0)
@@ -374,7 +374,7 @@ static void without_a_timeout_a_late_rank_is_waited_for(void **state)
 }
 
 /* Rank 0 never calls, so every other rank has pending work when rank 0 gives up. */
-static void an_abort_with_work_pending_ends_at_once(void **state)
+TEST_BETWEEN(an_abort_with_work_pending_ends_at_once, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -387,7 +387,7 @@ static void an_abort_with_work_pending_ends_at_once(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-static void one_communicator_fails_and_another_does_not(void **state)
+TEST_BETWEEN(one_communicator_fails_and_another_does_not, count_before, count_after)
 {
     ceclComm_t failing = joined(NULL), other = joined(NULL);
     if (multi_rank == multi_nranks - 1)
@@ -404,7 +404,7 @@ static void one_communicator_fails_and_another_does_not(void **state)
 }
 
 /* All calls wait at the same time, each on a communicator and a stream of its own. */
-static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
+TEST_BETWEEN(a_rank_that_stays_away_from_any_call_is_a_timeout, count_before, count_after)
 {
     const int away = multi_nranks - 1;
     ceclComm_t comms[CALLS];
@@ -444,7 +444,7 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
     }
 }
 
-static void a_late_rank_is_waited_for_by_any_call(void **state)
+TEST_BETWEEN(a_late_rank_is_waited_for_by_any_call, count_before, count_after)
 {
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(call % 2 ? 60000 : 0);
@@ -458,7 +458,7 @@ static void a_late_rank_is_waited_for_by_any_call(void **state)
     }
 }
 
-static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
+TEST_BETWEEN(an_abort_in_any_call_is_told_to_those_who_wait, count_before, count_after)
 {
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
@@ -478,7 +478,7 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
 }
 
 /* Several calls wait, one behind the other; all their kernels must end. */
-static void an_abort_ends_all_calls_in_the_queue(void **state)
+TEST_BETWEEN(an_abort_ends_all_calls_in_the_queue, count_before, count_after)
 {
     ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
     const struct call_buffers buffers = call_buffers_of(comm);
@@ -491,7 +491,7 @@ static void an_abort_ends_all_calls_in_the_queue(void **state)
 }
 
 /* Slots alternate from call to call. A refused call does not count, on any rank. */
-static void a_refused_small_call_leaves_turns_in_step(void **state)
+TEST_BETWEEN(a_refused_small_call_leaves_turns_in_step, count_before, count_after)
 {
     ceclComm_t comm = joined(NULL);
     const struct call_buffers b = call_buffers_of(comm);
@@ -527,28 +527,8 @@ static void a_refused_small_call_leaves_turns_in_step(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-#define FAILURE(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
 int main(int argc, char **argv)
 {
     multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
-    const struct CMUnitTest tests[] = {
-        FAILURE(an_abort_is_told_to_those_who_wait),
-        FAILURE(an_abort_of_a_pending_call_is_told_to_all),
-        FAILURE(an_abort_of_an_idle_rank_fails_nobody),
-        FAILURE(a_thread_inside_a_call_is_let_out_by_another_that_revokes),
-        FAILURE(a_failed_communicator_refuses_every_call_with_the_cause),
-        FAILURE(a_rank_that_stays_away_is_a_timeout),
-        FAILURE(of_several_late_ranks_one_that_gives_up_is_heard),
-        FAILURE(growth_that_one_rank_makes_alone_is_a_timeout),
-        FAILURE(a_late_rank_within_the_timeout_is_waited_for),
-        FAILURE(without_a_timeout_a_late_rank_is_waited_for),
-        FAILURE(an_abort_with_work_pending_ends_at_once),
-        FAILURE(one_communicator_fails_and_another_does_not),
-        FAILURE(a_rank_that_stays_away_from_any_call_is_a_timeout),
-        FAILURE(a_late_rank_is_waited_for_by_any_call),
-        FAILURE(an_abort_in_any_call_is_told_to_those_who_wait),
-        FAILURE(an_abort_ends_all_calls_in_the_queue),
-        FAILURE(a_refused_small_call_leaves_turns_in_step),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+    return multi_main(argc, argv);
 }

@@ -188,12 +188,12 @@ static void run_random(uint64_t x, int rounds)
     }
 }
 
-static void random_reductions_are_right(void **state)
+TEST_BETWEEN(random_reductions_are_right, set_up, tear_down)
 {
     run_random(8, 250);
 }
 
-static void every_type_and_operation_is_right(void **state)
+TEST_BETWEEN(every_type_and_operation_is_right, set_up, tear_down)
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (int op = 0; op < CECL_NUM_RED_OPS; op++) {
@@ -231,7 +231,7 @@ static void reopen(int64_t staging)
 }
 
 /* Staging has room for three chunks: a block takes many rounds. */
-static void reductions_in_chunks_are_right(void **state)
+TEST_BETWEEN(reductions_in_chunks_are_right, set_up, tear_down)
 {
     reopen(4096);
     run_random(15, 200);
@@ -239,7 +239,7 @@ static void reductions_in_chunks_are_right(void **state)
 }
 
 /* Each direction, on 1 SM and on many, gives the reference's bits for the same inputs. */
-static void every_way_gives_the_same_bits(void **state)
+TEST_BETWEEN(every_way_gives_the_same_bits, set_up, tear_down)
 {
     uint64_t x = 23;
     for (int round = 0; round < 30; round++) {
@@ -264,7 +264,7 @@ static void reopen_patiently(void)
 }
 
 /* Ranks that wait for each other know where all inputs are, and their SMs read the inputs there. */
-static void inputs_are_read_at_ranks_that_are_in_place_and_at_others(void **state)
+TEST_BETWEEN(inputs_are_read_at_ranks_that_are_in_place_and_at_others, set_up, tear_down)
 {
     uint64_t x = 31;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -349,7 +349,7 @@ static void run_large(const struct multi_crowd *crowd, size_t count)
 /* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks;
  * beyond 32 MiB, all but the end is pushed. By the default number of SMs and by many. Then other
  * copies fill the links, so that data is longer on its way; on GPUs this is repeated. */
-static void large_all_reduces_are_right(void **state)
+TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
 {
     const int times = multi_on_gpus(comm) ? 6 : 1;
     struct multi_crowd crowd;
@@ -365,7 +365,7 @@ static void large_all_reduces_are_right(void **state)
 }
 
 /* Each call from unregistered host memory, with the result in host memory. */
-static void memory_of_no_pool_will_do(void **state)
+TEST_BETWEEN(memory_of_no_pool_will_do, set_up, tear_down)
 {
     if (multi_on_gpus(comm))
         skip_because("test_memory has GPU memory of each kind");
@@ -381,7 +381,7 @@ static void memory_of_no_pool_will_do(void **state)
 }
 
 /* An all-gather, reductions and an all-to-all in one group, on one stream. */
-static void reductions_in_groups_are_right(void **state)
+TEST_BETWEEN(reductions_in_groups_are_right, set_up, tear_down)
 {
     unsigned char *other = NULL, *back = NULL;
     uint64_t x = 61;
@@ -482,7 +482,7 @@ static void compare_groups(uint64_t x, int rounds, bool large)
 
 /* Inputs are read at the peers; staging has room for all calls, then for some of them at a time, and then
  * only for chunks of most of them. */
-static void a_group_gives_the_bits_of_its_calls_alone(void **state)
+TEST_BETWEEN(a_group_gives_the_bits_of_its_calls_alone, set_up, tear_down)
 {
     compare_groups(71, multi_share(24), false);
     reopen(4096 * (int64_t)multi_nranks);
@@ -491,7 +491,7 @@ static void a_group_gives_the_bits_of_its_calls_alone(void **state)
     compare_groups(73, multi_share(24), true);
 }
 
-static void a_group_says_which_reductions_share_barriers(void **state)
+TEST_BETWEEN(a_group_says_which_reductions_share_barriers, set_up, tear_down)
 {
     const size_t block = 500;
     ceclExplanation_t e;
@@ -521,7 +521,7 @@ static ceclResult_t gather(void *buffer, size_t count)
 
 /* Calls of a group have no order, so in one group the two are refused, in place and not. Calls of
  * successive groups have an order. */
-static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
+TEST_BETWEEN(what_a_call_reduces_is_gathered_in_the_next_group, set_up, tear_down)
 {
     const size_t count = 300, all = count * (size_t)multi_nranks;
     int32_t *values = (int32_t *)(void *)host;
@@ -556,7 +556,7 @@ static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
 }
 
 /* Chunked calls enqueued one after the other, on two streams. */
-static void calls_that_follow_each_other_keep_their_order(void **state)
+TEST_BETWEEN(calls_that_follow_each_other_keep_their_order, set_up, tear_down)
 {
     const size_t count = 2000;
     int32_t *values = (int32_t *)(void *)host;
@@ -581,7 +581,7 @@ static void calls_that_follow_each_other_keep_their_order(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
 }
 
-static void bad_arguments_are_named(void **state)
+TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
 {
     char *send = (char *)send_buffer, *recv = (char *)recv_buffer;
     multi_refused(comm, ceclAllReduce(NULL, recv, 1, ceclInt32, ceclSum, comm, NULL),
@@ -628,7 +628,7 @@ static void bad_arguments_are_named(void **state)
     run_random(3, 5);
 }
 
-static void without_sms_they_are_refused(void **state)
+TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.smPolicy = CECL_SM_NEVER;
@@ -643,7 +643,7 @@ static void without_sms_they_are_refused(void **state)
     run_random(4, 3);
 }
 
-static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     multi_setenv("CECL_CHECK", "1");
@@ -666,27 +666,4 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
     multi_ok(checked, ceclAllReduce(send, recv, 8, ceclInt32, ceclSum, checked, NULL));
     multi_ok(checked, ceclStreamSynchronize(checked, NULL));
     multi_ok(NULL, ceclCommDestroy(checked));
-}
-
-#define REDUCE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        REDUCE(random_reductions_are_right),
-        REDUCE(every_type_and_operation_is_right),
-        REDUCE(reductions_in_chunks_are_right),
-        REDUCE(every_way_gives_the_same_bits),
-        REDUCE(inputs_are_read_at_ranks_that_are_in_place_and_at_others),
-        REDUCE(large_all_reduces_are_right),
-        REDUCE(memory_of_no_pool_will_do),
-        REDUCE(reductions_in_groups_are_right),
-        REDUCE(a_group_gives_the_bits_of_its_calls_alone),
-        REDUCE(a_group_says_which_reductions_share_barriers),
-        REDUCE(what_a_call_reduces_is_gathered_in_the_next_group),
-        REDUCE(calls_that_follow_each_other_keep_their_order),
-        REDUCE(bad_arguments_are_named),
-        REDUCE(without_sms_they_are_refused),
-        REDUCE(ranks_that_differ_are_told_where_calls_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -113,7 +113,7 @@ static void run(unsigned char *recv, uint64_t seed)
 
 /* ---- what is accepted */
 
-static void ranges_may_overlap_and_repeat(void **state)
+TEST_BETWEEN(ranges_may_overlap_and_repeat, set_up, tear_down)
 {
     ceclRegistration_t handles[4];
     handles[0] = registered(memory.at, bytes);
@@ -130,7 +130,7 @@ static void ranges_may_overlap_and_repeat(void **state)
     run(memory.at, 9); /* the next call registers it on use */
 }
 
-static void memory_of_the_pool_may_be_registered(void **state)
+TEST_BETWEEN(memory_of_the_pool_may_be_registered, set_up, tear_down)
 {
     ceclRegistration_t handle = registered(pool, bytes), part = registered(pool + 1, 1);
     deregistered(handle);
@@ -139,7 +139,7 @@ static void memory_of_the_pool_may_be_registered(void **state)
     run(pool, 2);
 }
 
-static void ranks_need_not_register_alike(void **state)
+TEST_BETWEEN(ranks_need_not_register_alike, set_up, tear_down)
 {
     ceclRegistration_t handles[3] = {NULL};
     const int count = multi_rank % 4;
@@ -151,7 +151,7 @@ static void ranks_need_not_register_alike(void **state)
     run(memory.at, 4);
 }
 
-static void registered_memory_may_be_freed_before_deregister(void **state)
+TEST_BETWEEN(registered_memory_may_be_freed_before_deregister, set_up, tear_down)
 {
     for (uint64_t round = 0; round < 20; round++) {
         ceclRegistration_t handle = registered(memory.at, bytes);
@@ -163,7 +163,7 @@ static void registered_memory_may_be_freed_before_deregister(void **state)
 }
 
 /* Registrations that remain are released with the communicator. */
-static void registrations_may_be_left(void **state)
+TEST_BETWEEN(registrations_may_be_left, set_up, tear_down)
 {
     for (int i = 0; i < 10; i++)
         registered(memory.at + i, 10);
@@ -171,7 +171,7 @@ static void registrations_may_be_left(void **state)
 }
 
 /* Programs end without waiting for each other. */
-static void local_calls_succeed_when_a_peer_has_left(void **state)
+TEST_BETWEEN(local_calls_succeed_when_a_peer_has_left, set_up, tear_down)
 {
     ceclComm_t other = multi_comm(NULL);
     ceclRegistration_t early = NULL, late = NULL;
@@ -196,7 +196,7 @@ static void refused(void *ptr, size_t size, ceclResult_t result, const char *wor
     assert_ptr_equal(handle, host);
 }
 
-static void bad_arguments_are_named(void **state)
+TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
 {
     ceclRegistration_t handle;
     refused(NULL, 1, ceclInvalidArgument, "ptr: NULL");
@@ -212,7 +212,7 @@ static void bad_arguments_are_named(void **state)
     run(memory.at, 1);
 }
 
-static void a_handle_serves_once(void **state)
+TEST_BETWEEN(a_handle_serves_once, set_up, tear_down)
 {
     ceclRegistration_t kept = registered(memory.at, bytes), handle = registered(memory.at, 1);
     deregistered(handle);
@@ -239,7 +239,7 @@ static void make_hole(struct memory *m)
     m->fd = -1;
 }
 
-static void freed_memory_is_refused(void **state)
+TEST_BETWEEN(freed_memory_is_refused, set_up, tear_down)
 {
     struct memory other = memory_new(comm, MEMORY_SHARED, bytes);
     unsigned char *at = other.at;
@@ -253,7 +253,7 @@ static void freed_memory_is_refused(void **state)
 }
 
 /* On the host device: with a hole behind the memory, and with other memory. */
-static void a_range_past_the_end_of_its_memory_is_refused(void **state)
+TEST_BETWEEN(a_range_past_the_end_of_its_memory_is_refused, set_up, tear_down)
 {
     if (multi_on_gpus(comm)) {
         refused(memory.at, (size_t)1 << 46, ceclInvalidArgument, "");
@@ -279,7 +279,7 @@ static void a_range_past_the_end_of_its_memory_is_refused(void **state)
     run(memory.at, 1);
 }
 
-static void private_memory_is_refused(void **state)
+TEST_BETWEEN(private_memory_is_refused, set_up, tear_down)
 {
     struct memory private = memory_new(comm, MEMORY_PRIVATE, bytes);
     refused(private.at, bytes, ceclInvalidUsage, "cannot open");
@@ -290,7 +290,7 @@ static void private_memory_is_refused(void **state)
 }
 
 /* A call has used private memory at this address before. */
-static void memory_in_the_place_of_private_memory_is_registered(void **state)
+TEST_BETWEEN(memory_in_the_place_of_private_memory_is_registered, set_up, tear_down)
 {
     const size_t pages = (bytes + 4095) & ~(size_t)4095;
     if (multi_on_gpus(comm))
@@ -309,7 +309,7 @@ static void memory_in_the_place_of_private_memory_is_registered(void **state)
 }
 
 /* The last rank delays its call, so the others' calls stay pending. */
-static void memory_of_a_pending_call_stays_registered(void **state)
+TEST_BETWEEN(memory_of_a_pending_call_stays_registered, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
     for (uint64_t round = 0; round < 5; round++) {
@@ -334,7 +334,7 @@ static void memory_of_a_pending_call_stays_registered(void **state)
 /* ---- effects on calls */
 
 /* The memory of a group's calls has been looked up before the group ends. */
-static void memory_of_an_open_group_stays_registered(void **state)
+TEST_BETWEEN(memory_of_an_open_group_stays_registered, set_up, tear_down)
 {
     ceclRegistration_t handle = registered(memory.at, bytes);
     fill(memory.at, 3);
@@ -363,7 +363,7 @@ static ceclResult_t gather_variable(unsigned char *recv)
 
 /* The last call finds that the memory of the earlier calls was replaced, which closes their
  * window. The group reallocates its layouts when it has many calls. */
-static void memory_may_be_replaced_between_calls_of_a_group(void **state)
+TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
@@ -386,7 +386,8 @@ static void memory_may_be_replaced_between_calls_of_a_group(void **state)
 
 /* When its group ends, only rank 0 finds the replacement: its first call then gets a bounce
  * buffer. */
-static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(void **state)
+TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, set_up_checked,
+             tear_down)
 {
     if (!MEMORY_WITH_PRIVATE || multi_on_gpus(comm))
         skip_because("on GPUs private memory has addresses of its own");
@@ -411,7 +412,7 @@ static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(vo
 
 /* The last call needs a larger bounce buffer than the earlier calls. The buffer is mapped at the
  * addresses of the first call's private memory, which are the first hole that is large enough. */
-static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
+TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear_down)
 {
     if (!MEMORY_WITH_PRIVATE)
         skip_because("this build has no private memory");
@@ -432,7 +433,7 @@ static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
 
 /* Only the root has a recvbuff. The other ranks pass freed memory, whose window closes when the
  * group's next call opens a new window. */
-static void a_group_does_not_look_at_a_recvbuff_without_use(void **state)
+TEST_BETWEEN(a_group_does_not_look_at_a_recvbuff_without_use, set_up, tear_down)
 {
     const bool is_root = multi_rank == 0;
     struct memory old = memory_new(comm, MEMORY_SHARED, bytes),
@@ -472,7 +473,7 @@ static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
 
 /* The pull path reads the peers' sendbuffs, so its explanation depends on whether peers can open
  * the memory. */
-static void registered_memory_is_explained_as_the_pool_is(void **state)
+TEST_BETWEEN(registered_memory_is_explained_as_the_pool_is, set_up_manual, tear_down)
 {
     unsigned char *other = NULL;
     ceclExplanation_t on_pool, on_memory;
@@ -506,7 +507,7 @@ static struct memory memory_before_a_hole(void)
 }
 
 /* A refusal leaves earlier registrations of the same memory valid. */
-static void a_refused_registration_ends_no_other(void **state)
+TEST_BETWEEN(a_refused_registration_ends_no_other, set_up_manual, tear_down)
 {
     ceclExplanation_t before, after;
     if (multi_on_gpus(comm))
@@ -523,7 +524,7 @@ static void a_refused_registration_ends_no_other(void **state)
 
 /* The other ranks are refused a registration and a call on the memory of a pending call. Then the
  * last rank makes the pending call. */
-static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
+TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
     if (multi_on_gpus(comm))
@@ -547,7 +548,7 @@ static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
 
 /* The last rank makes each call after the others. Before its second call, the others unmap an
  * unused part of the call's window, and register other memory. */
-static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
+TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -576,7 +577,7 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
 }
 
 /* Whichever path a call takes, the result is right. */
-static void calls_use_memory_whether_it_is_registered_or_not(void **state)
+TEST_BETWEEN(calls_use_memory_whether_it_is_registered_or_not, set_up_manual, tear_down)
 {
     if (!MEMORY_WITH_PRIVATE)
         skip_because("this build has no private memory");
@@ -593,32 +594,3 @@ static void calls_use_memory_whether_it_is_registered_or_not(void **state)
 }
 
 #define WITH(setup, test) cmocka_unit_test_setup_teardown(test, setup, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        WITH(set_up, ranges_may_overlap_and_repeat),
-        WITH(set_up, memory_of_the_pool_may_be_registered),
-        WITH(set_up, ranks_need_not_register_alike),
-        WITH(set_up, registered_memory_may_be_freed_before_deregister),
-        WITH(set_up, registrations_may_be_left),
-        WITH(set_up, local_calls_succeed_when_a_peer_has_left),
-        WITH(set_up, bad_arguments_are_named),
-        WITH(set_up, a_handle_serves_once),
-        WITH(set_up, freed_memory_is_refused),
-        WITH(set_up, a_range_past_the_end_of_its_memory_is_refused),
-        WITH(set_up, private_memory_is_refused),
-        WITH(set_up, memory_in_the_place_of_private_memory_is_registered),
-        WITH(set_up, memory_of_a_pending_call_stays_registered),
-        WITH(set_up, memory_of_an_open_group_stays_registered),
-        WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),
-        WITH(set_up_pull, a_bounce_buffer_may_lie_where_private_memory_was),
-        WITH(set_up, a_group_does_not_look_at_a_recvbuff_without_use),
-        WITH(set_up_checked, memory_may_be_replaced_by_private_memory_between_calls_of_a_group),
-        WITH(set_up, what_is_refused_leaves_a_pending_call_as_it_is),
-        WITH(set_up, a_window_stays_open_while_a_pending_call_uses_it),
-        WITH(set_up_manual, registered_memory_is_explained_as_the_pool_is),
-        WITH(set_up_manual, a_refused_registration_ends_no_other),
-        WITH(set_up_manual, calls_use_memory_whether_it_is_registered_or_not),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
-}

@@ -67,7 +67,7 @@ static void end(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
+TEST(an_excluded_rank_does_not_call_and_the_parent_works_on)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
     const int last = multi_nranks - 1;
@@ -88,7 +88,7 @@ static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
 
 /* Each rank is excluded once. Ranks do not synchronize between two calls. So an excluded rank may
  * already be in the next call while the others are still in this one. */
-static void each_rank_may_be_out_in_turn(void **state)
+TEST(each_rank_may_be_out_in_turn)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     for (int round = 0; round < 3; round++)
@@ -99,7 +99,7 @@ static void each_rank_may_be_out_in_turn(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void the_order_of_the_list_does_not_matter(void **state)
+TEST(the_order_of_the_list_does_not_matter)
 {
     if (multi_nranks < 4)
         return;
@@ -110,7 +110,7 @@ static void the_order_of_the_list_does_not_matter(void **state)
     end(comm);
 }
 
-static void a_rank_may_stay_alone(void **state)
+TEST(a_rank_may_stay_alone)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     int others[64], count = 0;
@@ -121,7 +121,7 @@ static void a_rank_may_stay_alone(void **state)
     end(comm);
 }
 
-static void what_is_left_shrinks_again(void **state)
+TEST(what_is_left_shrinks_again)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     const int first = 0;
@@ -142,7 +142,7 @@ static void what_is_left_shrinks_again(void **state)
 
 /* ---- communicators that have failed */
 
-static void after_a_timeout_all_may_stay(void **state)
+TEST(after_a_timeout_all_may_stay)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     int *buffer = NULL;
@@ -159,7 +159,7 @@ static void after_a_timeout_all_may_stay(void **state)
 }
 
 /* An interrupted exchange leaves all later frames of the mesh unreadable. */
-static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
+TEST(after_an_exchange_that_was_cut_off_all_may_stay)
 {
     ceclComm_t comm = joined(1000);
     ceclPoolStats_t stats;
@@ -180,7 +180,7 @@ static void leave(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-static void after_an_abort_the_others_go_on(void **state)
+TEST(after_an_abort_the_others_go_on)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     const int gone = multi_nranks / 2;
@@ -201,7 +201,7 @@ static void after_an_abort_the_others_go_on(void **state)
 
 /* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that
  * rank at their first try. */
-static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
+TEST(who_excludes_the_missing_rank_is_not_told_of_it)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
     const int gone = multi_nranks / 2;
@@ -219,7 +219,7 @@ static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
     assert_int_equal(ceclCommDestroy(comm), ceclRemoteError);
 }
 
-static void a_finalized_communicator_shrinks(void **state)
+TEST(a_finalized_communicator_shrinks)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     multi_ok(comm, ceclCommFinalize(comm));
@@ -247,7 +247,7 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
 }
 
 /* Each rank comes last in turn, and gets the error too. */
-static void another_list_on_one_rank_is_told_to_all(void **state)
+TEST(another_list_on_one_rank_is_told_to_all)
 {
     if (multi_nranks < 3)
         return;
@@ -272,7 +272,7 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
 
 /* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
  * first, last, or between them. */
-static void a_list_with_its_own_rank_is_told_to_all(void **state)
+TEST(a_list_with_its_own_rank_is_told_to_all)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int list[] = {0, 1};
@@ -303,7 +303,7 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
 /* Ranks 0 and 1 exclude each other, so both wait for rank 2, which excludes neither. The other
  * ranks do not call, not even the second time: a rank that made the second call early could get
  * the error of the first call. */
-static void another_list_is_told_to_two_meetings(void **state)
+TEST(another_list_is_told_to_two_meetings)
 {
     if (multi_nranks < 3)
         return;
@@ -327,7 +327,7 @@ static void another_list_is_told_to_two_meetings(void **state)
 }
 
 /* Rank 0 waits for rank 1, which waits for rank 2, which does not call. */
-static void a_rank_whose_list_has_this_one_is_named(void **state)
+TEST(a_rank_whose_list_has_this_one_is_named)
 {
     if (multi_nranks < 3)
         return;
@@ -380,7 +380,7 @@ static bool is_missing_rank_named_within(const char *ms)
 }
 
 /* On a busy machine another rank may come after the time of the others is over, and is named, too. */
-static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
+TEST(a_rank_that_does_not_come_is_named_by_the_deadline)
 {
     assert_true(is_missing_rank_named_within(SHORT_WAIT) || is_missing_rank_named_within("20000"));
 }
@@ -400,7 +400,7 @@ static ceclResult_t shrink_as(const struct refusal *one, ceclComm_t comm, ceclCo
 }
 
 /* The rank that refuses comes first, and then last. */
-static void what_one_rank_refuses_all_refuse(void **state)
+TEST(what_one_rank_refuses_all_refuse)
 {
     const int last = multi_nranks - 1;
     const struct refusal refusals[] = {
@@ -435,7 +435,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
 }
 
 /* A rank that all others exclude does not disturb them. */
-static void an_excluded_rank_that_calls_is_refused_alone(void **state)
+TEST(an_excluded_rank_that_calls_is_refused_alone)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int last = multi_nranks - 1;
@@ -450,7 +450,7 @@ static void an_excluded_rank_that_calls_is_refused_alone(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void many_shrinks_leave_nothing_behind(void **state)
+TEST(many_shrinks_leave_nothing_behind)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
     int fds = 0, threads = 0;
@@ -474,25 +474,5 @@ static void many_shrinks_leave_nothing_behind(void **state)
 int main(int argc, char **argv)
 {
     multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_excluded_rank_does_not_call_and_the_parent_works_on),
-        cmocka_unit_test(each_rank_may_be_out_in_turn),
-        cmocka_unit_test(the_order_of_the_list_does_not_matter),
-        cmocka_unit_test(a_rank_may_stay_alone),
-        cmocka_unit_test(what_is_left_shrinks_again),
-        cmocka_unit_test(after_a_timeout_all_may_stay),
-        cmocka_unit_test(after_an_exchange_that_was_cut_off_all_may_stay),
-        cmocka_unit_test(after_an_abort_the_others_go_on),
-        cmocka_unit_test(who_excludes_the_missing_rank_is_not_told_of_it),
-        cmocka_unit_test(a_finalized_communicator_shrinks),
-        cmocka_unit_test(another_list_on_one_rank_is_told_to_all),
-        cmocka_unit_test(a_list_with_its_own_rank_is_told_to_all),
-        cmocka_unit_test(another_list_is_told_to_two_meetings),
-        cmocka_unit_test(a_rank_whose_list_has_this_one_is_named),
-        cmocka_unit_test(a_rank_that_does_not_come_is_named_by_the_deadline),
-        cmocka_unit_test(what_one_rank_refuses_all_refuse),
-        cmocka_unit_test(an_excluded_rank_that_calls_is_refused_alone),
-        cmocka_unit_test(many_shrinks_leave_nothing_behind),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+    return multi_main(argc, argv);
 }

@@ -173,7 +173,7 @@ static int order_step(void)
 }
 
 /* In each of these orders, each rank gets the error at once, and only once. */
-static void lists_that_differ_end_at_once_in_any_order(void **state)
+TEST(lists_that_differ_end_at_once_in_any_order)
 {
     ceclComm_t comm = joined(), rest = (ceclComm_t)8;
     for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
@@ -197,7 +197,7 @@ static void lists_that_differ_end_at_once_in_any_order(void **state)
 
 /* Ranks do not synchronize between their calls: a rank may be at its next try while another still
  * comes with the different list. */
-static void all_meet_at_their_next_tries(void **state)
+TEST(all_meet_at_their_next_tries)
 {
     ceclComm_t comm = joined();
     for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
@@ -224,9 +224,5 @@ static void all_meet_at_their_next_tries(void **state)
 int main(int argc, char **argv)
 {
     multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_that_differ_end_at_once_in_any_order),
-        cmocka_unit_test(all_meet_at_their_next_tries),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+    return multi_main(argc, argv);
 }

@@ -103,7 +103,7 @@ static int ranks_by(int *world, int first, int end, int step)
     return count;
 }
 
-static void the_whole_splits_into_halves(void **state)
+TEST(the_whole_splits_into_halves)
 {
     ceclComm_t comm = multi_comm(NULL);
     const int middle = (multi_nranks + 1) / 2, upper = multi_rank >= middle;
@@ -113,7 +113,7 @@ static void the_whole_splits_into_halves(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void the_whole_splits_into_odd_and_even_ranks(void **state)
+TEST(the_whole_splits_into_odd_and_even_ranks)
 {
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
@@ -122,7 +122,7 @@ static void the_whole_splits_into_odd_and_even_ranks(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void keys_reverse_the_order(void **state)
+TEST(keys_reverse_the_order)
 {
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
@@ -132,7 +132,7 @@ static void keys_reverse_the_order(void **state)
 }
 
 /* Keys 1, 0, 1, 0, ...: even ranks come last. Ranks with equal keys keep their order. */
-static void equal_keys_keep_the_order_of_ranks(void **state)
+TEST(equal_keys_keep_the_order_of_ranks)
 {
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
@@ -142,14 +142,14 @@ static void equal_keys_keep_the_order_of_ranks(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void every_rank_may_be_alone(void **state)
+TEST(every_rank_may_be_alone)
 {
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(NULL, ceclCommDestroy(split_into(comm, multi_rank, 0, &multi_rank, 1)));
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_rank_without_a_color_gets_none(void **state)
+TEST(a_rank_without_a_color_gets_none)
 {
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     const int last = multi_nranks - 1;
@@ -169,7 +169,7 @@ static void a_rank_without_a_color_gets_none(void **state)
 }
 
 /* Each generation leaves out the lowest rank, until a single rank is left. */
-static void children_have_children(void **state)
+TEST(children_have_children)
 {
     ceclComm_t line[64] = {multi_comm(NULL)};
     int world[64], depth = 0;
@@ -187,7 +187,7 @@ static void children_have_children(void **state)
         multi_ok(NULL, ceclCommDestroy(line[i]));
 }
 
-static void parent_and_children_work_beside_each_other(void **state)
+TEST(parent_and_children_work_beside_each_other)
 {
     ceclComm_t comm = multi_comm(NULL), child;
     int all[64], world[64];
@@ -209,7 +209,7 @@ static void parent_and_children_work_beside_each_other(void **state)
 
 /* Three children are destroyed in all orders with their parent; the remaining communicators still
  * work. */
-static void ends_come_in_any_order(void **state)
+TEST(ends_come_in_any_order)
 {
     int all[64], world[64];
     const int n = ranks_by(all, 0, multi_nranks, 1);
@@ -226,7 +226,7 @@ static void ends_come_in_any_order(void **state)
     }
 }
 
-static void a_child_fails_alone(void **state)
+TEST(a_child_fails_alone)
 {
     ceclComm_t comm = multi_comm(NULL);
     int all[64];
@@ -282,7 +282,7 @@ static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
     multi_ok(NULL, ceclCommDestroy(child));
 }
 
-static void a_child_uses_its_parents_memory(void **state)
+TEST(a_child_uses_its_parents_memory)
 {
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
@@ -294,7 +294,7 @@ static void a_child_uses_its_parents_memory(void **state)
 
 /* The child has no register-on-use. So the memory that it accesses directly was registered with
  * its parent. */
-static void a_child_has_its_parents_registrations(void **state)
+TEST(a_child_has_its_parents_registrations)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.registerOnUse = 0;
@@ -309,7 +309,7 @@ static void a_child_has_its_parents_registrations(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_config_is_the_childs_alone(void **state)
+TEST(a_config_is_the_childs_alone)
 {
     ceclComm_t comm = multi_comm(NULL), child = NULL;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -354,7 +354,7 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
 }
 
 /* If one rank refuses, all ranks refuse at once, and the parent stays usable. */
-static void what_one_rank_refuses_all_refuse(void **state)
+TEST(what_one_rank_refuses_all_refuse)
 {
     const struct refusal refusals[] = {
         {-2, false, false, false, "color -2: 0 or more, or CECL_SPLIT_NOCOLOR (-1) expected"},
@@ -387,7 +387,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
 
 /* Ranks of different colors may have different configurations, ranks of one color may not. The
  * keys reverse the order, and the message has the ranks' numbers in `comm`. */
-static void members_whose_settings_differ_are_refused(void **state)
+TEST(members_whose_settings_differ_are_refused)
 {
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -405,7 +405,7 @@ static void members_whose_settings_differ_are_refused(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_split_is_not_in_a_group(void **state)
+TEST(a_split_is_not_in_a_group)
 {
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     multi_ok(comm, ceclGroupStart());
@@ -420,7 +420,7 @@ static void a_split_is_not_in_a_group(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_failed_or_finalized_communicator_is_not_split(void **state)
+TEST(a_failed_or_finalized_communicator_is_not_split)
 {
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     multi_refused(NULL, ceclCommSplit(NULL, 0, 0, &child, NULL), ceclInvalidArgument, "comm: NULL");
@@ -431,7 +431,7 @@ static void a_failed_or_finalized_communicator_is_not_split(void **state)
 }
 
 /* The parent has failed then, as after any call that a rank does not make. */
-static void a_rank_that_does_not_come_is_named(void **state)
+TEST(a_rank_that_does_not_come_is_named)
 {
     ceclConfig_t config = multi_config();
     config.timeoutMs = 1500;
@@ -449,7 +449,7 @@ static void a_rank_that_does_not_come_is_named(void **state)
 
 /* ---- leaks */
 
-static void many_splits_leave_nothing_behind(void **state)
+TEST(many_splits_leave_nothing_behind)
 {
     ceclComm_t comm = multi_comm(NULL);
     int fds = 0, threads = 0, maps = 0;
@@ -478,26 +478,5 @@ static void many_splits_leave_nothing_behind(void **state)
 int main(int argc, char **argv)
 {
     multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_whole_splits_into_halves),
-        cmocka_unit_test(the_whole_splits_into_odd_and_even_ranks),
-        cmocka_unit_test(keys_reverse_the_order),
-        cmocka_unit_test(equal_keys_keep_the_order_of_ranks),
-        cmocka_unit_test(every_rank_may_be_alone),
-        cmocka_unit_test(a_rank_without_a_color_gets_none),
-        cmocka_unit_test(children_have_children),
-        cmocka_unit_test(parent_and_children_work_beside_each_other),
-        cmocka_unit_test(ends_come_in_any_order),
-        cmocka_unit_test(a_child_fails_alone),
-        cmocka_unit_test(a_child_uses_its_parents_memory),
-        cmocka_unit_test(a_child_has_its_parents_registrations),
-        cmocka_unit_test(a_config_is_the_childs_alone),
-        cmocka_unit_test(what_one_rank_refuses_all_refuse),
-        cmocka_unit_test(members_whose_settings_differ_are_refused),
-        cmocka_unit_test(a_split_is_not_in_a_group),
-        cmocka_unit_test(a_failed_or_finalized_communicator_is_not_split),
-        cmocka_unit_test(a_rank_that_does_not_come_is_named),
-        cmocka_unit_test(many_splits_leave_nothing_behind),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+    return multi_main(argc, argv);
 }

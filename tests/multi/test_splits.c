@@ -125,13 +125,13 @@ static void random_exchanges(int rounds)
     }
 }
 
-static void rows_of_random_numbers_reach_their_places(void **state)
+TEST_BETWEEN(rows_of_random_numbers_reach_their_places, set_up, tear_down)
 {
     random_exchanges(multi_share(200));
 }
 
 /* The plan of the first call is kept: it reads the current splits when it runs. */
-static void splits_are_read_when_the_call_runs(void **state)
+TEST_BETWEEN(splits_are_read_when_the_call_runs, set_up, tear_down)
 {
     uint64_t x = 5, seed = 1;
     struct exchange e;
@@ -149,7 +149,7 @@ static void splits_are_read_when_the_call_runs(void **state)
     }
 }
 
-static void other_calls_stand_between(void **state)
+TEST_BETWEEN(other_calls_stand_between, set_up, tear_down)
 {
     uint64_t x = 6;
     int32_t *sums;
@@ -167,7 +167,7 @@ static void other_calls_stand_between(void **state)
     multi_ok(comm, ceclMemFree(comm, sums));
 }
 
-static void a_graph_reads_new_splits_at_each_launch(void **state)
+TEST_BETWEEN(a_graph_reads_new_splits_at_each_launch, set_up, tear_down)
 {
     uint64_t x = 8;
     struct exchange e;
@@ -195,7 +195,7 @@ static void a_graph_reads_new_splits_at_each_launch(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, stream));
 }
 
-static void an_explanation_names_the_kernels(void **state)
+TEST_BETWEEN(an_explanation_names_the_kernels, set_up, tear_down)
 {
     uint64_t x = 10;
     struct exchange e;
@@ -212,7 +212,7 @@ static void an_explanation_names_the_kernels(void **state)
 
 /* ---- refused */
 
-static void refused_arguments_do_no_harm(void **state)
+TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
 {
     uint64_t x = 11, *own = malloc(RANKS * sizeof(*own));
     struct exchange e;
@@ -242,7 +242,7 @@ static void refused_arguments_do_no_harm(void **state)
     random_exchanges(2);
 }
 
-static void a_group_has_no_other_call(void **state)
+TEST_BETWEEN(a_group_has_no_other_call, set_up, tear_down)
 {
     uint64_t x = 12;
     struct exchange e;
@@ -254,7 +254,7 @@ static void a_group_has_no_other_call(void **state)
     random_exchanges(2);
 }
 
-static void other_policies_refuse_it(void **state)
+TEST_BETWEEN(other_policies_refuse_it, set_up_default, tear_down)
 {
     uint64_t x = 13;
     struct exchange e;
@@ -266,7 +266,7 @@ static void other_policies_refuse_it(void **state)
     random_exchanges(2);
 }
 
-static void unequal_sizes_are_named(void **state)
+TEST_BETWEEN(unequal_sizes_are_named, set_up_checked, tear_down)
 {
     uint64_t x = 14;
     struct exchange e;
@@ -301,7 +301,7 @@ static void expect_trouble(const struct exchange *e, const char *words)
     expect_failure(words);
 }
 
-static void more_than_a_recvbuff_has_room_for_is_an_error_of_all(void **state)
+TEST_BETWEEN(more_than_a_recvbuff_has_room_for_is_an_error_of_all, set_up, tear_down_failed)
 {
     uint64_t x = 15;
     struct exchange e;
@@ -313,7 +313,7 @@ static void more_than_a_recvbuff_has_room_for_is_an_error_of_all(void **state)
     expect_trouble(&e, "for rank 1");
 }
 
-static void splits_beyond_sendbuff_are_an_error_of_all(void **state)
+TEST_BETWEEN(splits_beyond_sendbuff_are_an_error_of_all, set_up, tear_down_failed)
 {
     uint64_t x = 16;
     struct exchange e;
@@ -325,7 +325,7 @@ static void splits_beyond_sendbuff_are_an_error_of_all(void **state)
 }
 
 /* Also without CECL_CHECK no row moves, because every rank finds the last rank's line to be of another call. */
-static void unequal_sizes_are_an_error_of_all_and_move_nothing(void **state)
+TEST_BETWEEN(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up, tear_down_failed)
 {
     uint64_t x = 17;
     struct exchange e;
@@ -348,27 +348,4 @@ static void unequal_sizes_are_an_error_of_all_and_move_nothing(void **state)
         if (recv_buffer[i] != 0x5A)
             fail_msg("rank %d: byte %zu was written", multi_rank, i);
     MPI_Barrier(MPI_COMM_WORLD);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(rows_of_random_numbers_reach_their_places, set_up),
-        TEST(splits_are_read_when_the_call_runs, set_up),
-        TEST(other_calls_stand_between, set_up),
-        TEST(a_graph_reads_new_splits_at_each_launch, set_up),
-        TEST(an_explanation_names_the_kernels, set_up),
-        TEST(refused_arguments_do_no_harm, set_up),
-        TEST(a_group_has_no_other_call, set_up),
-        TEST(other_policies_refuse_it, set_up_default),
-        TEST(unequal_sizes_are_named, set_up_checked),
-        cmocka_unit_test_setup_teardown(more_than_a_recvbuff_has_room_for_is_an_error_of_all,
-                                        set_up, tear_down_failed),
-        cmocka_unit_test_setup_teardown(splits_beyond_sendbuff_are_an_error_of_all, set_up,
-                                        tear_down_failed),
-        cmocka_unit_test_setup_teardown(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up,
-                                        tear_down_failed),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

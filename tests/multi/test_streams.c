@@ -97,7 +97,7 @@ static void write_word(ceclComm_t comm, const struct pair *p, const int *word, c
 
 /* ---- streams */
 
-static void a_childs_calls_go_to_a_stream_of_its_parent(void **state)
+TEST(a_childs_calls_go_to_a_stream_of_its_parent)
 {
     const struct pair p = pair_open();
     for (int seed = 1; seed < 20; seed++) {
@@ -109,7 +109,7 @@ static void a_childs_calls_go_to_a_stream_of_its_parent(void **state)
     pair_close(&p);
 }
 
-static void a_parents_calls_go_to_a_stream_of_its_child(void **state)
+TEST(a_parents_calls_go_to_a_stream_of_its_child)
 {
     const struct pair p = pair_open();
     ceclStream_t stream;
@@ -125,7 +125,7 @@ static void a_parents_calls_go_to_a_stream_of_its_child(void **state)
     pair_close(&p);
 }
 
-static void calls_of_a_group_on_two_communicators_share_a_stream(void **state)
+TEST(calls_of_a_group_on_two_communicators_share_a_stream)
 {
     const struct pair p = pair_open();
     fill(&p, 3);
@@ -139,7 +139,7 @@ static void calls_of_a_group_on_two_communicators_share_a_stream(void **state)
     pair_close(&p);
 }
 
-static void a_graph_captures_calls_of_two_communicators(void **state)
+TEST(a_graph_captures_calls_of_two_communicators)
 {
     const struct pair p = pair_open();
     ceclGraph_t graph;
@@ -161,7 +161,7 @@ static void a_graph_captures_calls_of_two_communicators(void **state)
 }
 
 /* Its calls end first, because the parent waits for all that its streams hold. */
-static void a_stream_ends_with_its_maker_after_the_calls_of_others(void **state)
+TEST(a_stream_ends_with_its_maker_after_the_calls_of_others)
 {
     const struct pair p = pair_open();
     int *in, *out, host[COUNT], sum;
@@ -182,7 +182,7 @@ static void a_stream_ends_with_its_maker_after_the_calls_of_others(void **state)
     multi_ok(NULL, ceclCommDestroy(p.child));
 }
 
-static void a_child_has_the_default_stream_of_its_parent(void **state)
+TEST(a_child_has_the_default_stream_of_its_parent)
 {
     const struct pair p = pair_open();
     fill(&p, 0);
@@ -221,7 +221,7 @@ static void check_order(const struct pair *p, int before)
     multi_ok(p->parent, ceclStreamSynchronize(p->parent, p->stream));
 }
 
-static void a_stream_waits_for_the_event_of_another(void **state)
+TEST(a_stream_waits_for_the_event_of_another)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p);
@@ -238,7 +238,7 @@ static void a_stream_waits_for_the_event_of_another(void **state)
 }
 
 /* Recorded again elsewhere, and destroyed. */
-static void a_wait_keeps_what_the_event_marked(void **state)
+TEST(a_wait_keeps_what_the_event_marked)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p);
@@ -257,7 +257,7 @@ static void a_wait_keeps_what_the_event_marked(void **state)
 }
 
 /* The event marks what it marked last, whichever ends first. */
-static void an_event_that_is_recorded_again_marks_the_new_work_alone(void **state)
+TEST(an_event_that_is_recorded_again_marks_the_new_work_alone)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p);
@@ -278,7 +278,7 @@ static void an_event_that_is_recorded_again_marks_the_new_work_alone(void **stat
     pair_close(&p);
 }
 
-static void an_event_that_was_never_recorded_holds_nothing(void **state)
+TEST(an_event_that_was_never_recorded_holds_nothing)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p);
@@ -292,7 +292,7 @@ static void an_event_that_was_never_recorded_holds_nothing(void **state)
 }
 
 /* The event and the stream have other makers, which end first. */
-static void an_event_outlives_its_communicator_and_its_stream(void **state)
+TEST(an_event_outlives_its_communicator_and_its_stream)
 {
     ceclComm_t comm = multi_comm(NULL), maker = multi_comm(NULL);
     ceclStream_t stream, own;
@@ -310,7 +310,7 @@ static void an_event_outlives_its_communicator_and_its_stream(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void what_is_no_event_or_no_stream_is_refused_by_name(void **state)
+TEST(what_is_no_event_or_no_stream_is_refused_by_name)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p), gone = new_event(&p);
@@ -339,7 +339,7 @@ static void what_is_no_event_or_no_stream_is_refused_by_name(void **state)
 }
 
 /* CUDA captures an event. The host device has no graph of several streams, and says so. */
-static void an_event_is_captured_on_gpus_and_refused_on_the_host_device(void **state)
+TEST(an_event_is_captured_on_gpus_and_refused_on_the_host_device)
 {
     const struct pair p = pair_open();
     const ceclEvent_t fork = new_event(&p), join = new_event(&p);
@@ -368,24 +368,4 @@ static void an_event_is_captured_on_gpus_and_refused_on_the_host_device(void **s
     multi_ok(p.parent, ceclEventDestroy(p.parent, fork));
     multi_ok(p.parent, ceclEventDestroy(p.parent, join));
     pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_childs_calls_go_to_a_stream_of_its_parent),
-        cmocka_unit_test(a_parents_calls_go_to_a_stream_of_its_child),
-        cmocka_unit_test(calls_of_a_group_on_two_communicators_share_a_stream),
-        cmocka_unit_test(a_graph_captures_calls_of_two_communicators),
-        cmocka_unit_test(a_stream_ends_with_its_maker_after_the_calls_of_others),
-        cmocka_unit_test(a_child_has_the_default_stream_of_its_parent),
-        cmocka_unit_test(a_stream_waits_for_the_event_of_another),
-        cmocka_unit_test(a_wait_keeps_what_the_event_marked),
-        cmocka_unit_test(an_event_that_is_recorded_again_marks_the_new_work_alone),
-        cmocka_unit_test(an_event_that_was_never_recorded_holds_nothing),
-        cmocka_unit_test(an_event_outlives_its_communicator_and_its_stream),
-        cmocka_unit_test(what_is_no_event_or_no_stream_is_refused_by_name),
-        cmocka_unit_test(an_event_is_captured_on_gpus_and_refused_on_the_host_device),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

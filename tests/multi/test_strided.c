@@ -162,12 +162,12 @@ static void run_random(uint64_t x, int rounds)
     }
 }
 
-static void random_shapes_are_right(void **state)
+TEST_BETWEEN(random_shapes_are_right, set_up, tear_down)
 {
     run_random(31337, 150);
 }
 
-static void random_shapes_are_right_where_sms_may_copy(void **state)
+TEST_BETWEEN(random_shapes_are_right_where_sms_may_copy, set_up, tear_down)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
@@ -178,7 +178,7 @@ static void random_shapes_are_right_where_sms_may_copy(void **state)
     run_random(4242, 60);
 }
 
-static void rows_pass_through_a_small_staging(void **state)
+TEST_BETWEEN(rows_pass_through_a_small_staging, set_up, tear_down)
 {
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
@@ -190,7 +190,7 @@ static void rows_pass_through_a_small_staging(void **state)
 }
 
 /* [rows][nranks * width] on each rank becomes [nranks * rows][width], and is changed back. */
-static void there_and_back_is_where_it_was(void **state)
+TEST_BETWEEN(there_and_back_is_where_it_was, set_up, tear_down)
 {
     const size_t n = (size_t)multi_nranks, width = 33, rows = 21, bytes = n * width * rows * 2;
     const ceclStrided_t there = {.width = width, .rows = rows};
@@ -218,7 +218,7 @@ static void there_and_back_is_where_it_was(void **state)
 }
 
 /* The header says that a gather does not use sendStride, so any value is accepted. */
-static void a_gather_takes_any_send_stride(void **state)
+TEST_BETWEEN(a_gather_takes_any_send_stride, set_up, tear_down)
 {
     ceclStrided_t shape = {.width = 33, .rows = 3, .sendStride = SIZE_MAX};
     multi_ok(comm, ceclAllGatherStrided(send_buffer, recv_buffer, &shape, ceclHalf, comm, NULL));
@@ -226,7 +226,7 @@ static void a_gather_takes_any_send_stride(void **state)
 }
 
 /* Three gathers in one group whose rows lie side by side: queries, keys and values. */
-static void gathers_of_a_group_may_share_rows(void **state)
+TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
 {
     const size_t n = (size_t)multi_nranks, width = 24, rows = 30, panel = n * width;
     const ceclStrided_t shape = {.width = width, .rows = rows, .recvPitch = 3 * panel};
@@ -262,7 +262,7 @@ static ceclResult_t gather(const ceclStrided_t *shape)
     return ceclAllGatherStrided(send_buffer, recv_buffer, shape, ceclFloat, comm, NULL);
 }
 
-static void bad_shapes_are_named(void **state)
+TEST_BETWEEN(bad_shapes_are_named, set_up, tear_down)
 {
     const size_t n = (size_t)multi_nranks;
     multi_refused(comm, gather(NULL), ceclInvalidArgument, "strided: NULL");
@@ -295,7 +295,7 @@ static void bad_shapes_are_named(void **state)
     run_random(1, 2); /* the communicator is still usable */
 }
 
-static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     multi_setenv("CECL_CHECK", "1");
@@ -308,20 +308,4 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
                   ceclInvalidUsage, "ranks differ in strided");
     multi_check(checked, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
     multi_ok(NULL, ceclCommDestroy(checked));
-}
-
-#define STRIDED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        STRIDED(random_shapes_are_right),
-        STRIDED(random_shapes_are_right_where_sms_may_copy),
-        STRIDED(rows_pass_through_a_small_staging),
-        STRIDED(there_and_back_is_where_it_was),
-        STRIDED(a_gather_takes_any_send_stride),
-        STRIDED(gathers_of_a_group_may_share_rows),
-        STRIDED(bad_shapes_are_named),
-        STRIDED(ranks_that_differ_are_told_where_calls_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

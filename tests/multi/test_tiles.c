@@ -128,14 +128,14 @@ static void random_tiles(int rounds)
     }
 }
 
-static void random_tiles_are_reduced(void **state)
+TEST_BETWEEN(random_tiles_are_reduced, set_up, tear_down)
 {
     random_tiles(multi_share(120));
 }
 
 /* "Reduce the quadrants of a tensor, each to a different root": here, tiles of 3 rows, in two
  * columns. */
-static void tiles_of_a_matrix_go_to_different_roots(void **state)
+TEST_BETWEEN(tiles_of_a_matrix_go_to_different_roots, set_up, tear_down)
 {
     struct tiled t = {.shape = {.count = 1, .width = 10, .rows = 3, .pitch = 20}};
     for (int r = 0; r < multi_nranks; r++)
@@ -149,7 +149,7 @@ static void tiles_of_a_matrix_go_to_different_roots(void **state)
 
 /* reduce_scatter_offset along dim 1: two column blocks for each rank, in turn. The default is one
  * block for each rank, side by side. */
-static void columns_go_to_ranks_in_turn(void **state)
+TEST_BETWEEN(columns_go_to_ranks_in_turn, set_up, tear_down)
 {
     const size_t n = (size_t)multi_nranks, width = 7;
     struct tiled t = {.shape = {.count = 2, .width = width, .rows = 5, .pitch = 2 * n * width}};
@@ -178,7 +178,7 @@ static void columns_go_to_ranks_in_turn(void **state)
 
 /* Sums of floating-point numbers depend on the order of ranks, but not on the call. All types
  * and reductions, each beside the reduce-scatter of the same blocks in one group. */
-static void tiles_have_the_bits_of_a_reduce_scatter(void **state)
+TEST_BETWEEN(tiles_have_the_bits_of_a_reduce_scatter, set_up, tear_down)
 {
     const size_t n = (size_t)multi_nranks;
     unsigned char tiles[RANKS * BLOCK * ELEMENT_MAX], blocks[RANKS * BLOCK * ELEMENT_MAX];
@@ -211,7 +211,7 @@ static void tiles_have_the_bits_of_a_reduce_scatter(void **state)
     multi_ok(comm, ceclMemFree(comm, dense));
 }
 
-static void graphs_have_tiles(void **state)
+TEST_BETWEEN(graphs_have_tiles, set_up, tear_down)
 {
     uint64_t x = 12;
     struct tiled t;
@@ -233,7 +233,7 @@ static void graphs_have_tiles(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, stream));
 }
 
-static void bad_tiles_are_named(void **state)
+TEST_BETWEEN(bad_tiles_are_named, set_up, tear_down)
 {
     const size_t far[RANKS] = {SIZE_MAX / 8};
 #define REFUSED(result_, words, ...)                                                               \
@@ -266,18 +266,4 @@ static void bad_tiles_are_named(void **state)
     random_tiles(2);
 }
 
-int main(int argc, char **argv)
-{
-#define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(random_tiles_are_reduced, set_up),
-        cmocka_unit_test_setup_teardown(random_tiles_are_reduced, set_up_with_small_staging,
-                                        tear_down),
-        TEST(tiles_of_a_matrix_go_to_different_roots, set_up),
-        TEST(columns_go_to_ranks_in_turn, set_up),
-        TEST(tiles_have_the_bits_of_a_reduce_scatter, set_up),
-        TEST(graphs_have_tiles, set_up),
-        TEST(bad_tiles_are_named, set_up),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
-}
+TEST_AGAIN(random_tiles_are_reduced, set_up_with_small_staging, tear_down)

@@ -28,7 +28,7 @@ static void path_of_all_reduce(char path[64])
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_file_changes_what_a_call_does(void **state)
+TEST_BETWEEN(a_file_changes_what_a_call_does, NULL, forget_tuning)
 {
     char path[64];
     path_of_all_reduce(path);
@@ -42,7 +42,7 @@ static void a_file_changes_what_a_call_does(void **state)
     assert_string_equal(path, "SMs read at the peers, pushed to all");
 }
 
-static void rows_for_other_ranks_or_devices_change_nothing(void **state)
+TEST_BETWEEN(rows_for_other_ranks_or_devices_change_nothing, NULL, forget_tuning)
 {
     char rows[200], path[64];
     ceclComm_t comm = multi_comm(NULL);
@@ -99,7 +99,7 @@ static double time_ahead(uint64_t late)
     return took;
 }
 
-static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
+TEST_BETWEEN(a_rank_ahead_waits_as_long_as_the_file_says, NULL, forget_tuning)
 {
     bool is_soon = false;
     for (int try = 0; try < 4 && !is_soon; try++) /* a busy machine may be late */
@@ -155,7 +155,7 @@ static void expect_late(bool late, const char *tuning, int calls)
 }
 
 /* It needs nothing of the late ranks for the first of two calls, but may need them for the last. */
-static void a_rank_whose_gpu_is_behind_waits(void **state)
+TEST_BETWEEN(a_rank_whose_gpu_is_behind_waits, NULL, forget_tuning)
 {
 #define NO_OTHER_WAIT "late.wait_ns * any 0\nlate.pending_ns * any 0\n"
     expect_late(true, NO_OTHER_WAIT "late.behind_ns * any 0", 2);
@@ -164,7 +164,7 @@ static void a_rank_whose_gpu_is_behind_waits(void **state)
 }
 
 /* Which calls are small, and the slots for them, follow the table. */
-static void larger_small_calls_are_right(void **state)
+TEST_BETWEEN(larger_small_calls_are_right, NULL, forget_tuning)
 {
     multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000");
     ceclConfig_t config = multi_config();
@@ -195,7 +195,7 @@ static ceclResult_t join(void)
     return ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config);
 }
 
-static void ranks_with_different_tables_are_refused(void **state)
+TEST_BETWEEN(ranks_with_different_tables_are_refused, NULL, forget_tuning)
 {
     multi_tuning(multi_rank == multi_nranks - 1 ? "reduction.reading_sms * any 7"
                                                 : "reduction.reading_sms * any 6");
@@ -204,27 +204,27 @@ static void ranks_with_different_tables_are_refused(void **state)
 }
 
 /* Files may differ, as long as their thresholds for these ranks are equal. */
-static void ranks_with_equal_tables_in_different_files_meet(void **state)
+TEST_BETWEEN(ranks_with_equal_tables_in_different_files_meet, NULL, forget_tuning)
 {
     multi_tuning(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-static void a_bad_file_on_one_rank_is_told_to_all(void **state)
+TEST_BETWEEN(a_bad_file_on_one_rank_is_told_to_all, NULL, forget_tuning)
 {
     multi_tuning(multi_rank == 1 ? "\nreduction.reading_sms * any 0" : "# nothing");
     multi_refused(NULL, join(), ceclInvalidArgument, "rank 1: CECL_TUNING: /tmp/cecl_test_tuning_");
     multi_refused(NULL, join(), ceclInvalidArgument, ":3: \"0\": a whole number, 1 to 1024,");
 }
 
-static void a_missing_file_is_refused(void **state)
+TEST_BETWEEN(a_missing_file_is_refused, NULL, forget_tuning)
 {
     multi_setenv("CECL_TUNING", "/nowhere/tuning");
     multi_refused(NULL, join(), ceclInvalidArgument, "CECL_TUNING=/nowhere/tuning: No such file");
 }
 
-static void staging_and_segments_follow_the_table(void **state)
+TEST_BETWEEN(staging_and_segments_follow_the_table, NULL, forget_tuning)
 {
     ceclComm_t comm = multi_comm(NULL);
     const bool host = !multi_on_gpus(comm);
@@ -240,21 +240,4 @@ static void staging_and_segments_follow_the_table(void **state)
     multi_ok(comm, ceclPoolStats(comm, &after));
     multi_ok(NULL, ceclCommDestroy(comm));
     assert_int_equal(after.usedBytes - before.usedBytes, 256 << 10);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_file_changes_what_a_call_does, forget_tuning),
-        cmocka_unit_test_teardown(rows_for_other_ranks_or_devices_change_nothing, forget_tuning),
-        cmocka_unit_test_teardown(a_rank_ahead_waits_as_long_as_the_file_says, forget_tuning),
-        cmocka_unit_test_teardown(a_rank_whose_gpu_is_behind_waits, forget_tuning),
-        cmocka_unit_test_teardown(larger_small_calls_are_right, forget_tuning),
-        cmocka_unit_test_teardown(ranks_with_different_tables_are_refused, forget_tuning),
-        cmocka_unit_test_teardown(ranks_with_equal_tables_in_different_files_meet, forget_tuning),
-        cmocka_unit_test_teardown(a_bad_file_on_one_rank_is_told_to_all, forget_tuning),
-        cmocka_unit_test_teardown(a_missing_file_is_refused, forget_tuning),
-        cmocka_unit_test_teardown(staging_and_segments_follow_the_table, forget_tuning),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

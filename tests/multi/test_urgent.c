@@ -70,7 +70,7 @@ static bool goes_by_host(const struct work *w, enum kind kind, size_t count)
     return group_goes_by_host(w, kind, count, 1);
 }
 
-static void small_calls_that_move_data_go_through_host_memory(void **state)
+TEST(small_calls_that_move_data_go_through_host_memory)
 {
     const struct work w = work_of(urgent_comm());
     const bool peers = multi_nranks > 1;
@@ -83,7 +83,7 @@ static void small_calls_that_move_data_go_through_host_memory(void **state)
     multi_ok(NULL, ceclCommDestroy(w.comm));
 }
 
-static void a_chosen_direction_is_kept(void **state)
+TEST(a_chosen_direction_is_kept)
 {
     const struct work w = work_of(urgent_comm());
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -103,7 +103,7 @@ static bool child_goes_by_host(ceclComm_t parent, const ceclConfig_t *config)
     return goes;
 }
 
-static void children_are_urgent_as_their_parent_or_their_configuration(void **state)
+TEST(children_are_urgent_as_their_parent_or_their_configuration)
 {
     const bool peers = multi_nranks > 1;
     ceclConfig_t config = multi_config();
@@ -183,7 +183,7 @@ static void rounds(const struct work *w, const struct work *other, const ceclStr
     free(results);
 }
 
-static void a_kept_plan_serves_both_halves_with_other_calls_between(void **state)
+TEST(a_kept_plan_serves_both_halves_with_other_calls_between)
 {
     static const char *const policies[] = {"reduce_only", "allow"};
     for (int p = 0; p < 2; p++) {
@@ -200,15 +200,4 @@ static void a_kept_plan_serves_both_halves_with_other_calls_between(void **state
         multi_ok(NULL, ceclCommDestroy(w.comm));
     }
     multi_setenv("CECL_SM_POLICY", NULL);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_calls_that_move_data_go_through_host_memory),
-        cmocka_unit_test(a_chosen_direction_is_kept),
-        cmocka_unit_test(children_are_urgent_as_their_parent_or_their_configuration),
-        cmocka_unit_test(a_kept_plan_serves_both_halves_with_other_calls_between),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -69,7 +69,7 @@ static void check(const struct variable *v, uint64_t seed)
         assert_int_equal(host[i], 0x5A);
 }
 
-static void blocks_that_differ_are_right(void **state)
+TEST_BETWEEN(blocks_that_differ_are_right, set_up, tear_down)
 {
     uint64_t x = 4711;
     for (uint64_t round = 0; round < 40; round++) {
@@ -84,7 +84,7 @@ static void blocks_that_differ_are_right(void **state)
     }
 }
 
-static void broadcasts_from_every_root_are_right(void **state)
+TEST_BETWEEN(broadcasts_from_every_root_are_right, set_up, tear_down)
 {
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -106,7 +106,7 @@ static void broadcasts_from_every_root_are_right(void **state)
 }
 
 /* Large enough to go in pieces that peers pass on. */
-static void large_broadcasts_are_right(void **state)
+TEST_BETWEEN(large_broadcasts_are_right, set_up, tear_down)
 {
     const size_t bytes = (1 << 20) + 777;
     unsigned char *all = malloc(bytes + 64), *from = NULL, *to = NULL;
@@ -135,7 +135,7 @@ static void large_broadcasts_are_right(void **state)
     free(all);
 }
 
-static void they_may_be_grouped(void **state)
+TEST_BETWEEN(they_may_be_grouped, set_up, tear_down)
 {
     unsigned char *other = NULL;
     uint64_t x = 99;
@@ -162,7 +162,7 @@ static void they_may_be_grouped(void **state)
     multi_ok(comm, ceclMemFree(comm, other));
 }
 
-static void bad_arguments_are_named(void **state)
+TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
 {
     size_t counts[64], displs[64];
     for (int r = 0; r < multi_nranks; r++) {
@@ -199,7 +199,7 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "address space");
 }
 
-static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
+TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     size_t counts[64];
@@ -218,18 +218,4 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
                   ceclInvalidUsage, "root: 0 on rank 0, 1 on rank");
     multi_check(checked, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
     multi_ok(NULL, ceclCommDestroy(checked));
-}
-
-#define VARIABLE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        VARIABLE(blocks_that_differ_are_right),
-        VARIABLE(broadcasts_from_every_root_are_right),
-        VARIABLE(large_broadcasts_are_right),
-        VARIABLE(they_may_be_grouped),
-        VARIABLE(bad_arguments_are_named),
-        VARIABLE(ranks_that_differ_are_told_where_calls_are_compared),
-    };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

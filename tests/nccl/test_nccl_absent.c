@@ -243,17 +243,17 @@ static void run_each(void (*leave)(void))
     assert_true(is);
 }
 
-static void results_are_right_where_a_rank_runs_without_the_library(void **state)
+TEST(results_are_right_where_a_rank_runs_without_the_library)
 {
     run_each(without_the_library);
 }
 
-static void results_are_right_where_a_rank_has_another_version(void **state)
+TEST(results_are_right_where_a_rank_has_another_version)
 {
     run_each(with_another_version);
 }
 
-static void results_are_right_where_a_rank_is_off(void **state)
+TEST(results_are_right_where_a_rank_is_off)
 {
     run_each(off);
 }
@@ -273,10 +273,5 @@ int main(int argc, char **argv)
              getenv("LD_LIBRARY_PATH"));
     snprintf(library_of_another_version, sizeof(library_of_another_version), "%s:%s", argv[1],
              getenv("LD_LIBRARY_PATH"));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_right_where_a_rank_runs_without_the_library),
-        cmocka_unit_test(results_are_right_where_a_rank_has_another_version),
-        cmocka_unit_test(results_are_right_where_a_rank_is_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -89,12 +89,12 @@ static bool await_and_gather(struct rank *r)
            ncclCommDestroy(r->comm) == 0 && is;
 }
 
-static void a_non_blocking_communicator_is_served_when_it_is_ready(void **state)
+TEST(a_non_blocking_communicator_is_served_when_it_is_ready)
 {
     assert_true(run_each_number_of_ranks(await_and_gather));
 }
 
-static void making_a_communicator_does_not_wait_for_other_ranks(void **state)
+TEST(making_a_communicator_does_not_wait_for_other_ranks)
 {
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
     ncclResult_t error = 0;
@@ -131,7 +131,7 @@ static void gather_in_a_group(const struct rank *ranks, int nranks)
     }
 }
 
-static void ranks_that_one_thread_begins_in_a_group_are_served(void **state)
+TEST(ranks_that_one_thread_begins_in_a_group_are_served)
 {
     for (int nranks = 1; nranks <= RANKS; nranks++) {
         struct rank ranks[RANKS];
@@ -166,7 +166,7 @@ static bool split(struct rank *r)
            ncclCommDestroy(half.comm) == 0 && is;
 }
 
-static void children_of_a_non_blocking_communicator_are_served(void **state)
+TEST(children_of_a_non_blocking_communicator_are_served)
 {
     assert_true(run_each_number_of_ranks(split));
 }
@@ -182,7 +182,7 @@ static bool split_twice_in_a_group(struct rank *r)
     return is && ncclCommDestroy(all.comm) == 0 && ncclCommDestroy(r->comm) == 0;
 }
 
-static void a_rank_without_a_color_gets_no_child(void **state)
+TEST(a_rank_without_a_color_gets_no_child)
 {
     assert_true(run_each_number_of_ranks(split_twice_in_a_group));
 }
@@ -198,7 +198,7 @@ static bool split_non_blocking(struct rank *r)
     return ncclCommDestroy(child.comm) == 0 && is;
 }
 
-static void a_non_blocking_child_of_a_blocking_communicator_is_served_at_once(void **state)
+TEST(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once)
 {
     assert_true(run_ranks(3, split_non_blocking));
 }
@@ -214,7 +214,7 @@ static bool split_a_child(struct rank *r)
     return ncclCommDestroy(grandchild.comm) == 0 && ncclCommDestroy(child.comm) == 0 && is;
 }
 
-static void children_of_a_blocking_communicators_non_blocking_child_are_served(void **state)
+TEST(children_of_a_blocking_communicators_non_blocking_child_are_served)
 {
     assert_true(run_ranks(3, split_a_child));
 }
@@ -233,7 +233,7 @@ static bool shrink(struct rank *r)
     return shrink_by(r, 0);
 }
 
-static void what_a_shrink_of_a_non_blocking_communicator_makes_is_served(void **state)
+TEST(what_a_shrink_of_a_non_blocking_communicator_makes_is_served)
 {
     assert_true(run_each_number_of_ranks(shrink));
 }
@@ -244,7 +244,7 @@ static bool shrink_with_abort(struct rank *r)
     return shrink_by(r, CECL_NCCL_SHRINK_ABORT);
 }
 
-static void what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served(void **state)
+TEST(what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served)
 {
     assert_true(run_each_number_of_ranks(shrink_with_abort));
 }
@@ -258,7 +258,7 @@ static bool grow(struct rank *r)
     return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
 }
 
-static void a_child_whose_handle_comes_at_once_is_served(void **state)
+TEST(a_child_whose_handle_comes_at_once_is_served)
 {
     assert_true(run_each_number_of_ranks(grow));
 }
@@ -277,7 +277,7 @@ static bool call_too_early(struct rank *r)
 }
 
 /* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
-static void calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl(void **state)
+TEST(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl)
 {
     assert_true(run_beginning(2, call_too_early));
     assert_true(run_beginning(RANKS, call_too_early));
@@ -295,7 +295,7 @@ static bool comes_back_to(int descriptors, int threads)
     return false;
 }
 
-static void an_abort_while_other_ranks_are_missing_leaves_nothing(void **state)
+TEST(an_abort_while_other_ranks_are_missing_leaves_nothing)
 {
     const int descriptors = open_descriptors(), threads = threads_alive();
     const time_t start = time(NULL);
@@ -324,7 +324,7 @@ static bool abort_midway(struct rank *r)
     return error != IN_PROGRESS && error >= 0 && ncclCommAbort(r->comm) == 0;
 }
 
-static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void **state)
+TEST(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing)
 {
     assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     usleep(100000);
@@ -352,7 +352,7 @@ static bool abort_after_split(struct rank *r)
 }
 
 /* The children are not complete, so their state is unknown. */
-static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
+TEST(a_parent_may_be_aborted_before_its_child_has_come)
 {
     pthread_barrier_init(&all_have, NULL, 2);
     assert_true(run_beginning(2, abort_after_split));
@@ -370,7 +370,7 @@ static bool await_and_pass(struct rank *r)
 
 /* cecl refuses the bad value when it creates a communicator. test_nccl_stats.sh checks the
  * table. */
-static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
+TEST(where_ours_cannot_be_made_all_calls_are_passed)
 {
     setenv("CECL_POOL_BYTES", "1", 1);
     assert_true(run_each_number_of_ranks(await_and_pass));
@@ -457,7 +457,7 @@ static bool finalize_with_a_call(struct rank *r)
     return is && call.result == 0 && call.out[0] == 100 && call.out[1] == 101;
 }
 
-static void finalizing_does_not_wait_for_served_calls(void **state)
+TEST(finalizing_does_not_wait_for_served_calls)
 {
     atomic_store(&has_looked, false);
     assert_true(run_beginning(2, finalize_with_a_call));
@@ -474,7 +474,7 @@ static bool abort_with_a_call(struct rank *r)
     return is && call.result == (ncclResult_t)ceclRemoteError;
 }
 
-static void an_abort_while_it_is_finalized_leaves_nothing(void **state)
+TEST(an_abort_while_it_is_finalized_leaves_nothing)
 {
     assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     const int descriptors = open_descriptors(), threads = threads_alive();
@@ -497,7 +497,7 @@ static bool finalize_after_an_abort(struct rank *r)
     return ncclCommAbort(r->comm) == 0 && is && call.result == (ncclResult_t)ceclRemoteError;
 }
 
-static void finalizing_ends_with_the_error_of_a_served_call(void **state)
+TEST(finalizing_ends_with_the_error_of_a_served_call)
 {
     atomic_store(&has_looked, false);
     assert_true(run_beginning(2, finalize_after_an_abort));
@@ -524,7 +524,7 @@ static bool share_a_group(struct rank *r)
 }
 
 /* Otherwise ranks would enqueue the two parts in different orders. */
-static void ncclGroupEnd_waits_for_nccls_part_before_it_serves(void **state)
+TEST(ncclGroupEnd_waits_for_nccls_part_before_it_serves)
 {
     assert_true(run_beginning(2, share_a_group));
     assert_true(run_beginning(RANKS, share_a_group));
@@ -584,7 +584,7 @@ static bool abort_amid_a_group(struct rank *r)
     return is && same.is_right;
 }
 
-static void after_an_abort_a_group_does_not_ask_for_the_communicator(void **state)
+TEST(after_an_abort_a_group_does_not_ask_for_the_communicator)
 {
     assert_true(run_beginning(2, abort_amid_a_group));
 }
@@ -600,27 +600,5 @@ int main(void)
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&ask_standin = dlsym(standin, "ncclCommGetAsyncError");
     *(void **)&calls_of = dlsym(standin, "standin_calls");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_non_blocking_communicator_is_served_when_it_is_ready),
-        cmocka_unit_test(making_a_communicator_does_not_wait_for_other_ranks),
-        cmocka_unit_test(ranks_that_one_thread_begins_in_a_group_are_served),
-        cmocka_unit_test(children_of_a_non_blocking_communicator_are_served),
-        cmocka_unit_test(a_rank_without_a_color_gets_no_child),
-        cmocka_unit_test(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once),
-        cmocka_unit_test(children_of_a_blocking_communicators_non_blocking_child_are_served),
-        cmocka_unit_test(what_a_shrink_of_a_non_blocking_communicator_makes_is_served),
-        cmocka_unit_test(what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served),
-        cmocka_unit_test(a_child_whose_handle_comes_at_once_is_served),
-        cmocka_unit_test(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl),
-        cmocka_unit_test(an_abort_while_other_ranks_are_missing_leaves_nothing),
-        cmocka_unit_test(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing),
-        cmocka_unit_test(a_parent_may_be_aborted_before_its_child_has_come),
-        cmocka_unit_test(where_ours_cannot_be_made_all_calls_are_passed),
-        cmocka_unit_test(finalizing_does_not_wait_for_served_calls),
-        cmocka_unit_test(an_abort_while_it_is_finalized_leaves_nothing),
-        cmocka_unit_test(finalizing_ends_with_the_error_of_a_served_call),
-        cmocka_unit_test(ncclGroupEnd_waits_for_nccls_part_before_it_serves),
-        cmocka_unit_test(after_an_abort_a_group_does_not_ask_for_the_communicator),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

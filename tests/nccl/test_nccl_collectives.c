@@ -146,12 +146,12 @@ static bool run_collectives(struct rank *rank)
     return is_right;
 }
 
-static void collectives_of_threads_give_what_plain_loops_give(void **state)
+TEST(collectives_of_threads_give_what_plain_loops_give)
 {
     assert_true(run_ranks(RANKS, run_collectives));
 }
 
-static void nccl_receives_each_call_once(void **state)
+TEST(nccl_receives_each_call_once)
 {
     static const char *const names[] = {
         "ncclAllGather", "ncclAlltoAll",  "ncclBcast",         "ncclGather", "ncclScatter",
@@ -180,12 +180,12 @@ static bool see_all_arguments(struct rank *rank)
            memcmp(got.words, given, sizeof(given)) == 0;
 }
 
-static void all_arguments_of_a_collective_arrive(void **state)
+TEST(all_arguments_of_a_collective_arrive)
 {
     assert_true(run_ranks(1, see_all_arguments));
 }
 
-static void one_thread_makes_the_calls_of_many_ranks_in_a_group(void **state)
+TEST(one_thread_makes_the_calls_of_many_ranks_in_a_group)
 {
     ncclComm_t comms[RANKS];
     int in[RANKS], out[RANKS][RANKS];
@@ -217,7 +217,7 @@ static bool split_and_gather(struct rank *rank)
     return ncclCommDestroy(half) == 0 && is_right;
 }
 
-static void a_split_communicator_has_the_ranks_of_its_color(void **state)
+TEST(a_split_communicator_has_the_ranks_of_its_color)
 {
     assert_true(run_ranks(RANKS, split_and_gather));
 }
@@ -237,7 +237,7 @@ static bool reduce_by_each_op(struct rank *rank)
     return is_right;
 }
 
-static void reductions_give_what_their_op_says(void **state)
+TEST(reductions_give_what_their_op_says)
 {
     assert_true(run_ranks(RANKS, reduce_by_each_op));
 }
@@ -257,7 +257,7 @@ static bool abort_or_wait(struct rank *rank)
     return is_aborted;
 }
 
-static void an_abort_ends_the_waits_of_peers(void **state)
+TEST(an_abort_ends_the_waits_of_peers)
 {
     assert_true(run_ranks(RANKS, abort_or_wait));
 }
@@ -273,7 +273,7 @@ static bool register_memory(struct rank *rank)
            ncclCommDeregister(rank->comm, handle) == 0 && ncclMemFree(memory) == 0;
 }
 
-static void memory_is_allocated_and_registered_by_nccl(void **state)
+TEST(memory_is_allocated_and_registered_by_nccl)
 {
     assert_true(run_ranks(1, register_memory));
 }
@@ -286,7 +286,7 @@ static void run_child(int rank, ncclUniqueId id)
 }
 
 /* The parent has called NCCL, so its children inherit a library that is in use. */
-static void children_of_a_fork_pass_their_calls(void **state)
+TEST(children_of_a_fork_pass_their_calls)
 {
     ncclUniqueId id;
     int status;
@@ -309,16 +309,5 @@ int main(void)
     }
     *(void **)&calls = dlsym(standin, "standin_calls");
     *(void **)&last = dlsym(standin, "standin_last");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_of_threads_give_what_plain_loops_give),
-        cmocka_unit_test(nccl_receives_each_call_once),
-        cmocka_unit_test(all_arguments_of_a_collective_arrive),
-        cmocka_unit_test(one_thread_makes_the_calls_of_many_ranks_in_a_group),
-        cmocka_unit_test(a_split_communicator_has_the_ranks_of_its_color),
-        cmocka_unit_test(reductions_give_what_their_op_says),
-        cmocka_unit_test(an_abort_ends_the_waits_of_peers),
-        cmocka_unit_test(memory_is_allocated_and_registered_by_nccl),
-        cmocka_unit_test(children_of_a_fork_pass_their_calls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -47,7 +47,7 @@ static const struct range ranges[] = {
     {ALL_REDUCE, 4, true, KIB(512), MIB(1024)}, {ALL_REDUCE, 2, true, KIB(512), MIB(1024)},
 };
 
-static void each_range_begins_and_ends_where_it_was_measured(void **state)
+TEST(each_range_begins_and_ends_where_it_was_measured)
 {
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
         const struct range *r = &ranges[i];
@@ -58,7 +58,7 @@ static void each_range_begins_and_ends_where_it_was_measured(void **state)
     }
 }
 
-static void nothing_else_is_served(void **state)
+TEST(nothing_else_is_served)
 {
     for (int op = 0; op < CECL_NCCL_OPS; op++)
         for (int nranks = 2; nranks <= 8; nranks++)
@@ -73,7 +73,7 @@ static void nothing_else_is_served(void **state)
             }
 }
 
-static void reductions_are_served_as_they_were_measured(void **state)
+TEST(reductions_are_served_as_they_were_measured)
 {
     const struct cecl_nccl_comm comm = {.nranks = 2};
     struct cecl_nccl_call call = call_of(ALL_REDUCE, MIB(4));
@@ -87,7 +87,7 @@ static void reductions_are_served_as_they_were_measured(void **state)
 }
 
 /* The kernels of larger reductions synchronize by flags, which are slow in host memory. */
-static void flags_on_the_host_leave_no_reductions(void **state)
+TEST(flags_on_the_host_leave_no_reductions)
 {
     const struct cecl_nccl_comm comm = {.nranks = 2, .limits.hostFlags = 1};
     const struct cecl_nccl_call all_reduce = call_of(ALL_REDUCE, MIB(4)),
@@ -96,15 +96,4 @@ static void flags_on_the_host_leave_no_reductions(void **state)
     assert_false(cecl_nccl_gains(&all_reduce, &comm));
     assert_false(cecl_nccl_gains(&scatter, &comm));
     assert_true(cecl_nccl_gains(&gather, &comm));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_range_begins_and_ends_where_it_was_measured),
-        cmocka_unit_test(nothing_else_is_served),
-        cmocka_unit_test(reductions_are_served_as_they_were_measured),
-        cmocka_unit_test(flags_on_the_host_leave_no_reductions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

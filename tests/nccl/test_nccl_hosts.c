@@ -39,7 +39,7 @@ static bool split_by_host(struct rank *r)
            ncclCommDestroy(host.comm) == 0;
 }
 
-static void children_of_one_host_are_served(void **state)
+TEST(children_of_one_host_are_served)
 {
     assert_true(run_ranks(RANKS, split_by_host));
 }
@@ -59,7 +59,7 @@ static bool split_in_background(struct rank *r)
            ncclCommDestroy(all.comm) == 0;
 }
 
-static void non_blocking_children_of_one_host_are_served(void **state)
+TEST(non_blocking_children_of_one_host_are_served)
 {
     assert_int_equal(ncclGetUniqueId(&all_id), 0);
     assert_true(run_ranks(RANKS, split_in_background));
@@ -70,7 +70,7 @@ static bool gather_alone(struct rank *r)
     return gathers(r, true);
 }
 
-static void a_communicator_of_one_host_is_served(void **state)
+TEST(a_communicator_of_one_host_is_served)
 {
     assert_true(run_ranks(ON_A_HOST, gather_alone));
 }
@@ -84,10 +84,5 @@ int main(void)
         return 2;
     }
     *(void **)&last = dlsym(standin, "standin_last");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(children_of_one_host_are_served),
-        cmocka_unit_test(non_blocking_children_of_one_host_are_served),
-        cmocka_unit_test(a_communicator_of_one_host_is_served),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

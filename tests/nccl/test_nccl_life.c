@@ -222,7 +222,7 @@ static void one_round(ncclComm_t comm, uint64_t seed)
     assert_int_equal(comm->ours.ends, comm->was_made);
 }
 
-static void threads_end_a_communicator_at_random(void **state)
+TEST(threads_end_a_communicator_at_random)
 {
     const char *given = getenv("CECL_TEST_SEED");
     const uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
@@ -235,10 +235,4 @@ static void threads_end_a_communicator_at_random(void **state)
     }
     assert_int_equal(faults, 0);
     assert_in_range(made, ROUNDS / 10, ROUNDS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_end_a_communicator_at_random)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

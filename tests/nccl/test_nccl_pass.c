@@ -104,7 +104,7 @@ static void *call_all(void *unused)
     return (void *)(uintptr_t)lost;
 }
 
-static void first_calls_from_many_threads_keep_their_arguments(void **state)
+TEST(first_calls_from_many_threads_keep_their_arguments)
 {
     pthread_t threads[THREADS];
     pthread_barrier_init(&start, NULL, THREADS);
@@ -118,7 +118,7 @@ static void first_calls_from_many_threads_keep_their_arguments(void **state)
     }
 }
 
-static void later_calls_keep_their_arguments(void **state)
+TEST(later_calls_keep_their_arguments)
 {
     for (size_t symbol = 0; symbol < SYMBOLS; symbol++)
         if (!arrives(symbol))
@@ -126,7 +126,7 @@ static void later_calls_keep_their_arguments(void **state)
 }
 
 /* Tools that replace NCCL's functions call the second name. */
-static void each_symbol_has_a_second_name(void **state)
+TEST(each_symbol_has_a_second_name)
 {
     for (size_t symbol = 0; symbol < SYMBOLS; symbol++) {
         char second[64];
@@ -141,7 +141,7 @@ struct by_value {
 typedef int init_rank(void **comm, int nranks, struct by_value id, int rank);
 
 /* x86-64 passes it on the stack, aarch64 by the address of a copy. */
-static void a_struct_of_128_bytes_arrives_by_value(void **state)
+TEST(a_struct_of_128_bytes_arrives_by_value)
 {
     struct by_value id;
     void *comm;
@@ -172,11 +172,5 @@ int main(int argc, char **argv)
         return 2;
     }
     *(void **)&echo_last = dlsym(echo, "echo_last");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_calls_from_many_threads_keep_their_arguments),
-        cmocka_unit_test(later_calls_keep_their_arguments),
-        cmocka_unit_test(each_symbol_has_a_second_name),
-        cmocka_unit_test(a_struct_of_128_bytes_arrives_by_value),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -45,7 +45,7 @@ static int start(void **state)
 
 /* Numbers are written independently of the program's locale. Times are per step: the time of a
  * period, divided by its steps. */
-static void json_has_numbers_with_a_point(void **state)
+TEST(json_has_numbers_with_a_point)
 {
     expect(cecl_nccl_report_json,
            "\"ways\": {\"nccl\": {\"median_ms\": 1.000000, \"spread_ms\": 0.000500, \"steps\": 10, "
@@ -53,7 +53,7 @@ static void json_has_numbers_with_a_point(void **state)
            "0.001000, \"steps\": 8, \"gain\": -0.000002}}");
 }
 
-static void json_has_numbers_with_a_point_where_the_locale_has_a_comma(void **state)
+TEST(json_has_numbers_with_a_point_where_the_locale_has_a_comma)
 {
     char text[8];
     if (!take_decimal_comma())
@@ -64,13 +64,13 @@ static void json_has_numbers_with_a_point_where_the_locale_has_a_comma(void **st
     setlocale(LC_ALL, "C");
 }
 
-static void lines_name_the_decision(void **state)
+TEST(lines_name_the_decision)
 {
     expect(cecl_nccl_report_print, "cecl: communicator, rank 1 of 4: decided: served; 39 ");
 }
 
 /* Each state without a decision has a reason. */
-static void lines_say_why_nothing_was_tried(void **state)
+TEST(lines_say_why_nothing_was_tried)
 {
     static const struct {
         enum cecl_nccl_trial_state state;
@@ -91,10 +91,5 @@ static void lines_say_why_nothing_was_tried(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_has_numbers_with_a_point),
-        cmocka_unit_test(json_has_numbers_with_a_point_where_the_locale_has_a_comma),
-        cmocka_unit_test(lines_name_the_decision),
-        cmocka_unit_test(lines_say_why_nothing_was_tried)};
-    return cmocka_run_group_tests(tests, start, NULL);
+    return tests_run(start, NULL);
 }

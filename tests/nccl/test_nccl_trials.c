@@ -135,7 +135,7 @@ static bool train(struct rank *r)
            (getenv("CECL_TEST_TAKES_US") || captures(r, ncclSum, true));
 }
 
-static void a_program_that_gains_is_served_after_its_trial(void **state)
+TEST(a_program_that_gains_is_served_after_its_trial)
 {
     for (int nranks = 2; nranks <= 4; nranks += 2) {
         passed = 0;
@@ -160,7 +160,7 @@ static bool wander(struct rank *r)
     return is;
 }
 
-static void without_a_period_the_table_decides(void **state)
+TEST(without_a_period_the_table_decides)
 {
     passed = 0;
     take_us(0);
@@ -195,7 +195,7 @@ static bool repeat_sizes(struct rank *r)
     return is;
 }
 
-static void each_size_of_a_benchmark_is_tried(void **state)
+TEST(each_size_of_a_benchmark_is_tried)
 {
     passed = 0;
     const char *other = getenv("CECL_TEST_TAKES_US");
@@ -220,7 +220,7 @@ static bool leave_a_turn(struct rank *r)
     return is;
 }
 
-static void a_turn_ends_with_its_period(void **state)
+TEST(a_turn_ends_with_its_period)
 {
     passed = 0;
     take_us(CALL_TAKES_US);
@@ -294,7 +294,7 @@ static bool change_steps(struct rank *r)
     return is;
 }
 
-static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
+TEST(steps_that_change_after_a_verdict_for_nccl_are_tried)
 {
     if (getenv("CECL_TEST_TAKES_US"))
         skip_because("cecl is not to be faster");
@@ -359,24 +359,24 @@ static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
     assert_int_equal(passed, 0);
 }
 
-static void a_group_that_one_rank_only_simulates_does_not_count(void **state)
+TEST(a_group_that_one_rank_only_simulates_does_not_count)
 {
     expect_that_it_does_not_count(estimate);
 }
 
-static void a_group_that_is_refused_on_one_rank_does_not_count(void **state)
+TEST(a_group_that_is_refused_on_one_rank_does_not_count)
 {
     expect_that_it_does_not_count(be_refused);
 }
 
-static void captured_calls_count_alike_on_ranks_with_and_without_groups(void **state)
+TEST(captured_calls_count_alike_on_ranks_with_and_without_groups)
 {
     captures_too = true;
     steps_that_change_after_a_verdict_for_nccl_are_tried(state);
     captures_too = false;
 }
 
-static void communicators_are_tried_one_after_the_other(void **state)
+TEST(communicators_are_tried_one_after_the_other)
 {
     take_us(300);
     assert_true(run_ranks(4, train_both));
@@ -392,17 +392,7 @@ int main(int argc, char **argv)
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&take_us = dlsym(standin, "standin_take_us");
     *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
-        cmocka_unit_test(without_a_period_the_table_decides),
-        cmocka_unit_test(each_size_of_a_benchmark_is_tried),
-        cmocka_unit_test(a_turn_ends_with_its_period),
-        cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
-        cmocka_unit_test(captured_calls_count_alike_on_ranks_with_and_without_groups),
-        cmocka_unit_test(a_group_that_one_rank_only_simulates_does_not_count),
-        cmocka_unit_test(a_group_that_is_refused_on_one_rank_does_not_count),
-        cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void random_calls(struct rank *r)
     }
 }
 
-static void every_call_is_carried(void **state)
+TEST(every_call_is_carried)
 {
     assert_true(ranks_run(&two_and_two, random_calls));
     assert_true(ranks_run(&three_and_one, random_calls));
@@ -57,7 +57,7 @@ static void captured_calls(struct rank *r)
     OK(ceclGraphDestroy(graph));
 }
 
-static void calls_are_captured_on_gpus(void **state)
+TEST(calls_are_captured_on_gpus)
 {
     assert_true(ranks_run(&two_and_two, captured_calls));
 }
@@ -85,7 +85,7 @@ static void message_round(struct rank *r)
             "is the rank itself");
 }
 
-static void messages_are_carried(void **state)
+TEST(messages_are_carried)
 {
     assert_true(ranks_run(&two_and_two, message_round));
 }
@@ -143,7 +143,7 @@ static void split_by_host(struct rank *r)
     CHECK(gathers(r, r->comm));
 }
 
-static void children_of_one_host_are_cecls_own(void **state)
+TEST(children_of_one_host_are_cecls_own)
 {
     assert_true(ranks_run(&two_and_two, split_by_host));
 }
@@ -155,7 +155,7 @@ static void nodes_are_the_pretended_hosts(struct rank *r)
     CHECK(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 0 && nodes[3] == 1);
 }
 
-static void nodes_are_numbered(void **state)
+TEST(nodes_are_numbered)
 {
     assert_true(ranks_run(&three_and_one, nodes_are_the_pretended_hosts));
 }
@@ -185,7 +185,7 @@ static void group_of_both_kinds(struct rank *r)
     OK(ceclCommDestroy(host));
 }
 
-static void a_group_has_both_kinds_of_communicators(void **state)
+TEST(a_group_has_both_kinds_of_communicators)
 {
     assert_true(ranks_run(&two_and_two, group_of_both_kinds));
 }
@@ -219,7 +219,7 @@ static void refused_group(struct rank *r)
     OK(ceclCommDestroy(host));
 }
 
-static void a_refused_group_makes_no_call(void **state)
+TEST(a_refused_group_makes_no_call)
 {
     assert_true(ranks_run(&two_and_two, refused_group));
 }
@@ -257,7 +257,7 @@ static void memory_and_questions(struct rank *r)
     CHECK(error == ceclSuccess);
 }
 
-static void memory_is_this_ranks_alone(void **state)
+TEST(memory_is_this_ranks_alone)
 {
     assert_true(ranks_run(&two_and_two, memory_and_questions));
 }
@@ -316,7 +316,7 @@ static void refused_calls(struct rank *r)
     CHECK(gathers(r, comm));
 }
 
-static void what_nccl_lacks_is_refused_by_name(void **state)
+TEST(what_nccl_lacks_is_refused_by_name)
 {
     assert_true(ranks_run(&two_and_two, refused_calls));
 }
@@ -341,7 +341,7 @@ static void join_by_callbacks(struct rank *r)
         OK(ceclCommDestroy(r->comm));
 }
 
-static void ranks_join_by_callbacks(void **state)
+TEST(ranks_join_by_callbacks)
 {
     const struct setup setup = {.nranks = 4, .node_size = "2"};
     assert_true(ranks_run(&setup, join_by_callbacks));
@@ -353,7 +353,7 @@ static void join_as_threads(struct rank *r)
     REFUSED(ceclCommInitAll(comms, 4, NULL), ceclInvalidUsage, "call ceclCommInitRank");
 }
 
-static void one_call_for_all_ranks_is_refused(void **state)
+TEST(one_call_for_all_ranks_is_refused)
 {
     const struct setup setup = {.nranks = 1, .node_size = "2"};
     if (on_gpus())
@@ -396,7 +396,7 @@ static void threads_of_one_process(struct rank *r)
     r->comm = NULL;
 }
 
-static void one_thread_has_several_ranks(void **state)
+TEST(one_thread_has_several_ranks)
 {
     const struct setup setup = {.nranks = 1, .node_size = "2"};
     if (on_gpus())
@@ -425,13 +425,13 @@ static bool refuses(const char *name, const char *value, int only, ceclResult_t 
     return ranks_run(&setup, join_fails);
 }
 
-static void nccl_is_missing(void **state)
+TEST(nccl_is_missing)
 {
     assert_true(refuses("CECL_NCCL_PATH", "/nowhere", -1, ceclSystemError, "/nowhere"));
     assert_true(refuses("CECL_NCCL_PATH", "/nowhere", 2, ceclSystemError, "/nowhere"));
 }
 
-static void nccl_is_too_old(void **state)
+TEST(nccl_is_too_old)
 {
     if (on_gpus())
         skip_because("it needs the stand-in");
@@ -439,7 +439,7 @@ static void nccl_is_too_old(void **state)
     assert_true(refuses("CECL_TEST_NCCL_VERSION", "21605", 3, ceclSystemError, "2.17"));
 }
 
-static void nccl_differs_on_one_rank(void **state)
+TEST(nccl_differs_on_one_rank)
 {
     if (on_gpus())
         skip_because("it needs the stand-in");
@@ -447,12 +447,12 @@ static void nccl_differs_on_one_rank(void **state)
                         "different versions of NCCL: 22100 on rank 1, 22809 on most others"));
 }
 
-static void sm_never_is_refused(void **state)
+TEST(sm_never_is_refused)
 {
     assert_true(refuses("CECL_SM_POLICY", "never", -1, ceclInvalidUsage, "CECL_SM_NEVER"));
 }
 
-static void the_host_device_without_a_stand_in_is_refused(void **state)
+TEST(the_host_device_without_a_stand_in_is_refused)
 {
     if (on_gpus())
         skip_because("it needs the stand-in");
@@ -488,7 +488,7 @@ static void one_is_killed(struct rank *r)
     r->comm = NULL;
 }
 
-static void a_killed_rank_is_named(void **state)
+TEST(a_killed_rank_is_named)
 {
     for (victim = 0; victim < 4; victim++)
         assert_true(ranks_run(&two_and_two, one_is_killed));
@@ -505,7 +505,7 @@ static void one_stays_away(struct rank *r)
     r->comm = NULL;
 }
 
-static void a_rank_that_does_not_call_runs_into_the_time_limit(void **state)
+TEST(a_rank_that_does_not_call_runs_into_the_time_limit)
 {
     const struct setup setup = {.nranks = 4,
                                 .node_size = "2",
@@ -528,7 +528,7 @@ static void one_revokes(struct rank *r)
     r->comm = NULL;
 }
 
-static void a_revoked_communicator_fails_everywhere(void **state)
+TEST(a_revoked_communicator_fails_everywhere)
 {
     assert_true(ranks_run(&two_and_two, one_revokes));
 }
@@ -550,36 +550,9 @@ static void some_leave_early(struct rank *r)
     CHECK(error == ceclSuccess);
 }
 
-static void ranks_may_leave_early(void **state)
+TEST(ranks_may_leave_early)
 {
     assert_true(ranks_run(&two_and_two, some_leave_early));
 }
 
 /* test_carried  on the host device, where CECL_NCCL_PATH names the stand-in; or with CECL_DEVICE=cuda */
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_is_carried),
-        cmocka_unit_test(calls_are_captured_on_gpus),
-        cmocka_unit_test(messages_are_carried),
-        cmocka_unit_test(children_of_one_host_are_cecls_own),
-        cmocka_unit_test(nodes_are_numbered),
-        cmocka_unit_test(a_group_has_both_kinds_of_communicators),
-        cmocka_unit_test(a_refused_group_makes_no_call),
-        cmocka_unit_test(memory_is_this_ranks_alone),
-        cmocka_unit_test(what_nccl_lacks_is_refused_by_name),
-        cmocka_unit_test(ranks_join_by_callbacks),
-        cmocka_unit_test(one_call_for_all_ranks_is_refused),
-        cmocka_unit_test(one_thread_has_several_ranks),
-        cmocka_unit_test(nccl_is_missing),
-        cmocka_unit_test(nccl_is_too_old),
-        cmocka_unit_test(nccl_differs_on_one_rank),
-        cmocka_unit_test(sm_never_is_refused),
-        cmocka_unit_test(the_host_device_without_a_stand_in_is_refused),
-        cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(a_rank_that_does_not_call_runs_into_the_time_limit),
-        cmocka_unit_test(a_revoked_communicator_fails_everywhere),
-        cmocka_unit_test(ranks_may_leave_early),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -29,7 +29,7 @@ static void close_comm(void)
     assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-static void a_tool_hears_every_call_by_its_name(void **state)
+TEST(a_tool_hears_every_call_by_its_name)
 {
     open_comm("1");
     assert_int_equal(ceclAllGather(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);
@@ -45,7 +45,7 @@ static void a_tool_hears_every_call_by_its_name(void **state)
                                "(ceclGroupEnd)(ceclAllReduce)(ceclAllGather)");
 }
 
-static void without_the_setting_it_hears_nothing(void **state)
+TEST(without_the_setting_it_hears_nothing)
 {
     const size_t before = strlen(heard);
     open_comm("0");
@@ -56,13 +56,9 @@ static void without_the_setting_it_hears_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tool_hears_every_call_by_its_name),
-        cmocka_unit_test(without_the_setting_it_hears_nothing),
-    };
     void *tool = argc == 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
     heard = tool ? dlsym(tool, "nvtx_heard") : NULL;
     if (!heard || setenv("NVTX_INJECTION64_PATH", argv[1], 1) != 0)
         return 2;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

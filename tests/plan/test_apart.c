@@ -135,24 +135,24 @@ static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t se
     assert_in_range(refused, 2000, 18000); /* both answers occur often */
 }
 
-static void groups_are_refused_where_calls_share_a_byte(void **state)
+TEST(groups_are_refused_where_calls_share_a_byte)
 {
     compare_with_bytes(any_call, 20261122);
 }
 
-static void rows_between_rows_are_told_apart(void **state)
+TEST(rows_between_rows_are_told_apart)
 {
     compare_with_bytes(any_rows, 20261123);
 }
 
-static void stacks_of_rows_are_told_apart(void **state)
+TEST(stacks_of_rows_are_told_apart)
 {
     compare_with_bytes(any_stack, 20261124);
 }
 
 /* The second block's rows lie in other columns than the first's, so comparing columns does not separate the
  * calls. */
-static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
+TEST(rows_in_another_column_than_the_first_blocks_are_found)
 {
     uint64_t x = 1;
     struct cecl_call calls[2] = {any_stack(&x), any_stack(&x)};
@@ -166,7 +166,7 @@ static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
     assert_int_equal(cecl_calls_check_apart(calls, numbers, 2), ceclInvalidArgument);
 }
 
-static void the_message_names_both_calls(void **state)
+TEST(the_message_names_both_calls)
 {
     struct cecl_call calls[3];
     for (int i = 0; i < 3; i++) {
@@ -177,16 +177,4 @@ static void the_message_names_both_calls(void **state)
     assert_int_equal(cecl_calls_check_apart(calls, numbers, 3), ceclInvalidArgument);
     assert_non_null(
         strstr(cecl_message(), "calls 1 (ceclAllGather) and 3 (ceclAllGather) of the group"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_refused_where_calls_share_a_byte),
-        cmocka_unit_test(rows_between_rows_are_told_apart),
-        cmocka_unit_test(stacks_of_rows_are_told_apart),
-        cmocka_unit_test(rows_in_another_column_than_the_first_blocks_are_found),
-        cmocka_unit_test(the_message_names_both_calls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

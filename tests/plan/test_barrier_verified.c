@@ -7,7 +7,7 @@ static struct cecl_part a_barrier(void)
     return part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
 }
 
-static void a_barrier_is_a_signal_to_each_and_a_wait_for_each(void **state)
+TEST(a_barrier_is_a_signal_to_each_and_a_wait_for_each)
 {
     for (int n = 1; n <= 16; n++) {
         const struct cecl_part part = a_barrier();
@@ -27,7 +27,7 @@ static void a_barrier_is_a_signal_to_each_and_a_wait_for_each(void **state)
     }
 }
 
-static void barriers_among_other_calls_are_right(void **state)
+TEST(barriers_among_other_calls_are_right)
 {
     for (int n = 2; n <= 9; n++) {
         struct cecl_part parts[5] = {
@@ -38,7 +38,7 @@ static void barriers_among_other_calls_are_right(void **state)
     }
 }
 
-static void a_barrier_of_a_group_is_right(void **state)
+TEST(a_barrier_of_a_group_is_right)
 {
     for (int n = 2; n <= 6; n++) {
         struct cecl_plan plans[6];
@@ -59,7 +59,7 @@ static void a_barrier_of_a_group_is_right(void **state)
 }
 
 /* The verifier notices a rank that does not signal another one. */
-static void a_signal_that_is_missing_is_a_deadlock(void **state)
+TEST(a_signal_that_is_missing_is_a_deadlock)
 {
     const struct cecl_part part = a_barrier();
     struct cecl_plan *plans = lower_all(&part, 1, 4);
@@ -68,15 +68,4 @@ static void a_signal_that_is_missing_is_a_deadlock(void **state)
     assert_int_equal(cecl_verify(plans, 1, 4), ceclInternalError);
     assert_non_null(strstr(cecl_message(), "deadlock"));
     free_plans(plans, 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_barrier_is_a_signal_to_each_and_a_wait_for_each),
-        cmocka_unit_test(barriers_among_other_calls_are_right),
-        cmocka_unit_test(a_barrier_of_a_group_is_right),
-        cmocka_unit_test(a_signal_that_is_missing_is_a_deadlock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

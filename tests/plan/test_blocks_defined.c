@@ -396,9 +396,8 @@ static void check_everywhere(enum cecl_op_index op)
 }
 
 #define BLOCKS_TEST(name, op)                                                                      \
-    static void name(void **state)                                                                 \
+    TEST(name)                                                                                     \
     {                                                                                              \
-        (void)state;                                                                               \
         check_everywhere(op);                                                                      \
     }
 BLOCKS_TEST(blocks_of_an_all_gather, CECL_OP_ALL_GATHER)
@@ -419,34 +418,10 @@ BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)
 BLOCKS_TEST(blocks_that_are_carried, CECL_OP_CARRY)
 
 /* A new row of the table needs a definition and a test above. */
-static void every_row_that_has_blocks_is_looked_at(void **state)
+TEST(every_row_that_has_blocks_is_looked_at)
 {
     for (int op = 0; op < CECL_OP_COUNT; op++)
         if (!cecl_ops[op].block != !meanings[op])
             fail_msg("row %d, %s: blocks without a meaning here, or the other way round", op,
                      cecl_ops[op].name);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_an_all_gather),
-        cmocka_unit_test(blocks_of_a_strided_all_gather),
-        cmocka_unit_test(blocks_of_a_variable_all_gather),
-        cmocka_unit_test(blocks_of_a_broadcast),
-        cmocka_unit_test(blocks_of_an_all_to_all),
-        cmocka_unit_test(blocks_of_a_strided_all_to_all),
-        cmocka_unit_test(blocks_of_a_variable_all_to_all),
-        cmocka_unit_test(blocks_of_a_variable_all_to_all_at_known_places),
-        cmocka_unit_test(blocks_of_a_gather),
-        cmocka_unit_test(blocks_of_a_scatter),
-        cmocka_unit_test(blocks_of_a_reduce_scatter),
-        cmocka_unit_test(blocks_of_a_reduce_scatter_of_tiles),
-        cmocka_unit_test(blocks_of_an_all_reduce),
-        cmocka_unit_test(blocks_of_a_reduce),
-        cmocka_unit_test(blocks_of_a_barrier),
-        cmocka_unit_test(blocks_that_are_carried),
-        cmocka_unit_test(every_row_that_has_blocks_is_looked_at),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,7 @@ static void kernel_does(struct cecl_part part, uint32_t does, bool sends, uint32
     free_plans(plans, n);
 }
 
-static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **state)
+TEST(a_kernel_that_reads_at_peers_meets_them_before_and_behind)
 {
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
@@ -167,7 +167,7 @@ static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **sta
     }
 }
 
-static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
+TEST(a_kernel_writes_its_result_at_peers_where_it_may)
 {
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
@@ -193,7 +193,7 @@ static int kernels_of(struct cecl_part part)
 }
 
 /* Ranks that meet by different words would wait for ever. */
-static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
+TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
         for (uint64_t elements = 1; elements < 60; elements++) {
@@ -218,7 +218,7 @@ static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
 }
 
 /* Such a plan is not changed by capture, on devices whose kernels meet. */
-static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
+TEST(a_plan_of_one_kernel_is_captured_as_it_is)
 {
     for (int meets = 0; meets < 2; meets++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 3, 300);
@@ -232,7 +232,7 @@ static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
     }
 }
 
-static void a_kernel_writes_the_end_of_a_block(void **state)
+TEST(a_kernel_writes_the_end_of_a_block)
 {
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
@@ -253,7 +253,7 @@ static void a_kernel_writes_the_end_of_a_block(void **state)
     }
 }
 
-static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **state)
+TEST(a_kernel_that_reduces_staging_at_once_meets_peers_before)
 {
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
@@ -270,7 +270,7 @@ static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **stat
 
 /* With chunks, the side lane waits for the main lane, which is no barrier. It signals after the kernel
  * while a later chunk needs the slot. */
-static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
+TEST(kernels_of_chunks_signal_that_their_slot_is_free)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
         for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_ALL_REDUCE; op++) {
@@ -292,7 +292,7 @@ static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 }
 
 /* A rank without a block has no kernel: its stream writes the flags. */
-static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **state)
+TEST(a_rank_that_has_nothing_to_reduce_has_nothing_taken_over)
 {
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 3); /* blocks of 1, 1, 1, 0 */
     part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
@@ -304,7 +304,7 @@ static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **stat
     free_plans(plans, 4);
 }
 
-static void one_rank_alone_meets_nobody(void **state)
+TEST(one_rank_alone_meets_nobody)
 {
     const struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 1, 10);
     struct cecl_plan *plans = lower_all(&part, 1, 1);
@@ -313,7 +313,7 @@ static void one_rank_alone_meets_nobody(void **state)
     free_plans(plans, 1);
 }
 
-static void calls_without_reductions_have_nothing_taken_over(void **state)
+TEST(calls_without_reductions_have_nothing_taken_over)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
         for (int op = 0; op < 2; op++) {
@@ -349,7 +349,7 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
 
 /* One copy with a different place, size, area or shape is enough: copy engines then make all copies, and
  * the steps after them are not taken over either. */
-static void copies_of_anything_else_are_left(void **state)
+TEST(copies_of_anything_else_are_left)
 {
     for (int fault = 0; fault < 6; fault++) {
         struct cecl_plan *all, *plan = fused_all_reduce(&all);
@@ -372,7 +372,7 @@ static void copies_of_anything_else_are_left(void **state)
     }
 }
 
-static void more_copies_than_a_kernel_takes_are_left(void **state)
+TEST(more_copies_than_a_kernel_takes_are_left)
 {
     for (int n = CECL_REDUCE_ALSO_MAX + 1; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 10u * (unsigned)n);
@@ -386,7 +386,7 @@ static void more_copies_than_a_kernel_takes_are_left(void **state)
 }
 
 /* Flags that do not form a barrier: one is missing, or has another phase, lane or order. */
-static void flags_that_are_no_barrier_are_left(void **state)
+TEST(flags_that_are_no_barrier_are_left)
 {
     for (int fault = 0; fault < 5; fault++)
         for (uint32_t behind = 0; behind < 2; behind++) {
@@ -412,7 +412,7 @@ static void flags_that_are_no_barrier_are_left(void **state)
 }
 
 /* A wait that reads another row, or waits for another phase than was signalled. */
-static void waits_for_something_else_are_left(void **state)
+TEST(waits_for_something_else_are_left)
 {
     static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_COUNTER_SLOTS};
     for (int fault = 0; fault < 3; fault++) {
@@ -431,7 +431,7 @@ static void waits_for_something_else_are_left(void **state)
     }
 }
 
-static void several_reductions_in_a_step_are_left(void **state)
+TEST(several_reductions_in_a_step_are_left)
 {
     struct cecl_plan *all, *plan = fused_all_reduce(&all);
     struct cecl_fused f;
@@ -470,7 +470,7 @@ static struct cecl_part drawn(uint64_t *x, int n)
 }
 
 /* In a group, a kernel takes over only the steps of its own call; see walk. */
-static void groups_have_only_their_own_taken_over(void **state)
+TEST(groups_have_only_their_own_taken_over)
 {
     uint64_t x = 7;
     uint32_t sending = 0, meeting = 0;
@@ -519,35 +519,11 @@ static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_inde
 }
 
 /* A kernel that follows others signals for all of them, unless they have written to peers. */
-static void the_first_and_the_last_kernel_of_a_bundle_meet_peers(void **state)
+TEST(the_first_and_the_last_kernel_of_a_bundle_meet_peers)
 {
     const struct cecl_way reads = {.reduce = {.read_at_peers = true}},
                           writes = {.reduce = {.read_at_peers = true, .sms_send = true}};
     kernels_of_a_bundle_take_over(reads, CECL_OP_REDUCE_SCATTER,
                                   (const uint32_t[]){BEFORE, 0, BEHIND});
     kernels_of_a_bundle_take_over(writes, CECL_OP_ALL_REDUCE, (const uint32_t[]){BEFORE, 0, 0});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_that_reads_at_peers_meets_them_before_and_behind),
-        cmocka_unit_test(a_kernel_writes_its_result_at_peers_where_it_may),
-        cmocka_unit_test(all_ranks_or_none_have_a_plan_of_one_kernel),
-        cmocka_unit_test(a_plan_of_one_kernel_is_captured_as_it_is),
-        cmocka_unit_test(a_kernel_writes_the_end_of_a_block),
-        cmocka_unit_test(a_kernel_that_reduces_staging_at_once_meets_peers_before),
-        cmocka_unit_test(kernels_of_chunks_signal_that_their_slot_is_free),
-        cmocka_unit_test(a_rank_that_has_nothing_to_reduce_has_nothing_taken_over),
-        cmocka_unit_test(one_rank_alone_meets_nobody),
-        cmocka_unit_test(calls_without_reductions_have_nothing_taken_over),
-        cmocka_unit_test(copies_of_anything_else_are_left),
-        cmocka_unit_test(more_copies_than_a_kernel_takes_are_left),
-        cmocka_unit_test(flags_that_are_no_barrier_are_left),
-        cmocka_unit_test(waits_for_something_else_are_left),
-        cmocka_unit_test(several_reductions_in_a_step_are_left),
-        cmocka_unit_test(groups_have_only_their_own_taken_over),
-        cmocka_unit_test(the_first_and_the_last_kernel_of_a_bundle_meet_peers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static ceclResult_t verify_times(const struct cecl_plan *plans, int times, int n
     return cecl_verify_program(&program);
 }
 
-static void replays_of_several_calls_between_eager_ones_are_right(void **state)
+TEST(replays_of_several_calls_between_eager_ones_are_right)
 {
     uint64_t x = 20261125;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -100,7 +100,7 @@ static void replays_of_several_calls_between_eager_ones_are_right(void **state)
     }
 }
 
-static void each_call_is_right_when_it_runs_again_and_again(void **state)
+TEST(each_call_is_right_when_it_runs_again_and_again)
 {
     static const int same[TIMES];
     uint64_t x = 7;
@@ -116,7 +116,7 @@ static void each_call_is_right_when_it_runs_again_and_again(void **state)
 }
 
 /* A group is captured as a whole. */
-static void groups_are_right_when_they_run_again(void **state)
+TEST(groups_are_right_when_they_run_again)
 {
     uint64_t x = 99;
     for (int round = 0; round < test_share(200); round++) {
@@ -188,7 +188,7 @@ static struct cecl_plan barriers(int rank, int count)
 }
 
 /* Each barrier is its signal's bits, and the bit that is waited for; bit 0 is A. */
-static void every_call_ends_alike_and_has_three_phases_at_least(void **state)
+TEST(every_call_ends_alike_and_has_three_phases_at_least)
 {
     static const char *const expected[] = {"",
                                            "+A A(+( C+C) AC",
@@ -222,7 +222,7 @@ static void every_call_ends_alike_and_has_three_phases_at_least(void **state)
 }
 
 /* The host must not take a call for ended whose last copies still run, nor for not begun whose first ones do. */
-static void a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host(void **state)
+TEST(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host)
 {
     for (int kind = 1; kind < 12; kind++) { /* 0 would be an empty call */
         const int first = kind & 1, last = kind >> 1 & 1, count = kind >> 2;
@@ -267,13 +267,13 @@ static void expect_wrong(int count, int step, enum spoil how, const char *fault)
         cecl_plan_free(&plans[p]);
 }
 
-static void a_wait_that_may_end_early_is_found(void **state)
+TEST(a_wait_that_may_end_early_is_found)
 {
     expect_wrong(2, 5, OTHER_BIT, "early"); /* finds phase 0's bit, which the peer still shows */
     expect_wrong(2, 2, MOVED, "early");     /* the number comes before phase 1's word */
 }
 
-static void a_bit_that_a_peer_may_miss_is_found(void **state)
+TEST(a_bit_that_a_peer_may_miss_is_found)
 {
     expect_wrong(2, 1, ONE_BIT, "may still wait"); /* phase 1's word lacks phase 0's bit */
     static const int waits[] = {0, 3, 5};
@@ -282,22 +282,7 @@ static void a_bit_that_a_peer_may_miss_is_found(void **state)
     expect_wrong(2, 6, LEFT_OUT, "early"); /* the number of the call before is still there */
 }
 
-static void a_call_without_its_last_signal_is_found(void **state)
+TEST(a_call_without_its_last_signal_is_found)
 {
     expect_wrong(2, 7, LEFT_OUT, "does not look late");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_ends_alike_and_has_three_phases_at_least),
-        cmocka_unit_test(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host),
-        cmocka_unit_test(a_wait_that_may_end_early_is_found),
-        cmocka_unit_test(a_bit_that_a_peer_may_miss_is_found),
-        cmocka_unit_test(a_call_without_its_last_signal_is_found),
-        cmocka_unit_test(each_call_is_right_when_it_runs_again_and_again),
-        cmocka_unit_test(replays_of_several_calls_between_eager_ones_are_right),
-        cmocka_unit_test(groups_are_right_when_they_run_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], cons
     return plans;
 }
 
-static void random_groups_are_right(void **state)
+TEST(random_groups_are_right)
 {
     uint64_t x = 20261121;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -56,7 +56,7 @@ static void random_groups_are_right(void **state)
 }
 
 /* 64 gathers in one batch between two barriers: together they use the flags of one gather. */
-static void gathers_share_their_barriers(void **state)
+TEST(gathers_share_their_barriers)
 {
     struct cecl_part parts[64];
     struct cecl_plan plan;
@@ -104,7 +104,7 @@ static uint32_t steps_of(const struct cecl_plan *plan, enum cecl_step_kind kind)
 }
 
 /* One barrier before the inputs are sent, in one batch, and one before they are reduced. */
-static void reductions_share_their_barriers(void **state)
+TEST(reductions_share_their_barriers)
 {
     struct cecl_plan plan;
     lower_reductions(CECL_OP_REDUCE_SCATTER, (struct cecl_way){.small = false}, 1 << 20, &plan);
@@ -118,7 +118,7 @@ static void reductions_share_their_barriers(void **state)
 
 /* All results are sent as one batch of copies. But if kernels write the results, each reduction has a step of its
  * own for that, right after it. */
-static void results_of_reductions_are_one_batch_unless_kernels_write_them(void **state)
+TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
 {
     struct cecl_plan plan;
     lower_reductions(CECL_OP_ALL_REDUCE, (struct cecl_way){.small = false}, 1 << 20, &plan);
@@ -137,7 +137,7 @@ static void results_of_reductions_are_one_batch_unless_kernels_write_them(void *
 }
 
 /* Each reduction has 120 bytes of staging, at a multiple of 256. */
-static void a_bundle_takes_no_more_than_staging(void **state)
+TEST(a_bundle_takes_no_more_than_staging)
 {
     static const struct {
         uint64_t staging;
@@ -157,7 +157,7 @@ static void a_bundle_takes_no_more_than_staging(void **state)
 
 /* The chunks of all calls follow each other. Only the first call's first chunk waits for a barrier, and only
  * the last call is cut into as many chunks as a lone call. */
-static void reductions_in_chunks_are_one_pipeline(void **state)
+TEST(reductions_in_chunks_are_one_pipeline)
 {
     struct cecl_plan plan;
     const struct cecl_way in_chunks = {.reduce = {.chunk = 20}};
@@ -172,7 +172,7 @@ static void reductions_in_chunks_are_one_pipeline(void **state)
 }
 
 /* In a group the end of a share is not reduced separately, so that the calls may share barriers. */
-static void reductions_with_an_end_are_in_a_bundle(void **state)
+TEST(reductions_with_an_end_are_in_a_bundle)
 {
     struct cecl_plan plan;
     const struct cecl_way in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
@@ -213,7 +213,7 @@ static void be_late(struct cecl_part *part, const uint64_t *came)
 }
 
 /* Two groups, one after the other; the same staging for all calls: ample, or for chunks of a few elements. */
-static void pipelines_are_right(void **state)
+TEST(pipelines_are_right)
 {
     uint64_t x = 20261126;
     uint32_t piped = 0;
@@ -250,7 +250,7 @@ static void pipelines_are_right(void **state)
 }
 
 /* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */
-static void reductions_take_no_staging_from_other_calls(void **state)
+TEST(reductions_take_no_staging_from_other_calls)
 {
     struct cecl_part parts[3];
     struct cecl_plan plan;
@@ -282,7 +282,7 @@ static void give_the_first_ones(struct cecl_place *place)
 }
 
 /* Two reductions of a bundle use the same staging. */
-static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
+TEST(the_verifier_tells_reductions_of_a_bundle_apart)
 {
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
@@ -302,7 +302,7 @@ static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
 }
 
 /* The verifier finds a copy that goes to another call's buffer. */
-static void the_verifier_tells_calls_of_a_group_apart(void **state)
+TEST(the_verifier_tells_calls_of_a_group_apart)
 {
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
@@ -326,7 +326,7 @@ static void give_to_second_call(struct cecl_place *place)
 }
 
 /* All calls of a group share one staging: that of its first call. */
-static void staging_of_a_later_call_of_a_group_is_refused(void **state)
+TEST(staging_of_a_later_call_of_a_group_is_refused)
 {
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
@@ -342,23 +342,4 @@ static void staging_of_a_later_call_of_a_group_is_refused(void **state)
     assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
     assert_non_null(strstr(cecl_message(), "there is none"));
     free_plans(plans, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_groups_are_right),
-        cmocka_unit_test(gathers_share_their_barriers),
-        cmocka_unit_test(reductions_share_their_barriers),
-        cmocka_unit_test(results_of_reductions_are_one_batch_unless_kernels_write_them),
-        cmocka_unit_test(a_bundle_takes_no_more_than_staging),
-        cmocka_unit_test(reductions_in_chunks_are_one_pipeline),
-        cmocka_unit_test(reductions_with_an_end_are_in_a_bundle),
-        cmocka_unit_test(pipelines_are_right),
-        cmocka_unit_test(reductions_take_no_staging_from_other_calls),
-        cmocka_unit_test(the_verifier_tells_reductions_of_a_bundle_apart),
-        cmocka_unit_test(the_verifier_tells_calls_of_a_group_apart),
-        cmocka_unit_test(staging_of_a_later_call_of_a_group_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

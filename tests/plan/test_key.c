@@ -14,7 +14,7 @@ static struct cecl_call a_call(void)
     return part.call;
 }
 
-static void every_byte_of_a_description_counts(void **state)
+TEST(every_byte_of_a_description_counts)
 {
     struct cecl_call call = a_call(), other = call;
     const uint64_t hash = cecl_call_hash(1, &call);
@@ -31,7 +31,7 @@ static void every_byte_of_a_description_counts(void **state)
     }
 }
 
-static void every_word_of_a_layout_counts(void **state)
+TEST(every_word_of_a_layout_counts)
 {
     uint64_t changed[5 * RANKS] = {0};
     struct cecl_call call = a_call(), other = call;
@@ -69,7 +69,7 @@ static bool change(struct cecl_call *call, int field)
     return true;
 }
 
-static void what_ranks_must_have_equal_is_in_the_signature(void **state)
+TEST(what_ranks_must_have_equal_is_in_the_signature)
 {
     struct cecl_call call = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call;
     call.nranks = RANKS;
@@ -82,7 +82,7 @@ static void what_ranks_must_have_equal_is_in_the_signature(void **state)
     }
 }
 
-static void what_a_rank_has_of_its_own_is_not_in_the_signature(void **state)
+TEST(what_a_rank_has_of_its_own_is_not_in_the_signature)
 {
     uint64_t changed[5 * RANKS] = {1, 2, 3};
     struct cecl_call call = a_call(), other = call;
@@ -98,7 +98,7 @@ static void what_a_rank_has_of_its_own_is_not_in_the_signature(void **state)
     assert_int_equal(cecl_call_signature(&call), cecl_call_signature(&other));
 }
 
-static void a_groups_signature_tells_number_and_order_of_calls(void **state)
+TEST(a_groups_signature_tells_number_and_order_of_calls)
 {
     struct cecl_call calls[3] = {part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8).call,
                                  part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call,
@@ -109,16 +109,4 @@ static void a_groups_signature_tells_number_and_order_of_calls(void **state)
     assert_true(first != cecl_calls_signature(calls, 1));
     calls[1].in_place = true; /* ranks may differ in this */
     assert_int_equal(first, cecl_calls_signature(calls, 2));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_of_a_description_counts),
-        cmocka_unit_test(every_word_of_a_layout_counts),
-        cmocka_unit_test(what_ranks_must_have_equal_is_in_the_signature),
-        cmocka_unit_test(what_a_rank_has_of_its_own_is_not_in_the_signature),
-        cmocka_unit_test(a_groups_signature_tells_number_and_order_of_calls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

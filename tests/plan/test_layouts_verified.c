@@ -21,7 +21,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part, uint64_t layout[2 *
     part->way.move.piece_worth = 1 + next(x) % 9;
 }
 
-static void blocks_that_differ_are_right(void **state)
+TEST(blocks_that_differ_are_right)
 {
     uint64_t x = 77;
     for (int round = 0; round < test_share(400); round++) {
@@ -34,7 +34,7 @@ static void blocks_that_differ_are_right(void **state)
     }
 }
 
-static void a_write_beside_the_blocks_is_found(void **state)
+TEST(a_write_beside_the_blocks_is_found)
 {
     const uint64_t layout[] = {4, 4, 0, 8}; /* a gap at 4 */
     struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, false, CECL_PUSH, 4);
@@ -47,13 +47,4 @@ static void a_write_beside_the_blocks_is_found(void **state)
     plans[0].copies[0].dst.offset = 4;
     assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
     free_plans(plans, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_that_differ_are_right),
-        cmocka_unit_test(a_write_beside_the_blocks_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static void verify_everywhere(enum cecl_op_index op, bool in_place, enum cecl_di
 }
 
 #define LOWERING_TEST(name, op, in_place, direction)                                               \
-    static void name(void **state)                                                                 \
+    TEST(name)                                                                                     \
     {                                                                                              \
-        (void)state;                                                                               \
         verify_everywhere(op, in_place, direction);                                                \
     }
 LOWERING_TEST(all_gather_push_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_PUSH)
@@ -37,7 +36,7 @@ LOWERING_TEST(gather_out_of_place_is_right, CECL_OP_GATHER, false, CECL_PUSH)
 LOWERING_TEST(scatter_out_of_place_is_right, CECL_OP_SCATTER, false, CECL_PUSH)
 /* A kernel copies the own block while other blocks are pushed or pulled, between calls without such a
  * copy. */
-static void own_blocks_copied_on_the_side_lane_are_right(void **state)
+TEST(own_blocks_copied_on_the_side_lane_are_right)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST,
                                              CECL_OP_ALL_TO_ALL};
@@ -54,7 +53,7 @@ static void own_blocks_copied_on_the_side_lane_are_right(void **state)
 
 LOWERING_TEST(all_to_all_in_place_is_right, CECL_OP_ALL_TO_ALL, true, CECL_PUSH)
 
-static void all_to_all_in_place_in_chunks_is_right(void **state)
+TEST(all_to_all_in_place_in_chunks_is_right)
 {
     for (int n = 2; n <= 9; n++)
         for (uint64_t staging = (uint64_t)n - 1; staging < 40; staging += 7) {
@@ -67,7 +66,7 @@ static void all_to_all_in_place_in_chunks_is_right(void **state)
         }
 }
 
-static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state)
+TEST(all_to_all_in_place_among_many_ranks_in_chunks_is_right)
 {
     static const int many[] = {16, 32, 72};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
@@ -104,13 +103,13 @@ static void without_sms(enum cecl_op_index op, bool in_place)
         }
 }
 
-static void all_gather_without_sms_is_right(void **state)
+TEST(all_gather_without_sms_is_right)
 {
     without_sms(CECL_OP_ALL_GATHER, false);
     without_sms(CECL_OP_ALL_GATHER, true);
 }
 
-static void broadcast_gather_and_scatter_without_sms_are_right(void **state)
+TEST(broadcast_gather_and_scatter_without_sms_are_right)
 {
     without_sms(CECL_OP_BROADCAST, false);
     without_sms(CECL_OP_BROADCAST, true);
@@ -118,14 +117,14 @@ static void broadcast_gather_and_scatter_without_sms_are_right(void **state)
     without_sms(CECL_OP_SCATTER, false);
 }
 
-static void all_to_all_without_sms_is_right(void **state)
+TEST(all_to_all_without_sms_is_right)
 {
     without_sms(CECL_OP_ALL_TO_ALL, false);
     without_sms(CECL_OP_ALL_TO_ALL, true);
 }
 
 /* Each rank is in place or not: all patterns for few ranks, some for many. */
-static void ranks_may_differ_in_being_in_place(void **state)
+TEST(ranks_may_differ_in_being_in_place)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
     uint64_t x = 20261123;
@@ -149,7 +148,7 @@ static void ranks_may_differ_in_being_in_place(void **state)
 }
 
 /* Peers return a block, and pass three barriers, only for ranks that are out of place. */
-static void peers_return_what_is_out_of_place_alone(void **state)
+TEST(peers_return_what_is_out_of_place_alone)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
     part.way.move.no_sm = true;
@@ -165,7 +164,7 @@ static void peers_return_what_is_out_of_place_alone(void **state)
     }
 }
 
-static void among_many_ranks_without_sms_is_right(void **state)
+TEST(among_many_ranks_without_sms_is_right)
 {
     static const int many[] = {32, 72};
     for (size_t i = 0; i < 2; i++)
@@ -182,7 +181,7 @@ static void among_many_ranks_without_sms_is_right(void **state)
         }
 }
 
-static void mixed_sequences_on_the_same_buffers_are_right(void **state)
+TEST(mixed_sequences_on_the_same_buffers_are_right)
 {
     uint64_t x = 20261121;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -199,34 +198,4 @@ static void mixed_sequences_on_the_same_buffers_are_right(void **state)
         }
         verify_calls(parts, 5, n);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_gather_push_in_place_is_right),
-        cmocka_unit_test(all_gather_push_out_of_place_is_right),
-        cmocka_unit_test(all_gather_pull_in_place_is_right),
-        cmocka_unit_test(all_gather_pull_out_of_place_is_right),
-        cmocka_unit_test(all_to_all_push_out_of_place_is_right),
-        cmocka_unit_test(all_to_all_pull_out_of_place_is_right),
-        cmocka_unit_test(broadcast_push_in_place_is_right),
-        cmocka_unit_test(broadcast_push_out_of_place_is_right),
-        cmocka_unit_test(broadcast_pull_in_place_is_right),
-        cmocka_unit_test(broadcast_pull_out_of_place_is_right),
-        cmocka_unit_test(gather_out_of_place_is_right),
-        cmocka_unit_test(scatter_out_of_place_is_right),
-        cmocka_unit_test(own_blocks_copied_on_the_side_lane_are_right),
-        cmocka_unit_test(all_to_all_in_place_is_right),
-        cmocka_unit_test(all_to_all_in_place_in_chunks_is_right),
-        cmocka_unit_test(all_to_all_in_place_among_many_ranks_in_chunks_is_right),
-        cmocka_unit_test(all_gather_without_sms_is_right),
-        cmocka_unit_test(broadcast_gather_and_scatter_without_sms_are_right),
-        cmocka_unit_test(all_to_all_without_sms_is_right),
-        cmocka_unit_test(ranks_may_differ_in_being_in_place),
-        cmocka_unit_test(peers_return_what_is_out_of_place_alone),
-        cmocka_unit_test(among_many_ranks_without_sms_is_right),
-        cmocka_unit_test(mixed_sequences_on_the_same_buffers_are_right),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,7 @@ static void free_program(void)
             cecl_plan_free(&groups[r][i].plan);
 }
 
-static void every_launch_of_every_random_program_is_right(void **state)
+TEST(every_launch_of_every_random_program_is_right)
 {
     words = WORDS;
     for (uint64_t number = 1; number <= 2500; number++) {
@@ -217,7 +217,7 @@ static uint32_t found(const char *what)
 }
 
 /* One lane for all peers needs the order in which groups were captured. */
-static void sends_in_the_callers_order_deadlock(void **state)
+TEST(sends_in_the_callers_order_deadlock)
 {
     words = WORDS;
     ignores_tickets = true;
@@ -225,7 +225,7 @@ static void sends_in_the_callers_order_deadlock(void **state)
     ignores_tickets = false;
 }
 
-static void messages_of_one_group_in_one_word_are_found(void **state)
+TEST(messages_of_one_group_in_one_word_are_found)
 {
     words = 1;
     assert_true(found("reset") > 100);
@@ -233,7 +233,7 @@ static void messages_of_one_group_in_one_word_are_found(void **state)
 }
 
 /* A step that only informs this rank's host may be missing without effect on peers. */
-static void every_missing_signal_and_wait_is_found(void **state)
+TEST(every_missing_signal_and_wait_is_found)
 {
     uint32_t tried = 0;
     words = WORDS;
@@ -260,15 +260,4 @@ static void every_missing_signal_and_wait_is_found(void **state)
         free_program();
     }
     assert_true(tried > 500);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_launch_of_every_random_program_is_right),
-        cmocka_unit_test(sends_in_the_callers_order_deadlock),
-        cmocka_unit_test(messages_of_one_group_in_one_word_are_found),
-        cmocka_unit_test(every_missing_signal_and_wait_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,14 +158,14 @@ static void run(uint64_t number, int ncalls)
     free_program();
 }
 
-static void every_random_program_ends_with_every_byte_in_place(void **state)
+TEST(every_random_program_ends_with_every_byte_in_place)
 {
     for (uint64_t number = 1; number <= 4000; number++)
         if (verifies_this_time())
             run(number, 0);
 }
 
-static void so_does_every_one_with_collectives_between(void **state)
+TEST(so_does_every_one_with_collectives_between)
 {
     for (uint64_t number = 1; number <= 1000; number++)
         if (verifies_this_time())
@@ -173,7 +173,7 @@ static void so_does_every_one_with_collectives_between(void **state)
 }
 
 /* The order in which lanes continue changes no result. */
-static void a_program_ends_in_whatever_order_lanes_go_on(void **state)
+TEST(a_program_ends_in_whatever_order_lanes_go_on)
 {
     make_program(7, CALLS);
     post_all();
@@ -282,7 +282,7 @@ static uint32_t found(void (*plant)(struct cecl_plan *plan), const char *words)
     return count;
 }
 
-static void planted_faults_are_found(void **state)
+TEST(planted_faults_are_found)
 {
     assert_true(found(one_lane, "deadlock") > 10);
     assert_int_equal(found(no_ready, "race"), 200);
@@ -313,7 +313,7 @@ static void lower_group(const struct cecl_message *group, uint32_t count, uint32
     assert_int_equal(cecl_lower_messages(group, count, order, plan), ceclSuccess);
 }
 
-static void messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream(void **state)
+TEST(messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream)
 {
     const struct cecl_message group[] = {with(1, CECL_SENDER, true, 5),
                                          with(1, CECL_RECEIVER, true, 5)};
@@ -328,7 +328,7 @@ static void messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_strea
     cecl_plan_free(&plan);
 }
 
-static void messages_with_two_peers_have_a_lane_each(void **state)
+TEST(messages_with_two_peers_have_a_lane_each)
 {
     static const char expected[] =
         "cecl: rank 0: plan, 4 ranks: messages\n"
@@ -367,17 +367,4 @@ static void messages_with_two_peers_have_a_lane_each(void **state)
     assert_string_equal(text, expected);
     free(text);
     cecl_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_random_program_ends_with_every_byte_in_place),
-        cmocka_unit_test(so_does_every_one_with_collectives_between),
-        cmocka_unit_test(a_program_ends_in_whatever_order_lanes_go_on),
-        cmocka_unit_test(planted_faults_are_found),
-        cmocka_unit_test(messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream),
-        cmocka_unit_test(messages_with_two_peers_have_a_lane_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static uint32_t map_of(const struct cecl_call *call, struct cecl_net_call out[2 
     return cecl_net_map(call, &word, out);
 }
 
-static void own_functions_get_the_callers_buffers(void **state)
+TEST(own_functions_get_the_callers_buffers)
 {
     static const struct {
         enum cecl_op_index op;
@@ -81,7 +81,7 @@ static void own_functions_get_the_callers_buffers(void **state)
             }
 }
 
-static void a_barrier_reduces_a_byte(void **state)
+TEST(a_barrier_reduces_a_byte)
 {
     struct cecl_net_call out[2 * RANKS];
     const struct cecl_call call =
@@ -92,7 +92,7 @@ static void a_barrier_reduces_a_byte(void **state)
     assert_ptr_equal(out[0].send, out[0].recv);
 }
 
-static void calls_without_bytes_need_nothing(void **state)
+TEST(calls_without_bytes_need_nothing)
 {
     struct cecl_net_call out[2 * RANKS];
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
@@ -105,7 +105,7 @@ static void calls_without_bytes_need_nothing(void **state)
 }
 
 /* Each message that a rank sends is received, with equal bytes, and lands where the block belongs. */
-static void messages_carry_every_block(void **state)
+TEST(messages_carry_every_block)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALL, CECL_OP_GATHER, CECL_OP_SCATTER};
     const struct cecl_args args = {.count = 7, .type = ceclInt32, .root = 3};
@@ -136,7 +136,7 @@ static void messages_carry_every_block(void **state)
             }
 }
 
-static void fp8_is_reduced_by_later_versions(void **state)
+TEST(fp8_is_reduced_by_later_versions)
 {
     const struct cecl_args args = {.count = 7, .type = ceclFloat8e4m3, .red_op = ceclSum};
     const struct cecl_call call = describe(CECL_OP_ALL_REDUCE, args, 0, false),
@@ -144,16 +144,4 @@ static void fp8_is_reduced_by_later_versions(void **state)
     assert_int_equal(cecl_net_check(&call, 22399), ceclInvalidUsage);
     assert_int_equal(cecl_net_check(&call, 22400), ceclSuccess);
     assert_int_equal(cecl_net_check(&gather, 21700), ceclSuccess);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_functions_get_the_callers_buffers),
-        cmocka_unit_test(a_barrier_reduces_a_byte),
-        cmocka_unit_test(calls_without_bytes_need_nothing),
-        cmocka_unit_test(messages_carry_every_block),
-        cmocka_unit_test(fp8_is_reduced_by_later_versions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void free_program(void)
         cecl_plan_free(&plans[i]);
 }
 
-static void every_random_program_is_right(void **state)
+TEST(every_random_program_is_right)
 {
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         if (!verifies_this_time())
@@ -183,7 +183,7 @@ static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
 }
 
 /* A step that only informs this rank's host may be missing without effect on peers. */
-static void every_missing_step_is_found(void **state)
+TEST(every_missing_step_is_found)
 {
     uint32_t tried = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -209,7 +209,7 @@ static void every_missing_step_is_found(void **state)
 }
 
 /* The signal overtakes the bytes. */
-static void a_signal_before_the_copy_is_found(void **state)
+TEST(a_signal_before_the_copy_is_found)
 {
     make_program(1);
     free_program();
@@ -234,7 +234,7 @@ static void a_signal_before_the_copy_is_found(void **state)
 
 /* ---- the form of a plan */
 
-static void a_call_has_no_step_that_it_does_not_need(void **state)
+TEST(a_call_has_no_step_that_it_does_not_need)
 {
     const struct cecl_part part = {.call = {.rank = 1, .nranks = 3}};
     const struct cecl_one_sided_signal signal = {.peer = 2, .of = {CECL_COUNTER_SIGNAL, 3}},
@@ -268,15 +268,4 @@ static void a_call_has_no_step_that_it_does_not_need(void **state)
     assert_int_equal(plan.steps[0].kind, CECL_STEP_WAIT);
     assert_int_equal(plan.steps[0].peer, 1);
     cecl_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_random_program_is_right),
-        cmocka_unit_test(every_missing_step_is_found),
-        cmocka_unit_test(a_signal_before_the_copy_is_found),
-        cmocka_unit_test(a_call_has_no_step_that_it_does_not_need),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void expect_rotation(const struct cecl_plan *plan)
     assert_int_equal(flags, 2 * (RANKS - 1) * (int)plan->phases[CECL_LANE_MAIN]);
 }
 
-static void every_round_goes_from_the_right_neighbour_on(void **state)
+TEST(every_round_goes_from_the_right_neighbour_on)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     for (int rank = 0; rank < RANKS; rank++)
@@ -67,7 +67,7 @@ static void every_round_goes_from_the_right_neighbour_on(void **state)
                 }
 }
 
-static void a_pull_out_of_place_copies_its_own_block_before_it_says_so(void **state)
+TEST(a_pull_out_of_place_copies_its_own_block_before_it_says_so)
 {
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PULL, 3, 24, 0);
     assert_int_equal(plan.steps[0].kind, CECL_STEP_COPY);
@@ -79,7 +79,7 @@ static void a_pull_out_of_place_copies_its_own_block_before_it_says_so(void **st
 }
 
 /* All chunks but the last are the largest multiple of 256 bytes that fits for each peer. */
-static void chunks_through_staging_are_aligned_and_as_large_as_fit(void **state)
+TEST(chunks_through_staging_are_aligned_and_as_large_as_fit)
 {
     const uint64_t staging = (RANKS - 1) * 1000 + 5, chunk = 768, bytes = 2 * chunk + 100;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 2, bytes, staging);
@@ -98,14 +98,14 @@ static void chunks_through_staging_are_aligned_and_as_large_as_fit(void **state)
     cecl_plan_free(&plan);
 }
 
-static void staging_of_one_byte_a_peer_is_enough(void **state)
+TEST(staging_of_one_byte_a_peer_is_enough)
 {
     struct cecl_plan plan = lower_one(CECL_OP_ALL_TO_ALL, true, CECL_PULL, 0, 3, RANKS - 1);
     assert_string_equal(plan.path, "push through staging, 3 chunks");
     cecl_plan_free(&plan);
 }
 
-static void a_builder_that_lost_a_step_hands_back_nothing(void **state)
+TEST(a_builder_that_lost_a_step_hands_back_nothing)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 8);
     const struct cecl_plan nothing = {0};
@@ -120,16 +120,4 @@ static void a_builder_that_lost_a_step_hands_back_nothing(void **state)
     assert_int_equal(plan.nsteps, nsteps);
     assert_int_equal(cecl_plan_finish(&plan), ceclOutOfMemory);
     assert_memory_equal(&plan, &nothing, sizeof(plan));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_round_goes_from_the_right_neighbour_on),
-        cmocka_unit_test(a_pull_out_of_place_copies_its_own_block_before_it_says_so),
-        cmocka_unit_test(chunks_through_staging_are_aligned_and_as_large_as_fit),
-        cmocka_unit_test(staging_of_one_byte_a_peer_is_enough),
-        cmocka_unit_test(a_builder_that_lost_a_step_hands_back_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

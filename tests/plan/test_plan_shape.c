@@ -14,7 +14,7 @@ static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
     return plan;
 }
 
-static void all_gather_in_place_issues_no_local_copy(void **state)
+TEST(all_gather_in_place_issues_no_local_copy)
 {
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4, 2);
     assert_int_equal(cecl_plan_local_copies(&plan), 0);
@@ -23,7 +23,7 @@ static void all_gather_in_place_issues_no_local_copy(void **state)
     cecl_plan_free(&plan);
 }
 
-static void out_of_place_issues_one_local_copy(void **state)
+TEST(out_of_place_issues_one_local_copy)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     for (int o = 0; o < 2; o++)
@@ -35,7 +35,7 @@ static void out_of_place_issues_one_local_copy(void **state)
         }
 }
 
-static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state)
+TEST(targets_rotate_so_that_no_two_ranks_begin_with_one_peer)
 {
     for (int d = 0; d < 2; d++) {
         bool taken[8] = {false};
@@ -50,7 +50,7 @@ static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state
     }
 }
 
-static void a_single_rank_needs_no_flags(void **state)
+TEST(a_single_rank_needs_no_flags)
 {
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 1, 0);
     assert_int_equal(plan.nsteps, 0);
@@ -62,7 +62,7 @@ static void a_single_rank_needs_no_flags(void **state)
     cecl_plan_free(&plan);
 }
 
-static void staging_that_is_too_small_is_refused_with_what_is_needed(void **state)
+TEST(staging_that_is_too_small_is_refused_with_what_is_needed)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 100);
     struct cecl_plan plan;
@@ -87,7 +87,7 @@ static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t byt
     return part.way;
 }
 
-static void a_forced_direction_wins_over_the_table(void **state)
+TEST(a_forced_direction_wins_over_the_table)
 {
     const ceclSmPolicy_t never = CECL_SM_NEVER, allow = CECL_SM_ALLOW;
     const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
@@ -107,7 +107,7 @@ static void a_forced_direction_wins_over_the_table(void **state)
     }
 }
 
-static void only_one_policy_lets_copies_stay_within_a_gpu(void **state)
+TEST(only_one_policy_lets_copies_stay_within_a_gpu)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     const ceclDirection_t any = CECL_DIRECTION_AUTO;
@@ -132,7 +132,7 @@ static void expect_print(const struct cecl_plan *plan, const char *expected)
     free(text);
 }
 
-static void a_plan_prints_one_line_a_step(void **state)
+TEST(a_plan_prints_one_line_a_step)
 {
     static const char expected[] =
         "cecl: rank 1: plan, 2 ranks: all-gather, 4096 bytes a block: push, one batch\n"
@@ -151,7 +151,7 @@ static void a_plan_prints_one_line_a_step(void **state)
 }
 
 /* A plan of two calls that no lowering makes, with one step of each kind that the test above lacks. */
-static void every_kind_of_step_is_printed(void **state)
+TEST(every_kind_of_step_is_printed)
 {
     static const char expected[] =
         "cecl: rank 1: plan, 3 ranks: all-gather, 8 bytes a block: any way\n"
@@ -217,7 +217,7 @@ static ssize_t count_write(void *writes, const char *text, size_t bytes)
 }
 
 /* Prints to an unbuffered stream such as stderr; the text of 64 ranks is larger than the internal buffer. */
-static void a_plan_is_written_at_once(void **state)
+TEST(a_plan_is_written_at_once)
 {
     int writes = 0;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PUSH, 64, 1);
@@ -228,21 +228,4 @@ static void a_plan_is_written_at_once(void **state)
     fclose(out);
     assert_int_equal(writes, 1);
     cecl_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_gather_in_place_issues_no_local_copy),
-        cmocka_unit_test(out_of_place_issues_one_local_copy),
-        cmocka_unit_test(targets_rotate_so_that_no_two_ranks_begin_with_one_peer),
-        cmocka_unit_test(a_single_rank_needs_no_flags),
-        cmocka_unit_test(staging_that_is_too_small_is_refused_with_what_is_needed),
-        cmocka_unit_test(a_forced_direction_wins_over_the_table),
-        cmocka_unit_test(only_one_policy_lets_copies_stay_within_a_gpu),
-        cmocka_unit_test(a_plan_prints_one_line_a_step),
-        cmocka_unit_test(every_kind_of_step_is_printed),
-        cmocka_unit_test(a_plan_is_written_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ static void free_put(struct cecl_plan plans[2])
         cecl_plan_free(&plans[r]);
 }
 
-static void a_put_is_right(void **state)
+TEST(a_put_is_right)
 {
     struct cecl_plan plans[2];
     make_put(plans, 0);
@@ -114,7 +114,7 @@ static void expect_without(int rank, bool first, const char *words_of_fault)
     free_put(plans);
 }
 
-static void a_put_that_lacks_a_step_is_found(void **state)
+TEST(a_put_that_lacks_a_step_is_found)
 {
     expect_without(0, true, "race");      /* writes before rank 1's memory is open */
     expect_without(0, false, "deadlock"); /* the signal is missing */
@@ -122,7 +122,7 @@ static void a_put_that_lacks_a_step_is_found(void **state)
     expect_without(1, false, "race"); /* reads too early */
 }
 
-static void each_signal_has_its_one_wait(void **state)
+TEST(each_signal_has_its_one_wait)
 {
     static const char *const faults[] = {"no wait for the signal of rank 0 to rank 1",
                                          "a second wait for one signal"};
@@ -170,7 +170,7 @@ static void put_again_and_again(const struct cecl_plan plans[2], const uint64_t 
         free(bound[r].memory);
 }
 
-static void a_put_arrives_on_the_host_device(void **state)
+TEST(a_put_arrives_on_the_host_device)
 {
     struct cecl_plan plans[2];
     make_put(plans, 0);
@@ -180,7 +180,7 @@ static void a_put_arrives_on_the_host_device(void **state)
 
 /* ---- a copy whose size is a cell */
 
-static void a_size_that_is_given_late_is_right(void **state)
+TEST(a_size_that_is_given_late_is_right)
 {
     struct cecl_plan plans[2];
     make_put(plans, 1);
@@ -190,7 +190,7 @@ static void a_size_that_is_given_late_is_right(void **state)
     free_put(plans);
 }
 
-static void bytes_that_are_given_late_arrive_on_the_host_device(void **state)
+TEST(bytes_that_are_given_late_arrive_on_the_host_device)
 {
     static const uint64_t sizes[BYTES] = {3, 8, 1, 2, 7, 4, 6, 5};
     struct cecl_plan plans[2];
@@ -254,7 +254,7 @@ static ceclResult_t verify_replays(int nranks, uint32_t first, uint32_t last)
     return result;
 }
 
-static void words_that_take_turns_serve_every_replay(void **state)
+TEST(words_that_take_turns_serve_every_replay)
 {
     for (int n = 2; n <= 5; n++)
         if (verify_replays(n, TURN_A, TURN_B) != ceclSuccess)
@@ -262,7 +262,7 @@ static void words_that_take_turns_serve_every_replay(void **state)
 }
 
 /* With one word for both barriers, a peer may signal the word again before it is reset. */
-static void one_word_for_two_phases_is_found(void **state)
+TEST(one_word_for_two_phases_is_found)
 {
     for (int n = 2; n <= 5; n++) {
         assert_int_equal(verify_replays(n, TURN_A, TURN_A), ceclInternalError);
@@ -285,7 +285,7 @@ static void replay(int r, const struct cecl_bound *bound, ceclStream_t stream)
     }
 }
 
-static void fixed_cells_run_a_thousand_times_on_the_host_device(void **state)
+TEST(fixed_cells_run_a_thousand_times_on_the_host_device)
 {
     struct cecl_plan plans[RANKS];
     struct cecl_bound bound[RANKS];
@@ -319,16 +319,5 @@ static void fixed_cells_run_a_thousand_times_on_the_host_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_put_is_right),
-        cmocka_unit_test(a_put_that_lacks_a_step_is_found),
-        cmocka_unit_test(each_signal_has_its_one_wait),
-        cmocka_unit_test(a_put_arrives_on_the_host_device),
-        cmocka_unit_test(a_size_that_is_given_late_is_right),
-        cmocka_unit_test(bytes_that_are_given_late_arrive_on_the_host_device),
-        cmocka_unit_test(words_that_take_turns_serve_every_replay),
-        cmocka_unit_test(one_word_for_two_phases_is_found),
-        cmocka_unit_test(fixed_cells_run_a_thousand_times_on_the_host_device),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return tests_run(open_all, close_all);
 }

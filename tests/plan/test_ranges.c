@@ -100,7 +100,7 @@ static void draw_layout(uint64_t *x, struct cecl_part *part, uint64_t *layout)
     part->call.in_place = false;
 }
 
-static void random_calls_use_the_bytes_of_their_blocks(void **state)
+TEST(random_calls_use_the_bytes_of_their_blocks)
 {
     uint64_t x = 33;
     for (int round = 0; round < 20000; round++) {
@@ -120,7 +120,7 @@ static void random_calls_use_the_bytes_of_their_blocks(void **state)
     }
 }
 
-static void a_message_uses_its_bytes(void **state)
+TEST(a_message_uses_its_bytes)
 {
     for (enum cecl_op_index op = CECL_OP_SEND; op <= CECL_OP_RECV; op++) {
         struct cecl_call call = part_of(op, false, CECL_PUSH, 24).call;
@@ -153,20 +153,10 @@ static uint32_t ranges_of_rows(uint64_t width, uint64_t rows, uint64_t pitch)
 
 /* As many ranges as fit stay separate, one more range merges them. Millions of rows take no time, whether
  * or not they fill their pitch. */
-static void rows_are_bounded(void **state)
+TEST(rows_are_bounded)
 {
     assert_int_equal(ranges_of_rows(8, CECL_RANGES_MAX, 17), CECL_RANGES_MAX);
     assert_int_equal(ranges_of_rows(8, CECL_RANGES_MAX + 1, 17), 1);
     assert_int_equal(ranges_of_rows(8, UINT64_C(1) << 40, 16), 1);
     assert_int_equal(ranges_of_rows(8, UINT64_C(1) << 40, 17), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_calls_use_the_bytes_of_their_blocks),
-        cmocka_unit_test(a_message_uses_its_bytes),
-        cmocka_unit_test(rows_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
     part->call.root = (int)(next(x) % (uint64_t)n);
 }
 
-static void reductions_are_right(void **state)
+TEST(reductions_are_right)
 {
     uint64_t x = 5;
     for (int round = 0; round < test_share(1500); round++) {
@@ -54,7 +54,7 @@ static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n,
     return plans;
 }
 
-static void ranks_may_differ_in_being_in_place(void **state)
+TEST(ranks_may_differ_in_being_in_place)
 {
     uint64_t x = 13;
     for (int round = 0; round < test_share(1500); round++) {
@@ -70,7 +70,7 @@ static void ranks_may_differ_in_being_in_place(void **state)
 }
 
 /* The verifier finds a peer's input by the area of this rank's own input. */
-static void an_input_in_the_other_area_is_refused(void **state)
+TEST(an_input_in_the_other_area_is_refused)
 {
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
     part.way.reduce.read_at_peers = true;
@@ -86,7 +86,7 @@ static void an_input_in_the_other_area_is_refused(void **state)
     }
 }
 
-static void reductions_of_many_ranks_are_right(void **state)
+TEST(reductions_of_many_ranks_are_right)
 {
     static const int many[] = {16, 32};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
@@ -123,7 +123,7 @@ static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t cou
 }
 
 /* Groups of any calls, each group twice. Ranks may differ in which reductions are in place. */
-static void reductions_in_groups_are_right(void **state)
+TEST(reductions_in_groups_are_right)
 {
     uint64_t x = 41;
     uint32_t together = 0, apart = 0;
@@ -161,7 +161,7 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
 }
 
 /* 4096 bytes in chunks of at most 1280: four chunks of 1024. The last one is halved again and again. */
-static void the_last_chunk_is_halved(void **state)
+TEST(the_last_chunk_is_halved)
 {
     static const uint64_t expected[] = {1024, 1024, 1024, 512, 256, 128, 128};
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1024, 4);
@@ -181,7 +181,7 @@ static void the_last_chunk_is_halved(void **state)
 }
 
 /* A block slightly larger than two chunks is split into three chunks of about equal size. */
-static void no_chunk_is_for_a_small_rest(void **state)
+TEST(no_chunk_is_for_a_small_rest)
 {
     static const uint64_t expected[] = {1536, 1536, 1028};
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1025, 4);
@@ -194,7 +194,7 @@ static void no_chunk_is_for_a_small_rest(void **state)
 }
 
 /* The results of all chunks but the last are sent while the last chunk is reduced. */
-static void an_all_reduce_sends_its_results_in_two(void **state)
+TEST(an_all_reduce_sends_its_results_in_two)
 {
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part); /* blocks of 20 in chunks of 2 */
@@ -235,7 +235,7 @@ static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, cons
     free_plans(plans, 3);
 }
 
-static void faults_are_found(void **state)
+TEST(faults_are_found)
 {
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early */
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 1, "race"); /* its last chunk is sent too early */
@@ -245,7 +245,7 @@ static void faults_are_found(void **state)
     without_step(CECL_STEP_REDUCE, CECL_LANE_SIDE, 2, "");
 }
 
-static void a_wrong_order_of_sources_is_found(void **state)
+TEST(a_wrong_order_of_sources_is_found)
 {
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
@@ -258,7 +258,7 @@ static void a_wrong_order_of_sources_is_found(void **state)
     free_plans(plans, 3);
 }
 
-static void broken_reductions_are_refused(void **state)
+TEST(broken_reductions_are_refused)
 {
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
@@ -293,7 +293,7 @@ static void expect_refusal(struct cecl_plan *plans, const char *words)
 }
 
 /* Sums that wrap around to small numbers. */
-static void reductions_whose_bounds_wrap_around_are_refused(void **state)
+TEST(reductions_whose_bounds_wrap_around_are_refused)
 {
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
@@ -317,7 +317,7 @@ static void reductions_whose_bounds_wrap_around_are_refused(void **state)
 }
 
 /* Right byte by byte, but a part of an element cannot be reduced. */
-static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
+TEST(a_reduction_of_a_part_of_an_element_is_refused)
 {
     const struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 6, 1);
     struct cecl_plan *plans = lower_all(&part, 1, 3);
@@ -329,7 +329,7 @@ static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
 }
 
 /* Sizes around those at which staging holds one block of all senders; no multiples of a power of 2. */
-static void no_reduction_leaves_its_staging(void **state)
+TEST(no_reduction_leaves_its_staging)
 {
     for (int n = 2; n <= 8; n++)
         for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
@@ -345,7 +345,7 @@ static void no_reduction_leaves_its_staging(void **state)
             }
 }
 
-static void too_little_staging_is_named(void **state)
+TEST(too_little_staging_is_named)
 {
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 8, 100, 8);
     struct cecl_plan plan;
@@ -386,7 +386,7 @@ static bool reads(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
     return chosen(op, bytes, staging, direction).reduce.read_at_peers;
 }
 
-static void tuning_takes_the_way_that_was_measured(void **state)
+TEST(tuning_takes_the_way_that_was_measured)
 {
     const enum cecl_op_index scatter = CECL_OP_REDUCE_SCATTER, all = CECL_OP_ALL_REDUCE;
     const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
@@ -415,7 +415,7 @@ static void tuning_takes_the_way_that_was_measured(void **state)
 
 /* SMs do not read such an input even if the caller requests it, nor a buffer whose place some rank does not
  * know. */
-static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
+TEST(an_input_that_peers_cannot_reach_is_never_read_there)
 {
     for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
         for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
@@ -436,7 +436,7 @@ static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
 
 /* 192 MiB without staging: copy engines send all but the end, if there are no more ranks than a kernel
  * writes to. */
-static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
+TEST(a_large_all_reduces_end_is_written_where_it_may_be)
 {
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, true);
@@ -449,7 +449,7 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 }
 
 /* SMs send the end of each block, as far as a rank has any of it; copy engines send the beginning. */
-static void the_end_of_a_block_is_apart(void **state)
+TEST(the_end_of_a_block_is_apart)
 {
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 4, 3600, 1);
     part.way.reduce.share = 1000; /* the last share has 600 bytes */
@@ -470,7 +470,7 @@ static void the_end_of_a_block_is_apart(void **state)
 
 /* For each chunk, ranks meet before it is sent, before it is reduced and before its result is sent; and
  * once at the end. */
-static void a_reduce_in_rounds_has_no_empty_round(void **state)
+TEST(a_reduce_in_rounds_has_no_empty_round)
 {
     struct cecl_part part = reduction_of(CECL_OP_REDUCE, 3, 3 * 4096, 1);
     part.way.reduce.chunk = 1024;
@@ -484,7 +484,7 @@ static void a_reduce_in_rounds_has_no_empty_round(void **state)
 }
 
 /* A single rank has no peers with which to share staging. */
-static void one_rank_reduces_blocks_of_any_size(void **state)
+TEST(one_rank_reduces_blocks_of_any_size)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
                                              CECL_OP_REDUCE};
@@ -501,40 +501,11 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
 }
 
 /* Above the limit, copies send the reduced data, and the plan says so. */
-static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
+TEST(sms_send_to_no_more_ranks_than_a_kernel_takes)
 {
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, true);
         choose(&part);
         assert_int_equal(part.way.reduce.sms_send, n <= CECL_REDUCE_ALSO_MAX + 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reductions_are_right),
-        cmocka_unit_test(ranks_may_differ_in_being_in_place),
-        cmocka_unit_test(an_input_in_the_other_area_is_refused),
-        cmocka_unit_test(reductions_of_many_ranks_are_right),
-        cmocka_unit_test(reductions_in_groups_are_right),
-        cmocka_unit_test(the_last_chunk_is_halved),
-        cmocka_unit_test(no_chunk_is_for_a_small_rest),
-        cmocka_unit_test(an_all_reduce_sends_its_results_in_two),
-        cmocka_unit_test(faults_are_found),
-        cmocka_unit_test(tuning_takes_the_way_that_was_measured),
-        cmocka_unit_test(a_wrong_order_of_sources_is_found),
-        cmocka_unit_test(broken_reductions_are_refused),
-        cmocka_unit_test(reductions_whose_bounds_wrap_around_are_refused),
-        cmocka_unit_test(a_reduction_of_a_part_of_an_element_is_refused),
-        cmocka_unit_test(no_reduction_leaves_its_staging),
-        cmocka_unit_test(too_little_staging_is_named),
-        cmocka_unit_test(an_input_that_peers_cannot_reach_is_never_read_there),
-        cmocka_unit_test(a_large_all_reduces_end_is_written_where_it_may_be),
-        cmocka_unit_test(the_end_of_a_block_is_apart),
-        cmocka_unit_test(a_reduce_in_rounds_has_no_empty_round),
-        cmocka_unit_test(one_rank_reduces_blocks_of_any_size),
-        cmocka_unit_test(sms_send_to_no_more_ranks_than_a_kernel_takes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void draw_all(uint64_t seed, uint64_t n, unsigned others, bool both,
     }
 }
 
-static void small_calls_follow_each_other(void **state)
+TEST(small_calls_follow_each_other)
 {
     for (unsigned seed = 1; seed <= 150; seed++) {
         const int n = 2 + (int)(seed % 7);
@@ -64,7 +64,7 @@ static void small_calls_follow_each_other(void **state)
     }
 }
 
-static void small_calls_and_others_follow_each_other(void **state)
+TEST(small_calls_and_others_follow_each_other)
 {
     for (unsigned seed = 1; seed <= 300; seed++) {
         const int n = 2 + (int)(seed % 6);
@@ -74,7 +74,7 @@ static void small_calls_and_others_follow_each_other(void **state)
     }
 }
 
-static void small_calls_of_many_ranks_are_right(void **state)
+TEST(small_calls_of_many_ranks_are_right)
 {
     for (int n = 9; n <= RANKS_MAX; n++) {
         struct cecl_part parts[CALLS];
@@ -83,7 +83,7 @@ static void small_calls_of_many_ranks_are_right(void **state)
     }
 }
 
-static void slots_of_one_half_alone_are_a_race(void **state)
+TEST(slots_of_one_half_alone_are_a_race)
 {
     for (unsigned seed = 1; seed <= 50; seed++) {
         const int n = 2 + (int)(seed % 7);
@@ -177,7 +177,7 @@ static void one_step_takes_all_slots(const struct cecl_plan *plan)
                         (r != call->rank));
 }
 
-static void a_small_plan_is_one_exchange_of_posts(void **state)
+TEST(a_small_plan_is_one_exchange_of_posts)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
         for (unsigned i = 0; i < 4 * OPS; i++) {
@@ -252,7 +252,7 @@ static void without_post(struct cecl_plan *plan, uint32_t peer)
     remove_step(plan, (uint32_t)(step_of(plan, CECL_STEP_POST, peer) - plan->steps));
 }
 
-static void a_missing_post_is_found(void **state)
+TEST(a_missing_post_is_found)
 {
     is_found_everywhere(2, without_post, (struct words){"deadlock", "deadlock"});
 }
@@ -262,7 +262,7 @@ static void without_wait(struct cecl_plan *plan, uint32_t peer)
     remove_step(plan, (uint32_t)(step_of(plan, CECL_STEP_WAIT, peer) - plan->steps));
 }
 
-static void a_missing_wait_for_a_slot_is_a_race(void **state)
+TEST(a_missing_wait_for_a_slot_is_a_race)
 {
     is_found_everywhere(2, without_wait, (struct words){"race: staging", "race: staging"});
 }
@@ -273,7 +273,7 @@ static void waiting_for_the_signal(struct cecl_plan *plan, uint32_t peer)
     step_of(plan, CECL_STEP_WAIT, peer)->first = CECL_LANE_MAIN;
 }
 
-static void a_wait_for_another_row_is_a_race(void **state)
+TEST(a_wait_for_another_row_is_a_race)
 {
     is_found_everywhere(2, waiting_for_the_signal,
                         (struct words){"race: staging", "race: staging"});
@@ -294,7 +294,7 @@ static void in_the_slot_of_another_sender(struct cecl_plan *plan, uint32_t peer)
 }
 
 /* Two ranks write that slot, or no rank reads it. */
-static void a_post_in_the_slot_of_another_sender_is_found(void **state)
+TEST(a_post_in_the_slot_of_another_sender_is_found)
 {
     is_found_everywhere(2, in_the_slot_of_another_sender,
                         (struct words){"race: staging", " is not "});
@@ -305,7 +305,7 @@ static void in_the_other_half(struct cecl_plan *plan, uint32_t peer)
     posted(plan, peer)->dst.offset -= (uint64_t)plan->part.call.nranks * CECL_SLOT_FACTOR * SLOT;
 }
 
-static void a_post_in_the_other_half_is_found(void **state)
+TEST(a_post_in_the_other_half_is_found)
 {
     is_found_everywhere(2, in_the_other_half, (struct words){"output is not", "result is not"});
 }
@@ -316,7 +316,7 @@ static void at_another_rank(struct cecl_plan *plan, uint32_t peer)
     posted(plan, peer)->dst.rank = step_of(plan, CECL_STEP_POST, peer ? 0 : 1)->peer;
 }
 
-static void a_post_whose_data_go_to_another_rank_is_refused(void **state)
+TEST(a_post_whose_data_go_to_another_rank_is_refused)
 {
     is_found_everywhere(3, at_another_rank, (struct words){"a post to rank", "a post to rank"});
 }
@@ -327,14 +327,14 @@ static void at_another_rank_with_its_flag(struct cecl_plan *plan, uint32_t peer)
     step_of(plan, CECL_STEP_POST, peer)->peer = posted(plan, peer)->dst.rank;
 }
 
-static void a_second_post_to_one_rank_is_found(void **state)
+TEST(a_second_post_to_one_rank_is_found)
 {
     is_found_everywhere(3, at_another_rank_with_its_flag,
                         (struct words){"does not grow", "does not grow"});
 }
 
 /* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */
-static void one_half_twice_in_a_row_is_a_race(void **state)
+TEST(one_half_twice_in_a_row_is_a_race)
 {
     for (int n = 2; n <= 5; n++)
         for (unsigned i = 0; i < OPS * OPS; i++)
@@ -374,7 +374,7 @@ static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolic
     return part.way.small;
 }
 
-static void tuning_knows_what_is_small(void **state)
+TEST(tuning_knows_what_is_small)
 {
     assert_true(goes_small(CECL_OP_ALL_REDUCE, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_REDUCE_SCATTER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
@@ -406,7 +406,7 @@ static void tuning_knows_what_is_small(void **state)
 }
 
 /* A slot holds contiguous data only, up to the communicator's slot size. */
-static void what_does_not_fit_a_slot_is_not_small(void **state)
+TEST(what_does_not_fit_a_slot_is_not_small)
 {
     const uint64_t layout[2 * 4] = {9};
     struct cecl_part part = small_of(CECL_OP_ALL_GATHER, 4, false, 9, 0);
@@ -421,26 +421,4 @@ static void what_does_not_fit_a_slot_is_not_small(void **state)
         choose(&drawn);
         assert_int_equal(drawn.way.small, fault == 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_calls_follow_each_other),
-        cmocka_unit_test(small_calls_and_others_follow_each_other),
-        cmocka_unit_test(small_calls_of_many_ranks_are_right),
-        cmocka_unit_test(slots_of_one_half_alone_are_a_race),
-        cmocka_unit_test(a_small_plan_is_one_exchange_of_posts),
-        cmocka_unit_test(a_missing_post_is_found),
-        cmocka_unit_test(a_missing_wait_for_a_slot_is_a_race),
-        cmocka_unit_test(a_wait_for_another_row_is_a_race),
-        cmocka_unit_test(a_post_in_the_slot_of_another_sender_is_found),
-        cmocka_unit_test(a_post_in_the_other_half_is_found),
-        cmocka_unit_test(a_post_whose_data_go_to_another_rank_is_refused),
-        cmocka_unit_test(a_second_post_to_one_rank_is_found),
-        cmocka_unit_test(one_half_twice_in_a_row_is_a_race),
-        cmocka_unit_test(tuning_knows_what_is_small),
-        cmocka_unit_test(what_does_not_fit_a_slot_is_not_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void verify(const struct drawn *drawn, int ncalls, int n)
     free_plans(plans, ncalls * n);
 }
 
-static void rows_of_all_shapes_arrive(void **state)
+TEST(rows_of_all_shapes_arrive)
 {
     static struct drawn d;
     uint64_t x = 3;
@@ -108,7 +108,7 @@ static void draw_experts(struct drawn *d, int n, bool back, uint64_t rows, uint6
     }
 }
 
-static void rows_of_experts_arrive(void **state)
+TEST(rows_of_experts_arrive)
 {
     static struct drawn d[CALLS];
     uint64_t x = 4;
@@ -121,7 +121,7 @@ static void rows_of_experts_arrive(void **state)
 }
 
 /* A call does not write its table while a rank still reads the previous call's. */
-static void calls_follow_each_other(void **state)
+TEST(calls_follow_each_other)
 {
     static struct drawn d[CALLS];
     uint64_t x = 5;
@@ -157,7 +157,7 @@ static void verify_beside(enum cecl_op_index op, int n, uint64_t *x)
     free_plans(others, 2 * n);
 }
 
-static void other_calls_stand_beside(void **state)
+TEST(other_calls_stand_beside)
 {
     uint64_t x = 6;
     for (int n = 2; n <= 6; n++)
@@ -189,7 +189,7 @@ static const char *verdict_without(uint32_t from, uint32_t count)
 }
 
 /* Steps: tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
-static void a_missing_step_or_wait_is_seen(void **state)
+TEST(a_missing_step_or_wait_is_seen)
 {
     assert_non_null(strstr(verdict_without(0, 1), "has not told its splits"));
     assert_non_null(
@@ -199,7 +199,7 @@ static void a_missing_step_or_wait_is_seen(void **state)
 }
 
 /* Captured calls among other calls, repeated. */
-static void captured_calls_are_right_in_replays(void **state)
+TEST(captured_calls_are_right_in_replays)
 {
     static struct drawn d[TIMES];
     uint64_t x = 11;
@@ -227,17 +227,4 @@ static void captured_calls_are_right_in_replays(void **state)
             fail_msg("%d ranks: %s", n, cecl_message());
         free_plans(plans, TIMES * n);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_all_shapes_arrive),
-        cmocka_unit_test(rows_of_experts_arrive),
-        cmocka_unit_test(calls_follow_each_other),
-        cmocka_unit_test(other_calls_stand_beside),
-        cmocka_unit_test(a_missing_step_or_wait_is_seen),
-        cmocka_unit_test(captured_calls_are_right_in_replays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

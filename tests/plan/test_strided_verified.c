@@ -18,7 +18,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
     part->means.staging_bytes = staging[next(x) % 4];
 }
 
-static void strided_blocks_are_right(void **state)
+TEST(strided_blocks_are_right)
 {
     uint64_t x = 2077;
     for (int round = 0; round < test_share(1200); round++) {
@@ -30,7 +30,7 @@ static void strided_blocks_are_right(void **state)
     }
 }
 
-static void strided_blocks_in_groups_are_right(void **state)
+TEST(strided_blocks_in_groups_are_right)
 {
     uint64_t x = 99;
     for (int round = 0; round < test_share(200); round++) {
@@ -70,7 +70,7 @@ static struct cecl_plan *gather_with_gap(void)
     return lower_all(&part, 1, 2);
 }
 
-static void rows_go_in_one_copy_to_each_peer(void **state)
+TEST(rows_go_in_one_copy_to_each_peer)
 {
     struct cecl_plan *plans = gather_with_gap();
     assert_int_equal(plans[0].ncopies, 1);
@@ -80,7 +80,7 @@ static void rows_go_in_one_copy_to_each_peer(void **state)
     free_plans(plans, 2);
 }
 
-static void broken_rows_are_found(void **state)
+TEST(broken_rows_are_found)
 {
     struct cecl_plan *plans = gather_with_gap();
     struct cecl_copy *copy = &plans[0].copies[0];
@@ -110,15 +110,4 @@ static void broken_rows_are_found(void **state)
     plans[1].part.call.view.shape.recv_pitch = 9; /* ranks differ */
     assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
     free_plans(plans, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strided_blocks_are_right),
-        cmocka_unit_test(strided_blocks_in_groups_are_right),
-        cmocka_unit_test(rows_go_in_one_copy_to_each_peer),
-        cmocka_unit_test(broken_rows_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void verify(struct cecl_plan *plans, int ncalls, int n, int round)
         cecl_plan_free(&plans[i]);
 }
 
-static void tiles_are_reduced(void **state)
+TEST(tiles_are_reduced)
 {
     uint64_t x = 37;
     for (int round = 0; round < test_share(900); round++) {
@@ -62,7 +62,7 @@ static void tiles_are_reduced(void **state)
 }
 
 /* In a group with calls that only move data; the group runs twice. */
-static void tiles_are_reduced_in_groups(void **state)
+TEST(tiles_are_reduced_in_groups)
 {
     uint64_t x = 38;
     for (int round = 0; round < test_share(200); round++) {
@@ -89,7 +89,7 @@ static void tiles_are_reduced_in_groups(void **state)
 }
 
 /* A rank accesses only its own buffers, so late ranks change nothing. */
-static void late_ranks_change_nothing(void **state)
+TEST(late_ranks_change_nothing)
 {
     uint64_t x = 39;
     for (int round = 0; round < test_share(100); round++) {
@@ -108,7 +108,7 @@ static void late_ranks_change_nothing(void **state)
 }
 
 /* Whichever method is requested, no kernel reads at the peers. */
-static void the_way_is_through_staging(void **state)
+TEST(the_way_is_through_staging)
 {
     uint64_t x = 40;
     for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++) {
@@ -122,15 +122,4 @@ static void the_way_is_through_staging(void **state)
         assert_false(part.way.reduce.read_at_peers);
         assert_false(part.way.small);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiles_are_reduced),
-        cmocka_unit_test(tiles_are_reduced_in_groups),
-        cmocka_unit_test(late_ranks_change_nothing),
-        cmocka_unit_test(the_way_is_through_staging),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

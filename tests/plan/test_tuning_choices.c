@@ -29,7 +29,7 @@ static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, u
 
 /* ---- calls that only move data */
 
-static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
+TEST(own_blocks_are_copied_locally_where_that_was_faster)
 {
     const ceclSmPolicy_t allow = CECL_SM_ALLOW, never = CECL_SM_NEVER;
     assert_true(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB, allow).way.move.no_sm);
@@ -40,7 +40,7 @@ static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
     assert_true(moving(CECL_OP_ALL_TO_ALL, true, 4, 1, CECL_SM_REDUCE_ONLY).way.move.no_sm);
 }
 
-static void a_variable_all_to_all_may_copy_locally_whatever_its_size(void **state)
+TEST(a_variable_all_to_all_may_copy_locally_whatever_its_size)
 {
     uint64_t layout[64] = {0};
     struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV, false, CECL_PUSH, 0);
@@ -51,7 +51,7 @@ static void a_variable_all_to_all_may_copy_locally_whatever_its_size(void **stat
     assert_false(part.way.move.no_sm);
 }
 
-static void local_copies_go_aside_from_256_kib_on(void **state)
+TEST(local_copies_go_aside_from_256_kib_on)
 {
     assert_false(
         moving(CECL_OP_ALL_TO_ALL, false, 4, 256 * KIB - 1, CECL_SM_ALLOW).way.move.beside);
@@ -72,7 +72,7 @@ static uint64_t rounds_of_a_broadcast(int n, uint64_t bytes)
     return part.way.move.spread;
 }
 
-static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
+TEST(broadcasts_spread_from_3_ranks_and_1_mib_on)
 {
     assert_int_equal(rounds_of_a_broadcast(2, 64 * MIB), 0);
     assert_int_equal(rounds_of_a_broadcast(3, 1 * MIB - 1), 0);
@@ -84,7 +84,7 @@ static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
 }
 
 /* All ranks must make the same choice, although some would choose to pull on their own. */
-static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
+TEST(ranks_that_differ_in_being_in_place_choose_alike)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
     for (int op = 0; op < 2; op++)
@@ -108,7 +108,7 @@ static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
 
 /* ---- reductions */
 
-static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
+TEST(all_reduces_are_written_by_sms_up_to_32_mib)
 {
     const struct cecl_part at = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB, 0),
                            above = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB + 1, 0);
@@ -122,7 +122,7 @@ static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
     assert_int_equal(above.way.reduce.bulk_min, 1 * MIB);
 }
 
-static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
+TEST(all_reduces_go_by_staging_from_blocks_of_32_mib_on)
 {
     const struct cecl_part below = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB - 1024, 0),
                            at = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB, 0);
@@ -133,7 +133,7 @@ static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
     assert_int_equal(at.way.reduce.halved, 0);
 }
 
-static void reduce_scatters_go_by_staging_from_192_mib_on(void **state)
+TEST(reduce_scatters_go_by_staging_from_192_mib_on)
 {
     const struct cecl_part below = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB - 1, 0),
                            at = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB, 0);
@@ -156,7 +156,7 @@ static bool reads_with_staging_of(enum cecl_op_index op, uint64_t bytes, uint64_
 }
 
 /* Two chunks of three peers. */
-static void staging_is_worth_it_where_chunks_are_large(void **state)
+TEST(staging_is_worth_it_where_chunks_are_large)
 {
     assert_true(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB - 1));
     assert_false(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB));
@@ -164,7 +164,7 @@ static void staging_is_worth_it_where_chunks_are_large(void **state)
     assert_false(reads_with_staging_of(CECL_OP_ALL_REDUCE, 256 * MIB, 96 * MIB));
 }
 
-static void chunks_have_1_to_64_mib(void **state)
+TEST(chunks_have_1_to_64_mib)
 {
     const uint8_t push = CECL_DIRECTION_PUSH;
     assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 8 * MIB - 2048, push).way.reduce.chunk,
@@ -180,7 +180,7 @@ static void chunks_have_1_to_64_mib(void **state)
     assert_int_equal(reducing(CECL_OP_ALL_REDUCE, 4, 64 * MIB, push).way.reduce.chunk, 8 * MIB);
 }
 
-static void reductions_are_urgent_from_blocks_of_2_mib_on(void **state)
+TEST(reductions_are_urgent_from_blocks_of_2_mib_on)
 {
     assert_false(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB - 1, 0).way.reduce.urgent);
     assert_true(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB, 0).way.reduce.urgent);
@@ -200,7 +200,7 @@ static bool is_small(enum cecl_op_index op, int n, uint64_t bytes)
     return part.way.small;
 }
 
-static void small_calls_end_where_they_were_measured(void **state)
+TEST(small_calls_end_where_they_were_measured)
 {
     static const struct {
         enum cecl_op_index op;
@@ -230,7 +230,7 @@ static uint32_t sms_of_a_small_call(enum cecl_op_index op, uint16_t max_sms)
     return part.way.small_sms;
 }
 
-static void small_calls_take_32_sms_or_fewer(void **state)
+TEST(small_calls_take_32_sms_or_fewer)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
                                              CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE};
@@ -274,7 +274,7 @@ static struct cecl_part draw_call(uint64_t *x, int n)
     return part;
 }
 
-static void any_allowed_table_gives_right_plans(void **state)
+TEST(any_allowed_table_gives_right_plans)
 {
     uint64_t x = 14;
     int ways[4] = {0};
@@ -299,25 +299,4 @@ static void any_allowed_table_gives_right_plans(void **state)
     for (int w = 0; w < 4; w++)
         if (ways[w] <= 30)
             fail_msg("way %d: %d times", w, ways[w]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_blocks_are_copied_locally_where_that_was_faster),
-        cmocka_unit_test(a_variable_all_to_all_may_copy_locally_whatever_its_size),
-        cmocka_unit_test(local_copies_go_aside_from_256_kib_on),
-        cmocka_unit_test(ranks_that_differ_in_being_in_place_choose_alike),
-        cmocka_unit_test(broadcasts_spread_from_3_ranks_and_1_mib_on),
-        cmocka_unit_test(all_reduces_are_written_by_sms_up_to_32_mib),
-        cmocka_unit_test(all_reduces_go_by_staging_from_blocks_of_32_mib_on),
-        cmocka_unit_test(reduce_scatters_go_by_staging_from_192_mib_on),
-        cmocka_unit_test(staging_is_worth_it_where_chunks_are_large),
-        cmocka_unit_test(chunks_have_1_to_64_mib),
-        cmocka_unit_test(reductions_are_urgent_from_blocks_of_2_mib_on),
-        cmocka_unit_test(small_calls_end_where_they_were_measured),
-        cmocka_unit_test(small_calls_take_32_sms_or_fewer),
-        cmocka_unit_test(any_allowed_table_gives_right_plans),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

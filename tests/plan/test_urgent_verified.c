@@ -62,17 +62,17 @@ static void verify_sequences(unsigned count, unsigned kinds)
     }
 }
 
-static void urgent_calls_follow_each_other(void **state)
+TEST(urgent_calls_follow_each_other)
 {
     verify_sequences(300, URGENT + 1);
 }
 
-static void urgent_small_and_other_calls_follow_each_other(void **state)
+TEST(urgent_small_and_other_calls_follow_each_other)
 {
     verify_sequences(300, KINDS);
 }
 
-static void one_half_is_not_enough(void **state)
+TEST(one_half_is_not_enough)
 {
     int wrong = 0;
     for (unsigned seed = 1; seed <= 20; seed++) {
@@ -85,7 +85,7 @@ static void one_half_is_not_enough(void **state)
     assert_int_not_equal(wrong, 0);
 }
 
-static void no_copy_goes_between_devices(void **state)
+TEST(no_copy_goes_between_devices)
 {
     for (size_t i = 0; i < OPS; i++) {
         const struct cecl_part part = urgent_of(ops[i], false, 100, true, 1);
@@ -104,7 +104,7 @@ static void no_copy_goes_between_devices(void **state)
     }
 }
 
-static void a_block_for_all_ranks_is_sent_once(void **state)
+TEST(a_block_for_all_ranks_is_sent_once)
 {
     const struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 100, true, 0);
     struct cecl_plan *plans = lower_all(&part, 1, 4);
@@ -126,7 +126,7 @@ static bool goes_by_host(struct cecl_part part, int nranks)
     return part.way.by_host;
 }
 
-static void only_small_calls_that_move_data_go_through_host_memory(void **state)
+TEST(only_small_calls_that_move_data_go_through_host_memory)
 {
     struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 1 << 20, false, 0);
     assert_true(goes_by_host(part, 4));
@@ -144,17 +144,4 @@ static void only_small_calls_that_move_data_go_through_host_memory(void **state)
     assert_false(goes_by_host(part, 4));
     assert_false(goes_by_host(urgent_of(CECL_OP_ALL_REDUCE, true, 4096, false, 0), 4));
     assert_false(goes_by_host(urgent_of(CECL_OP_BARRIER, false, 0, false, 0), 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(urgent_calls_follow_each_other),
-        cmocka_unit_test(urgent_small_and_other_calls_follow_each_other),
-        cmocka_unit_test(one_half_is_not_enough),
-        cmocka_unit_test(no_copy_goes_between_devices),
-        cmocka_unit_test(a_block_for_all_ranks_is_sent_once),
-        cmocka_unit_test(only_small_calls_that_move_data_go_through_host_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -318,45 +318,45 @@ static void verify_everywhere(enum kind kind, uint32_t most)
         verify_random(rank_counts[i], rank_counts[i] > 16 ? 3 : 25, kind, most, false);
 }
 
-static void blocks_of_any_size_reach_their_places(void **state)
+TEST(blocks_of_any_size_reach_their_places)
 {
     verify_everywhere(EXCHANGE, 1);
 }
 
-static void exchanges_with_one_root_are_right(void **state)
+TEST(exchanges_with_one_root_are_right)
 {
     verify_everywhere(ROOTED_EXCHANGE, 1);
 }
 
-static void gathers_and_scatters_are_right(void **state)
+TEST(gathers_and_scatters_are_right)
 {
     verify_everywhere(ROOTED, 1);
 }
 
-static void broadcasts_in_pieces_are_right(void **state)
+TEST(broadcasts_in_pieces_are_right)
 {
     verify_everywhere(BROADCAST, 1);
 }
 
-static void only_blocks_in_pieces_are_right(void **state)
+TEST(only_blocks_in_pieces_are_right)
 {
     verify_everywhere(ONLY_BLOCK, 1);
 }
 
-static void groups_of_all_calls_are_right(void **state)
+TEST(groups_of_all_calls_are_right)
 {
     verify_everywhere(KINDS, PARTS_MAX);
 }
 
 /* Ranks come in any order: to each call of each kind alone, and to groups of all kinds. */
-static void calls_that_ranks_come_late_to_are_right(void **state)
+TEST(calls_that_ranks_come_late_to_are_right)
 {
     for (int n = 2; n <= 9; n++)
         for (int kind = EXCHANGE; kind < KINDS; kind++)
             verify_random(n, 25, (enum kind)kind, 1, true);
 }
 
-static void groups_that_ranks_come_late_to_are_right(void **state)
+TEST(groups_that_ranks_come_late_to_are_right)
 {
     for (int n = 2; n <= 9; n++)
         verify_random(n, 60, KINDS, PARTS_MAX, true);
@@ -364,7 +364,7 @@ static void groups_that_ranks_come_late_to_are_right(void **state)
 }
 
 /* Each rank sends its own block through the next rank's staging, in any number of chunks. */
-static void carried_blocks_arrive(void **state)
+TEST(carried_blocks_arrive)
 {
     for (int n = 1; n <= 9; n++)
         for (uint64_t staging = 2; staging <= 64; staging *= 2)
@@ -421,17 +421,17 @@ static void verify_every_root(enum cecl_op_index op)
                 verify_root(op, n, root, how);
 }
 
-static void a_gather_to_every_root_is_right(void **state)
+TEST(a_gather_to_every_root_is_right)
 {
     verify_every_root(CECL_OP_GATHER);
 }
 
-static void a_scatter_from_every_root_is_right(void **state)
+TEST(a_scatter_from_every_root_is_right)
 {
     verify_every_root(CECL_OP_SCATTER);
 }
 
-static void a_broadcast_from_every_root_is_right(void **state)
+TEST(a_broadcast_from_every_root_is_right)
 {
     static const uint64_t bytes[] = {1, 17, 60};
     static const uint32_t sizes[CALLS] = {1, 1, 1};
@@ -455,7 +455,7 @@ static void a_broadcast_from_every_root_is_right(void **state)
 
 /* A gather, a scatter, a broadcast and another call in one group; then two calls; then one. The staging
  * that two calls share is too small for the scatter's own block. */
-static void groups_with_every_root_are_right(void **state)
+TEST(groups_with_every_root_are_right)
 {
     static const enum cecl_op_index others[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
                                                 CECL_OP_REDUCE_SCATTER};
@@ -505,7 +505,7 @@ static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own
     return part;
 }
 
-static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
+TEST(all_ranks_have_two_barriers_whatever_they_lend)
 {
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
@@ -521,7 +521,7 @@ static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
     }
 }
 
-static void staging_of_one_byte_is_refused_by_all(void **state)
+TEST(staging_of_one_byte_is_refused_by_all)
 {
     uint64_t layout[2][10];
     for (uint64_t own = 0; own < 2; own++) {
@@ -533,7 +533,7 @@ static void staging_of_one_byte_is_refused_by_all(void **state)
 }
 
 /* Staging of 7 has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
-static void the_roots_own_block_goes_in_rounds(void **state)
+TEST(the_roots_own_block_goes_in_rounds)
 {
     const uint32_t rounds = 7, peers = 3;
     for (int at = 0; at < 4 * 2 * 2; at++) {
@@ -553,7 +553,7 @@ static void the_roots_own_block_goes_in_rounds(void **state)
 }
 
 /* A whole block passes its root's link once for each peer; in pieces, once in total. */
-static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
+TEST(a_broadcast_in_pieces_leaves_its_root_once)
 {
     for (uint64_t spread = 0; spread < 3; spread++)
         for (int how = IN_PLACE; how < HOWS; how++) {
@@ -576,7 +576,7 @@ static uint64_t spread_of(const struct cecl_call *call)
     return part.way.move.spread;
 }
 
-static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
+TEST(a_whole_block_or_its_pieces_as_the_table_says)
 {
     static const struct {
         uint64_t bytes;
@@ -629,7 +629,7 @@ static void found(struct cecl_plan *plans, const char *words)
 }
 
 /* Merges rank 0's first and second batch. */
-static void a_fetch_beside_its_lending_is_a_race(void **state)
+TEST(a_fetch_beside_its_lending_is_a_race)
 {
     uint64_t layout[2][10];
     struct cecl_plan *plans = swap_plans(layout);
@@ -641,7 +641,7 @@ static void a_fetch_beside_its_lending_is_a_race(void **state)
     found(plans, "race: staging");
 }
 
-static void wrong_places_are_found(void **state)
+TEST(wrong_places_are_found)
 {
     uint64_t layout[2][10];
     struct cecl_plan *plans = swap_plans(layout);
@@ -668,7 +668,7 @@ static struct cecl_plan *rooted_plans(enum cecl_op_index op)
     return plans;
 }
 
-static void roots_and_sizes_that_differ_are_found(void **state)
+TEST(roots_and_sizes_that_differ_are_found)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
@@ -688,7 +688,7 @@ static void roots_and_sizes_that_differ_are_found(void **state)
     }
 }
 
-static void an_own_block_that_stands_is_not_written(void **state)
+TEST(an_own_block_that_stands_is_not_written)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
@@ -699,7 +699,7 @@ static void an_own_block_that_stands_is_not_written(void **state)
 }
 
 /* Buffers that only the root has: the result of a gather, the input of a scatter. */
-static void what_the_root_alone_has_is_nowhere_else(void **state)
+TEST(what_the_root_alone_has_is_nowhere_else)
 {
     struct cecl_plan *plans = rooted_plans(CECL_OP_GATHER);
     plans[1].copies[0].dst.rank = 0;
@@ -707,34 +707,4 @@ static void what_the_root_alone_has_is_nowhere_else(void **state)
     plans = rooted_plans(CECL_OP_SCATTER);
     plans[1].copies[0].src.rank = 0;
     found(plans, "out of its area");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_any_size_reach_their_places),
-        cmocka_unit_test(exchanges_with_one_root_are_right),
-        cmocka_unit_test(gathers_and_scatters_are_right),
-        cmocka_unit_test(broadcasts_in_pieces_are_right),
-        cmocka_unit_test(only_blocks_in_pieces_are_right),
-        cmocka_unit_test(groups_of_all_calls_are_right),
-        cmocka_unit_test(calls_that_ranks_come_late_to_are_right),
-        cmocka_unit_test(carried_blocks_arrive),
-        cmocka_unit_test(groups_that_ranks_come_late_to_are_right),
-        cmocka_unit_test(a_gather_to_every_root_is_right),
-        cmocka_unit_test(a_scatter_from_every_root_is_right),
-        cmocka_unit_test(a_broadcast_from_every_root_is_right),
-        cmocka_unit_test(groups_with_every_root_are_right),
-        cmocka_unit_test(all_ranks_have_two_barriers_whatever_they_lend),
-        cmocka_unit_test(staging_of_one_byte_is_refused_by_all),
-        cmocka_unit_test(the_roots_own_block_goes_in_rounds),
-        cmocka_unit_test(a_broadcast_in_pieces_leaves_its_root_once),
-        cmocka_unit_test(a_whole_block_or_its_pieces_as_the_table_says),
-        cmocka_unit_test(a_fetch_beside_its_lending_is_a_race),
-        cmocka_unit_test(wrong_places_are_found),
-        cmocka_unit_test(roots_and_sizes_that_differ_are_found),
-        cmocka_unit_test(an_own_block_that_stands_is_not_written),
-        cmocka_unit_test(what_the_root_alone_has_is_nowhere_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

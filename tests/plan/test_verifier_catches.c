@@ -18,7 +18,7 @@ static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind
     return 0;
 }
 
-static void a_dropped_signal_is_caught(void **state)
+TEST(a_dropped_signal_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(
@@ -29,28 +29,28 @@ static void a_dropped_signal_is_caught(void **state)
     expect_fault(plans, "deadlock");
 }
 
-static void a_dropped_wait_before_the_copies_is_caught(void **state)
+TEST(a_dropped_wait_before_the_copies_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(&plans[2], find_step(&plans[2], CECL_STEP_WAIT, 1));
     expect_fault(plans, "race");
 }
 
-static void a_dropped_wait_after_the_copies_is_caught(void **state)
+TEST(a_dropped_wait_after_the_copies_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, false, CECL_PULL);
     drop_step(&plans[1], find_step(&plans[1], CECL_STEP_WAIT, RANKS - 1));
     expect_fault(plans, "race");
 }
 
-static void a_duplicated_copy_is_caught(void **state)
+TEST(a_duplicated_copy_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[1].copies[1] = plans[1].copies[0];
     expect_fault(plans, "race"); /* a batch has no order */
 }
 
-static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
+TEST(a_copy_done_again_in_a_batch_of_its_own_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     struct cecl_plan *plan = &plans[1];
@@ -63,42 +63,42 @@ static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
     expect_fault(plans, "was written 2 times");
 }
 
-static void a_dropped_copy_is_caught(void **state)
+TEST(a_dropped_copy_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[3].steps[find_step(&plans[3], CECL_STEP_COPY, 0)].count--;
     expect_fault(plans, "was written 0 times");
 }
 
-static void a_target_offset_that_is_off_by_one_is_caught(void **state)
+TEST(a_target_offset_that_is_off_by_one_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.offset++;
     expect_fault(plans, "race"); /* races with the neighbour's block */
 }
 
-static void a_source_offset_that_is_off_by_one_is_caught(void **state)
+TEST(a_source_offset_that_is_off_by_one_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].src.offset++;
     expect_fault(plans, "is not byte");
 }
 
-static void a_wrong_source_rank_is_caught(void **state)
+TEST(a_wrong_source_rank_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     plans[0].copies[0].src.rank = plans[0].copies[1].src.rank;
     expect_fault(plans, "race"); /* races with that rank's own pull into the same place */
 }
 
-static void a_copy_beyond_its_area_is_caught(void **state)
+TEST(a_copy_beyond_its_area_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].bytes += 100;
     expect_fault(plans, "out of its area");
 }
 
-static void a_copy_to_the_wrong_area_is_caught(void **state)
+TEST(a_copy_to_the_wrong_area_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.area = CECL_AREA_STAGING;
@@ -106,14 +106,14 @@ static void a_copy_to_the_wrong_area_is_caught(void **state)
     expect_fault(plans, "was written 0 times");
 }
 
-static void a_copy_into_a_sendbuff_is_caught(void **state)
+TEST(a_copy_into_a_sendbuff_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.area = CECL_AREA_SEND;
     expect_fault(plans, "writes to the sendbuff");
 }
 
-static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
+TEST(a_copy_to_the_senders_own_part_in_place_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].dst.offset = plans[0].copies[0].dst.rank * 6u;
@@ -121,7 +121,7 @@ static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 }
 
 /* A gap byte separates any two blocks of the output, and each rank's own block ends in front of one. */
-static void one_stray_write_between_blocks_is_caught(void **state)
+TEST(one_stray_write_between_blocks_is_caught)
 {
     const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 7, 14, 21};
     struct cecl_part parts[2] = {part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, 6),
@@ -134,7 +134,7 @@ static void one_stray_write_between_blocks_is_caught(void **state)
     expect_fault(plans, "is no output, but was written 1 times");
 }
 
-static void waits_before_signals_are_caught_as_a_deadlock(void **state)
+TEST(waits_before_signals_are_caught_as_a_deadlock)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     for (int r = 0; r < RANKS; r++) {
@@ -155,35 +155,35 @@ static void remove_barrier(struct cecl_plan *plans, int which)
     }
 }
 
-static void a_missing_first_barrier_is_caught(void **state)
+TEST(a_missing_first_barrier_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     remove_barrier(plans, 0);
     expect_fault(plans, "race");
 }
 
-static void a_missing_last_barrier_is_caught(void **state)
+TEST(a_missing_last_barrier_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     remove_barrier(plans, 1);
     expect_fault(plans, "race");
 }
 
-static void a_flag_that_does_not_grow_is_caught(void **state)
+TEST(a_flag_that_does_not_grow_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[2].steps[find_step(&plans[2], CECL_STEP_SIGNAL, RANKS - 1)].phase = 1;
     expect_fault(plans, "does not grow");
 }
 
-static void ranks_with_different_phases_are_caught(void **state)
+TEST(ranks_with_different_phases_are_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[3].phases[CECL_LANE_MAIN]++;
     expect_fault(plans, "different phases");
 }
 
-static void staging_reused_without_a_barrier_is_caught(void **state)
+TEST(staging_reused_without_a_barrier_is_caught)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
     remove_barrier(plans, 2); /* the first barrier of the second chunk */
@@ -192,7 +192,7 @@ static void staging_reused_without_a_barrier_is_caught(void **state)
 
 /* A plan may contain anything: the verifier returns a result, and accesses nothing out of bounds
  * (sanitizers check). */
-static void random_garbage_is_answered(void **state)
+TEST(random_garbage_is_answered)
 {
     uint64_t x = 987654321;
     int caught = 0;
@@ -217,7 +217,7 @@ static void random_garbage_is_answered(void **state)
 }
 
 /* Every change of a kind that always matters is caught. */
-static void random_harmful_changes_are_all_caught(void **state)
+TEST(random_harmful_changes_are_all_caught)
 {
     uint64_t x = 1234567;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -237,33 +237,4 @@ static void random_harmful_changes_are_all_caught(void **state)
             fail_msg("round %d, change %d was not caught", round, (int)(x >> 60 & 3));
         free_plans(plans, 2 * RANKS);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dropped_signal_is_caught),
-        cmocka_unit_test(a_dropped_wait_before_the_copies_is_caught),
-        cmocka_unit_test(a_dropped_wait_after_the_copies_is_caught),
-        cmocka_unit_test(a_duplicated_copy_is_caught),
-        cmocka_unit_test(a_copy_done_again_in_a_batch_of_its_own_is_caught),
-        cmocka_unit_test(a_dropped_copy_is_caught),
-        cmocka_unit_test(a_target_offset_that_is_off_by_one_is_caught),
-        cmocka_unit_test(a_source_offset_that_is_off_by_one_is_caught),
-        cmocka_unit_test(a_wrong_source_rank_is_caught),
-        cmocka_unit_test(a_copy_beyond_its_area_is_caught),
-        cmocka_unit_test(a_copy_to_the_wrong_area_is_caught),
-        cmocka_unit_test(a_copy_into_a_sendbuff_is_caught),
-        cmocka_unit_test(a_copy_to_the_senders_own_part_in_place_is_caught),
-        cmocka_unit_test(one_stray_write_between_blocks_is_caught),
-        cmocka_unit_test(waits_before_signals_are_caught_as_a_deadlock),
-        cmocka_unit_test(a_missing_first_barrier_is_caught),
-        cmocka_unit_test(a_missing_last_barrier_is_caught),
-        cmocka_unit_test(a_flag_that_does_not_grow_is_caught),
-        cmocka_unit_test(ranks_with_different_phases_are_caught),
-        cmocka_unit_test(staging_reused_without_a_barrier_is_caught),
-        cmocka_unit_test(random_garbage_is_answered),
-        cmocka_unit_test(random_harmful_changes_are_all_caught),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

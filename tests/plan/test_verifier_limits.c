@@ -2,7 +2,7 @@
  * disagree. It never accesses memory out of bounds (the sanitizers check), and accepts no invalid input. */
 #include "broken.h"
 
-static void blocks_beyond_any_memory_are_refused(void **state)
+TEST(blocks_beyond_any_memory_are_refused)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     for (int i = 0; i < 2 * RANKS; i++) {
@@ -12,7 +12,7 @@ static void blocks_beyond_any_memory_are_refused(void **state)
     expect_fault(plans, "tracked byte by byte");
 }
 
-static void copies_to_staging_beyond_any_memory_are_refused(void **state)
+TEST(copies_to_staging_beyond_any_memory_are_refused)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
     for (int i = 0; i < 2 * RANKS; i++)
@@ -22,7 +22,7 @@ static void copies_to_staging_beyond_any_memory_are_refused(void **state)
     expect_fault(plans, "of staging: more than can be tracked");
 }
 
-static void blocks_without_a_byte_are_refused(void **state)
+TEST(blocks_without_a_byte_are_refused)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     for (int i = 0; i < 2 * RANKS; i++) {
@@ -32,7 +32,7 @@ static void blocks_without_a_byte_are_refused(void **state)
     expect_fault(plans, "blocks of 0 bytes");
 }
 
-static void an_op_that_nobody_defined_is_refused(void **state)
+TEST(an_op_that_nobody_defined_is_refused)
 {
     static const struct cecl_op *const none[] = {NULL, &cecl_ops[CECL_OP_MEM_ALLOC]};
     for (size_t o = 0; o < sizeof(none) / sizeof(none[0]); o++) {
@@ -43,7 +43,7 @@ static void an_op_that_nobody_defined_is_refused(void **state)
     }
 }
 
-static void a_call_without_the_layout_that_it_needs_is_refused(void **state)
+TEST(a_call_without_the_layout_that_it_needs_is_refused)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALLV, CECL_OP_ALL_TO_ALLV_AT};
     for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
@@ -54,7 +54,7 @@ static void a_call_without_the_layout_that_it_needs_is_refused(void **state)
     }
 }
 
-static void a_layout_of_another_length_is_refused(void **state)
+TEST(a_layout_of_another_length_is_refused)
 {
     const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 6, 12, 18};
     for (uint32_t words = 0; words <= 5 * RANKS; words++) {
@@ -92,7 +92,7 @@ static bool disagree(struct cecl_part *part, int field)
     }
 }
 
-static void ranks_that_disagree_are_caught(void **state)
+TEST(ranks_that_disagree_are_caught)
 {
     for (int field = 0;; field++) {
         struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
@@ -105,7 +105,7 @@ static void ranks_that_disagree_are_caught(void **state)
 }
 
 /* Sums that wrap around to small numbers, or 0. */
-static void numbers_whose_sum_wraps_around_are_refused(void **state)
+TEST(numbers_whose_sum_wraps_around_are_refused)
 {
     static const struct {
         uint64_t offset, bytes, rows, pitch;
@@ -129,7 +129,7 @@ static void numbers_whose_sum_wraps_around_are_refused(void **state)
         }
 }
 
-static void a_batch_whose_end_wraps_around_is_refused(void **state)
+TEST(a_batch_whose_end_wraps_around_is_refused)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     struct cecl_step *step = plans[1].steps;
@@ -141,7 +141,7 @@ static void a_batch_whose_end_wraps_around_is_refused(void **state)
     expect_fault(plans, "out of the plan's copies");
 }
 
-static void no_calls_and_no_ranks_are_refused(void **state)
+TEST(no_calls_and_no_ranks_are_refused)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     assert_int_equal(cecl_verify(NULL, 1, 1), ceclInternalError);
@@ -153,7 +153,7 @@ static void no_calls_and_no_ranks_are_refused(void **state)
     free_plans(plans, 2 * RANKS);
 }
 
-static void a_fault_of_form_names_call_rank_and_step(void **state)
+TEST(a_fault_of_form_names_call_rank_and_step)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     assert_int_equal(plans[RANKS + 2].steps[1].kind, CECL_STEP_SIGNAL);
@@ -161,7 +161,7 @@ static void a_fault_of_form_names_call_rank_and_step(void **state)
     expect_fault(plans, "call 1, rank 2, step 1: ");
 }
 
-static void a_race_names_both_uses_and_their_steps(void **state)
+TEST(a_race_names_both_uses_and_their_steps)
 {
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     struct cecl_plan *plan = &plans[RANKS + 1]; /* rank 1's second call */
@@ -203,7 +203,7 @@ static void turn_over(struct cecl_plan *plan, int field, int bit)
 }
 
 /* Flips one bit of a plan's description of its call, on one rank or on all ranks. */
-static void random_garbage_in_calls_is_answered(void **state)
+TEST(random_garbage_in_calls_is_answered)
 {
     uint64_t x = 20261121;
     int caught = 0;
@@ -221,24 +221,4 @@ static void random_garbage_in_calls_is_answered(void **state)
         free_plans(plans, 2 * RANKS);
     }
     assert_true(caught > 900); /* not all: more staging than needed is no fault */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_beyond_any_memory_are_refused),
-        cmocka_unit_test(copies_to_staging_beyond_any_memory_are_refused),
-        cmocka_unit_test(blocks_without_a_byte_are_refused),
-        cmocka_unit_test(an_op_that_nobody_defined_is_refused),
-        cmocka_unit_test(a_call_without_the_layout_that_it_needs_is_refused),
-        cmocka_unit_test(a_layout_of_another_length_is_refused),
-        cmocka_unit_test(ranks_that_disagree_are_caught),
-        cmocka_unit_test(numbers_whose_sum_wraps_around_are_refused),
-        cmocka_unit_test(a_batch_whose_end_wraps_around_is_refused),
-        cmocka_unit_test(no_calls_and_no_ranks_are_refused),
-        cmocka_unit_test(a_fault_of_form_names_call_rank_and_step),
-        cmocka_unit_test(a_race_names_both_uses_and_their_steps),
-        cmocka_unit_test(random_garbage_in_calls_is_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

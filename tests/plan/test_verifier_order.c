@@ -44,7 +44,7 @@ static struct cecl_plan *gathers_through_rank_0(void)
     return plans;
 }
 
-static void order_through_a_third_rank_counts(void **state)
+TEST(order_through_a_third_rank_counts)
 {
     struct cecl_plan *plans = gathers_through_rank_0();
     if (cecl_verify(plans, 2, RANKS) != ceclSuccess)
@@ -52,7 +52,7 @@ static void order_through_a_third_rank_counts(void **state)
     free_plans(plans, 2 * RANKS);
 }
 
-static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
+TEST(order_through_a_third_rank_that_did_not_wait_is_none)
 {
     struct cecl_plan *plans = gathers_through_rank_0();
     assert_int_equal(plans[0].steps[RANKS - 2].kind,
@@ -64,7 +64,7 @@ static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 }
 
 /* Flags only grow: any later signal also ends a wait, and its sender has come further. */
-static void a_later_signal_makes_up_for_a_missing_one(void **state)
+TEST(a_later_signal_makes_up_for_a_missing_one)
 {
     const struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);
     struct cecl_plan *plans = lower_all(&part, 1, RANKS);
@@ -75,14 +75,4 @@ static void a_later_signal_makes_up_for_a_missing_one(void **state)
     if (cecl_verify(plans, 1, RANKS) != ceclSuccess)
         fail_msg("%s", cecl_message());
     free_plans(plans, RANKS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_through_a_third_rank_counts),
-        cmocka_unit_test(order_through_a_third_rank_that_did_not_wait_is_none),
-        cmocka_unit_test(a_later_signal_makes_up_for_a_missing_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

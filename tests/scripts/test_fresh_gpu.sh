@@ -11,7 +11,7 @@ mkdir -p "$scratch/sources/scripts" "$scratch/sources/cmake" "$scratch/bin"
 scratch=$(cd -- "$scratch" && pwd)
 sources=$scratch/sources
 cp "$root/scripts/fresh_gpu.sh" "$sources/scripts/"
-grep -E '^    (\./scripts/|cmake -S|mpirun |pip install|cecl-run)' "$root/README.md" >"$sources/README.md"
+grep -E '^    (\./scripts/|cmake -S|mpirun |python3 -m pip install|cecl-run)' "$root/README.md" >"$sources/README.md"
 failed=0
 
 # program PATH COMMAND: a program that runs the command
@@ -22,9 +22,8 @@ program() {
 program "$scratch/bin/nvidia-smi" 'case $1 in -L) echo "GPU 0"; echo "GPU 1" ;; *) echo "fake GPU" ;; esac'
 program "$scratch/bin/cmake" '[ "$1" != -S ] || echo "-- cecl 1.0: CUDA ON"'
 program "$scratch/bin/mpirun" 'n=4; case "$*" in *"-n 2"*) n=2 ;; esac; echo "rank 0 of $n: 8 numbers gathered, 0 wrong"'
-program "$scratch/bin/pip" 'echo "Successfully installed cecl-1.0"'
 program "$scratch/bin/cecl-run" 'for r in 0 1; do echo "rank $r: trained, every element right"; done; echo "ncclAllGather 3 cecl 3"'
-program "$scratch/bin/python3" 'exit 0'
+program "$scratch/bin/python3" 'case "$*" in *"pip install ."*) echo "Successfully installed cecl-1.0" ;; esac'
 program "$sources/scripts/demo.sh" '[ -z "$CPATH$CUDA_HOME" ] && [ "$NCCL_HERE" = 1 ] && echo "Shown: 2 ranks"'
 program "$sources/scripts/test.sh" 'echo "all 7 tests that ran passed, 2 skipped: no NVLink ($*)"'
 export PATH=$scratch/bin:$PATH CPATH=/nowhere CUDA_HOME=/nowhere NCCL_HERE=1

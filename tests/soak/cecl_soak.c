@@ -149,9 +149,8 @@ static void tell(uint64_t epochs, const struct held *warm)
     tell_held("in the end", &now);
 }
 
-static void everything_is_right_for_as_long_as_asked(void **state)
+TEST(everything_is_right_for_as_long_as_asked)
 {
-    (void)state;
     const double end = multi_seconds() + seconds;
     struct held warm = {0};
     uint64_t epochs = 0;
@@ -174,7 +173,6 @@ static void everything_is_right_for_as_long_as_asked(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_is_right_for_as_long_as_asked)};
     const char *given = argc > 1 ? argv[1] : getenv("CECL_SOAK_SECONDS");
     seconds = given ? strtod(given, NULL) : seconds;
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
@@ -183,5 +181,5 @@ int main(int argc, char **argv)
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
     setenv("CECL_DEBUG", "none", 0); /* intended failures need no warning */
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
-    return multi_main(argc, argv, tests, 1);
+    return multi_main(argc, argv);
 }

@@ -25,8 +25,6 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-#define DEVICE_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
 static inline ceclStream_t new_stream(void)
 {
     ceclStream_t stream = NULL;

@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-static void an_odd_count_has_a_middle_value(void **state)
+TEST(an_odd_count_has_a_middle_value)
 {
     double values[] = {9, 1, 5};
     assert_true(median_of(values, 3) == 5);
@@ -12,17 +12,9 @@ static void an_odd_count_has_a_middle_value(void **state)
 }
 
 /* Otherwise two rounds would print the slower one. */
-static void an_even_count_has_the_mean_of_both_middle_values(void **state)
+TEST(an_even_count_has_the_mean_of_both_middle_values)
 {
     double values[] = {40, 10, 20, 30}, two[] = {6, 2};
     assert_true(median_of(values, 4) == 25);
     assert_true(median_of(two, 2) == 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_odd_count_has_a_middle_value),
-        cmocka_unit_test(an_even_count_has_the_mean_of_both_middle_values)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

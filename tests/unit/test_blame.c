@@ -207,31 +207,21 @@ static void each_death_is_blamed_on_the_dead(enum call call, int step)
     assert_true(deaths > 20 && named > deaths);
 }
 
-static void a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent(void **state)
+TEST(a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent)
 {
     each_death_is_blamed_on_the_dead(SHRINK, 7);
 }
 
-static void a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent(void **state)
+TEST(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent)
 {
     each_death_is_blamed_on_the_dead(SPLIT, 17);
 }
 
 /* Some ranks learn of the revocation before they join, and give up. Others wait for them, and learn of it
  * from them. A revocation has no effect on ranks that already join, so later system calls need no trial. */
-static void a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail(void **state)
+TEST(a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail)
 {
     int revocations;
     assert_true(try_each(SPLIT, revoke_parent, (struct calls){3, 60}, &revocations) > 10);
     assert_true(revocations > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent),
-        cmocka_unit_test(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent),
-        cmocka_unit_test(a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,13 @@ static uint64_t take(struct cecl_blocks *blocks, uint64_t bytes)
     return offset;
 }
 
-static void take_from_an_empty_table_finds_nothing(void **state)
+TEST(take_from_an_empty_table_finds_nothing)
 {
     struct cecl_blocks blocks = {0};
     assert_true(take(&blocks, UNIT) == UINT64_MAX);
 }
 
-static void take_gives_the_lowest_offset_that_fits(void **state)
+TEST(take_gives_the_lowest_offset_that_fits)
 {
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 10 * UNIT), ceclSuccess);
@@ -39,7 +39,7 @@ static void take_gives_the_lowest_offset_that_fits(void **state)
     cecl_blocks_clear(&blocks);
 }
 
-static void freed_neighbours_coalesce_in_any_order(void **state)
+TEST(freed_neighbours_coalesce_in_any_order)
 {
     static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -55,7 +55,7 @@ static void freed_neighbours_coalesce_in_any_order(void **state)
     }
 }
 
-static void blocks_of_two_regions_never_coalesce(void **state)
+TEST(blocks_of_two_regions_never_coalesce)
 {
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 2 * UNIT), ceclSuccess);
@@ -66,7 +66,7 @@ static void blocks_of_two_regions_never_coalesce(void **state)
     cecl_blocks_clear(&blocks);
 }
 
-static void give_refuses_what_does_not_start_a_taken_block(void **state)
+TEST(give_refuses_what_does_not_start_a_taken_block)
 {
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 4 * UNIT), ceclSuccess);
@@ -79,7 +79,7 @@ static void give_refuses_what_does_not_start_a_taken_block(void **state)
     cecl_blocks_clear(&blocks);
 }
 
-static void find_knows_the_inside_of_taken_blocks_only(void **state)
+TEST(find_knows_the_inside_of_taken_blocks_only)
 {
     struct cecl_blocks blocks = {0};
     uint64_t start, bytes;
@@ -111,7 +111,7 @@ static uint64_t lowest_fit(int units)
     return UINT64_MAX;
 }
 
-static void random_sequences_match_a_plain_table(void **state)
+TEST(random_sequences_match_a_plain_table)
 {
     const unsigned seed = 20260214;
     print_message("seed %u\n", seed);
@@ -143,18 +143,4 @@ static void random_sequences_match_a_plain_table(void **state)
         assert_int_equal(blocks.used_bytes, used);
     }
     cecl_blocks_clear(&blocks);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(take_from_an_empty_table_finds_nothing),
-        cmocka_unit_test(take_gives_the_lowest_offset_that_fits),
-        cmocka_unit_test(freed_neighbours_coalesce_in_any_order),
-        cmocka_unit_test(blocks_of_two_regions_never_coalesce),
-        cmocka_unit_test(give_refuses_what_does_not_start_a_taken_block),
-        cmocka_unit_test(find_knows_the_inside_of_taken_blocks_only),
-        cmocka_unit_test(random_sequences_match_a_plain_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void let_time_pass(int64_t ms)
     }
 }
 
-static void a_silent_caller_is_dropped_after_its_patience(void **state)
+TEST_BETWEEN(a_silent_caller_is_dropped_after_its_patience, set_up, tear_down)
 {
     const int fd = call(0);
     let_time_pass(59999);
@@ -103,7 +103,7 @@ static void a_silent_caller_is_dropped_after_its_patience(void **state)
     close(fd);
 }
 
-static void a_caller_that_stops_halfway_is_dropped_too(void **state)
+TEST_BETWEEN(a_caller_that_stops_halfway_is_dropped_too, set_up, tear_down)
 {
     const int fd = call(BYTES - 1);
     let_time_pass(60001);
@@ -117,7 +117,7 @@ static void ask_to_come_again(const struct cecl_caller *caller)
 }
 
 /* It may be a rank that stood still. */
-static void a_silent_caller_that_may_come_again_is_asked_to(void **state)
+TEST_BETWEEN(a_silent_caller_that_may_come_again_is_asked_to, set_up, tear_down)
 {
     char said[8];
     door.put_off = ask_to_come_again;
@@ -130,7 +130,7 @@ static void a_silent_caller_that_may_come_again_is_asked_to(void **state)
     close(fd);
 }
 
-static void no_time_passes_for_callers_while_the_process_stands_still(void **state)
+TEST_BETWEEN(no_time_passes_for_callers_while_the_process_stands_still, set_up, tear_down)
 {
     const int fd = call(0);
     now_ms += 1000000;
@@ -141,7 +141,7 @@ static void no_time_passes_for_callers_while_the_process_stands_still(void **sta
     close(fd);
 }
 
-static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
+TEST_BETWEEN(a_caller_that_has_said_all_waits_as_long_as_it_must, set_up, tear_down)
 {
     struct cecl_caller caller = {.fd = -1};
     const int fd = call(BYTES);
@@ -155,7 +155,7 @@ static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
 }
 
 /* The door is full: a newcomer replaces the oldest caller whose message is incomplete. */
-static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
+TEST_BETWEEN(a_newcomer_pushes_out_the_oldest_that_was_heard, set_up, tear_down)
 {
     static int fds[ROOM];
     limit_descriptors(4 * ROOM); /* both ends of each connection belong to this process */
@@ -177,7 +177,7 @@ static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
 }
 
 /* A caller that may come again is closed after a shorter time, and receives a request to do so. */
-static void a_caller_that_may_come_again_is_put_off_soon(void **state)
+TEST_BETWEEN(a_caller_that_may_come_again_is_put_off_soon, set_up, tear_down)
 {
     static int fds[ROOM];
     char said[8];
@@ -197,7 +197,7 @@ static void a_caller_that_may_come_again_is_put_off_soon(void **state)
 }
 
 /* All callers have sent complete messages: the door hands over each one once, and frees its place. */
-static void many_callers_are_handed_over_in_their_order(void **state)
+TEST_BETWEEN(many_callers_are_handed_over_in_their_order, set_up, tear_down)
 {
     static int fds[ROOM];
     struct cecl_caller caller;
@@ -218,27 +218,4 @@ static void many_callers_are_handed_over_in_their_order(void **state)
     close(newcomer);
     for (int i = 0; i < ROOM; i++)
         close(fds[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_silent_caller_is_dropped_after_its_patience, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_silent_caller_that_may_come_again_is_asked_to, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(no_time_passes_for_callers_while_the_process_stands_still,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_caller_that_stops_halfway_is_dropped_too, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_caller_that_has_said_all_waits_as_long_as_it_must, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_newcomer_pushes_out_the_oldest_that_was_heard, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_caller_that_may_come_again_is_put_off_soon, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(many_callers_are_handed_over_in_their_order, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

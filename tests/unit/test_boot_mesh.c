@@ -146,7 +146,7 @@ static void cut_off(struct rank *rank)
         }
 }
 
-static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
+TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
 {
     int all[RANKS];
     open_all();
@@ -160,7 +160,7 @@ static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
 }
 
 /* The timeout cut a frame, so later bytes have no known meaning. */
-static void a_broken_mesh_gives_its_first_reason_again(void **state)
+TEST(a_broken_mesh_gives_its_first_reason_again)
 {
     static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
                                 "(CECL_INIT_TIMEOUT_MS); has a process ended?";
@@ -193,7 +193,7 @@ static void *run_fds(void *argument)
 }
 
 /* Ranks 1 and 2 send descriptors while rank 0 exchanges bytes. */
-static void descriptors_of_another_call_are_closed(void **state)
+TEST(descriptors_of_another_call_are_closed)
 {
     open_all();
     const int before = open_descriptors();
@@ -220,7 +220,7 @@ static void *run_share(void *argument)
 }
 
 /* A program that this process starts must not inherit descriptors of peers' memory. */
-static void received_descriptors_are_closed_on_exec(void **state)
+TEST(received_descriptors_are_closed_on_exec)
 {
     open_all();
     for (int r = 0; r < RANKS; r++)
@@ -240,7 +240,7 @@ static void received_descriptors_are_closed_on_exec(void **state)
     drop_group();
 }
 
-static void a_late_rank_is_named_with_the_call_and_the_milliseconds(void **state)
+TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
 {
     int all[RANKS];
     open_with(LONG_MS, 300);
@@ -297,21 +297,21 @@ static void wait_for_one_that_waits(bool joins, const char *words)
     drop_group();
 }
 
-static void a_rank_that_waits_itself_is_not_blamed(void **state)
+TEST(a_rank_that_waits_itself_is_not_blamed)
 {
     wait_for_one_that_waits(false,
                             "ceclMemAlloc: rank 2 gave up: ceclMemAlloc: rank 1 did not come "
                             "within 1500 ms (CECL_TIMEOUT_MS); did every rank make the call?");
 }
 
-static void a_rank_that_waits_itself_is_not_blamed_while_ranks_join(void **state)
+TEST(a_rank_that_waits_itself_is_not_blamed_while_ranks_join)
 {
     wait_for_one_that_waits(true, "joining: rank 2 gave up: joining: rank 1 did not come within "
                                   "3000 ms (CECL_INIT_TIMEOUT_MS); has a process ended?");
 }
 
 /* Rank 1 gives up because rank 0 did, and rank 2 learns it from rank 1. */
-static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
+TEST(a_cause_that_is_passed_on_keeps_its_origin)
 {
     open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
@@ -327,7 +327,7 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
 
 /* While ranks join, a reason that begins at a rank of the parent is passed on without "rank 0 gave up".
  * After joining, it is quoted as the reason of rank 0. */
-static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
+TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
 {
     static const char words[] = "joining: rank 7 of the parent gave up: out of paper";
     open_all();
@@ -356,7 +356,7 @@ static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_
     assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, &mine, room, sizeof(mine)), ceclSuccess);
 }
 
-static void a_rank_that_never_connects_is_named(void **state)
+TEST(a_rank_that_never_connects_is_named)
 {
     static char room[RANKS * INVITATION];
     start_without_rank_2(room, 1500);
@@ -373,7 +373,7 @@ static void a_rank_that_never_connects_is_named(void **state)
 }
 
 /* One of the two others notices it first, and the other may learn of that. */
-static void a_rank_that_gives_up_before_it_connects_is_named_at_once(void **state)
+TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 {
     static char room[RANKS * INVITATION];
     const int64_t start = cecl_now_ms();
@@ -419,7 +419,7 @@ static void connect_in_part(const char *invitation, int channels)
 }
 
 /* Rank 2 connects to both others, but never for messages. */
-static void a_rank_that_lacks_one_connection_is_named(void **state)
+TEST(a_rank_that_lacks_one_connection_is_named)
 {
     static char room[RANKS * INVITATION];
     start_without_rank_2(room, 1500);
@@ -438,7 +438,7 @@ static void a_rank_that_lacks_one_connection_is_named(void **state)
 }
 
 /* A rank sends more bytes than fit in a frame, and all ranks receive all of them. */
-static void an_exchange_of_many_frames_is_whole(void **state)
+TEST(an_exchange_of_many_frames_is_whole)
 {
     open_all();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -455,7 +455,7 @@ static void an_exchange_of_many_frames_is_whole(void **state)
 
 /* Rank 0 sends more frames than the others, and learns from their first frames that they make another
  * call. */
-static void ranks_that_send_other_numbers_of_frames_find_out(void **state)
+TEST(ranks_that_send_other_numbers_of_frames_find_out)
 {
     open_all();
     large_bytes = 5 * CECL_PACKET_BODY;
@@ -517,7 +517,7 @@ static ceclResult_t allgather_and_lie(struct cecl_oob *oob, const void *send, vo
     return ceclSuccess;
 }
 
-static void callers_that_know_all_but_one_byte_are_turned_away(void **state)
+TEST(callers_that_know_all_but_one_byte_are_turned_away)
 {
     make_group(LONG_MS);
     turned_away = 0;
@@ -606,12 +606,12 @@ static void expect_the_end_of_rank_2(enum death death, const char *words)
     munmap(id, sizeof(*id));
 }
 
-static void a_rank_that_died_before_it_connected_is_named_at_once(void **state)
+TEST(a_rank_that_died_before_it_connected_is_named_at_once)
 {
     expect_the_end_of_rank_2(BEFORE_CONNECTING, "rank 2 ended while the communicator was made");
 }
 
-static void a_rank_that_died_before_an_exchange_is_named_at_once(void **state)
+TEST(a_rank_that_died_before_an_exchange_is_named_at_once)
 {
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
@@ -662,7 +662,7 @@ static void limit_descriptors(rlim_t most)
 }
 
 /* More strangers call than the door keeps: the door leaves half of the descriptors for other uses. */
-static void strangers_at_the_mesh_disturb_nobody(void **state)
+TEST(strangers_at_the_mesh_disturb_nobody)
 {
     enum { STRANGERS = 600 };
     struct sockaddr_un address;
@@ -688,7 +688,7 @@ static void strangers_at_the_mesh_disturb_nobody(void **state)
     drop_group();
 }
 
-static void ranks_are_listed_in_words(void **state)
+TEST(ranks_are_listed_in_words)
 {
     struct cecl_rank_list list = {0};
     assert_string_equal(cecl_rank_list_words(&list), "no rank");
@@ -700,7 +700,7 @@ static void ranks_are_listed_in_words(void **state)
     assert_string_equal(cecl_rank_list_words(&list), "ranks 0, 3 and 5");
 }
 
-static void a_long_list_of_ranks_is_cut_and_counted(void **state)
+TEST(a_long_list_of_ranks_is_cut_and_counted)
 {
     struct cecl_rank_list list = {0};
     for (int r = 64000; r < 65000; r++)
@@ -709,7 +709,7 @@ static void a_long_list_of_ranks_is_cut_and_counted(void **state)
 }
 
 /* A cloned machine may have the same host id. */
-static void rank_with_this_host_id_that_is_elsewhere_is_named(void **state)
+TEST(rank_with_this_host_id_that_is_elsewhere_is_named)
 {
     struct oob_threads nobody = OOB_THREADS_NONE;
     struct cecl_oob oob = oob_of_thread(&nobody, 2, 1, 1000);
@@ -719,32 +719,4 @@ static void rank_with_this_host_id_that_is_elsewhere_is_named(void **state)
     assert_int_equal(cecl_mesh_connect(mesh, all, sizeof(all[0])), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 0 has ended, or it is on another host"));
     cecl_mesh_close(mesh);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_with_this_host_id_that_is_elsewhere_is_named),
-        cmocka_unit_test(a_rank_that_died_before_it_connected_is_named_at_once),
-        cmocka_unit_test(a_rank_that_died_before_an_exchange_is_named_at_once),
-        cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
-        cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
-        cmocka_unit_test(a_late_rank_is_named_with_the_call_and_the_milliseconds),
-        cmocka_unit_test(descriptors_of_another_call_are_closed),
-        cmocka_unit_test(received_descriptors_are_closed_on_exec),
-        cmocka_unit_test(callers_that_know_all_but_one_byte_are_turned_away),
-        cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed),
-        cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed_while_ranks_join),
-        cmocka_unit_test(a_cause_that_is_passed_on_keeps_its_origin),
-        cmocka_unit_test(who_began_elsewhere_is_passed_on_while_ranks_join),
-        cmocka_unit_test(ranks_are_listed_in_words),
-        cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
-        cmocka_unit_test(a_rank_that_never_connects_is_named),
-        cmocka_unit_test(a_rank_that_gives_up_before_it_connects_is_named_at_once),
-        cmocka_unit_test(a_rank_that_lacks_one_connection_is_named),
-        cmocka_unit_test(an_exchange_of_many_frames_is_whole),
-        cmocka_unit_test(ranks_that_send_other_numbers_of_frames_find_out),
-        cmocka_unit_test(strangers_at_the_mesh_disturb_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

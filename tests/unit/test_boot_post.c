@@ -108,7 +108,7 @@ static void cut_off(int rank)
         }
 }
 
-static void messages_of_every_pair_arrive_in_order(void **state)
+TEST_BETWEEN(messages_of_every_pair_arrive_in_order, open_ranks, close_ranks)
 {
     for (int from = 0; from < RANKS; from++)
         for (int to = 0; to < RANKS; to++) {
@@ -126,7 +126,7 @@ static void messages_of_every_pair_arrive_in_order(void **state)
         expect_nothing(r);
 }
 
-static void lengths_from_none_to_the_most_are_kept(void **state)
+TEST_BETWEEN(lengths_from_none_to_the_most_are_kept, open_ranks, close_ranks)
 {
     static const size_t lengths[] = {0, 1, CECL_MESH_POST_BYTES - 1, CECL_MESH_POST_BYTES};
     char text[CECL_MESH_POST_BYTES];
@@ -144,7 +144,7 @@ static void lengths_from_none_to_the_most_are_kept(void **state)
     }
 }
 
-static void peers_are_taken_from_in_turn(void **state)
+TEST_BETWEEN(peers_are_taken_from_in_turn, open_ranks, close_ranks)
 {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(post(0, 2, "a", NULL, 0), ceclSuccess);
@@ -156,7 +156,7 @@ static void peers_are_taken_from_in_turn(void **state)
     }
 }
 
-static void descriptors_arrive_work_and_are_closed_on_exec(void **state)
+TEST_BETWEEN(descriptors_arrive_work_and_are_closed_on_exec, open_ranks, close_ranks)
 {
     int pipes[CECL_MESH_POST_FDS][2], ends[CECL_MESH_POST_FDS];
     struct taken taken;
@@ -197,7 +197,7 @@ static void *post_many(void *argument)
 }
 
 /* The receiver sleeps now and then, so that the sender finds the socket full. */
-static void many_messages_are_neither_lost_nor_mixed(void **state)
+TEST_BETWEEN(many_messages_are_neither_lost_nor_mixed, open_ranks, close_ranks)
 {
     const int before = open_descriptors();
     struct taken taken;
@@ -221,7 +221,7 @@ static void many_messages_are_neither_lost_nor_mixed(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
+TEST_BETWEEN(a_full_socket_times_out_and_goes_on_once_drained, open_ranks, close_ranks)
 {
     char text[32];
     int sent = 0;
@@ -245,7 +245,7 @@ static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
     expect_text(1, 0, "again");
 }
 
-static void a_post_to_a_peer_that_left_or_died_says_so(void **state)
+TEST_BETWEEN(a_post_to_a_peer_that_left_or_died_says_so, open_ranks, close_ranks)
 {
     assert_int_equal(post(1, 0, "farewell", NULL, 0), ceclSuccess);
     assert_int_equal(post(0, 1, "not read", NULL, 0), ceclSuccess);
@@ -270,7 +270,7 @@ static void *fill(void *argument)
 }
 
 /* A forked child may keep a dead rank's sockets open, although no process receives from them. */
-static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
+TEST_BETWEEN(a_peer_that_is_known_to_be_dead_is_sent_nothing, open_ranks, close_ranks)
 {
     shutdown(ranks[2].mesh->peers[0].life, SHUT_RDWR);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
@@ -278,7 +278,7 @@ static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
     expect_nothing(2);
 }
 
-static void a_waiting_post_ends_when_the_peer_does(void **state)
+TEST_BETWEEN(a_waiting_post_ends_when_the_peer_does, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
@@ -289,7 +289,7 @@ static void a_waiting_post_ends_when_the_peer_does(void **state)
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
 }
 
-static void a_waiting_post_ends_with_an_interrupt(void **state)
+TEST_BETWEEN(a_waiting_post_ends_with_an_interrupt, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
@@ -300,7 +300,7 @@ static void a_waiting_post_ends_with_an_interrupt(void **state)
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
 }
 
-static void a_message_beyond_the_limits_is_refused(void **state)
+TEST_BETWEEN(a_message_beyond_the_limits_is_refused, open_ranks, close_ranks)
 {
     static char text[CECL_MESH_POST_BYTES + 1];
     static int fds[CECL_MESH_POST_FDS + 1];
@@ -349,19 +349,19 @@ static void expect_refusal(const char *words)
 
 static const char no_message[8000];
 
-static void what_is_no_message_ends_its_connection(void **state)
+TEST_BETWEEN(what_is_no_message_ends_its_connection, open_ranks, close_ranks)
 {
     send_raw(no_message, 100, 3);
     expect_refusal("it is not a message of cecl's");
 }
 
-static void a_received_message_that_is_too_long_ends_its_connection(void **state)
+TEST_BETWEEN(a_received_message_that_is_too_long_ends_its_connection, open_ranks, close_ranks)
 {
     send_raw(no_message, sizeof(no_message), 5);
     expect_refusal("it is too long");
 }
 
-static void too_many_descriptors_end_their_connection(void **state)
+TEST_BETWEEN(too_many_descriptors_end_their_connection, open_ranks, close_ranks)
 {
     const uint32_t good_header[] = {0x74736f70u, 100u << 16};
     send_raw(good_header, sizeof(good_header), 100);
@@ -369,7 +369,7 @@ static void too_many_descriptors_end_their_connection(void **state)
 }
 
 /* The limit of open files leaves room for only some of the descriptors. */
-static void lost_descriptors_end_their_connection(void **state)
+TEST_BETWEEN(lost_descriptors_end_their_connection, open_ranks, close_ranks)
 {
     struct rlimit limit;
     struct taken taken;
@@ -396,7 +396,7 @@ static void *post_later(void *argument)
     return NULL;
 }
 
-static void a_message_ends_the_wait_for_one(void **state)
+TEST_BETWEEN(a_message_ends_the_wait_for_one, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_later, NULL), 0);
@@ -407,7 +407,7 @@ static void a_message_ends_the_wait_for_one(void **state)
 }
 
 /* The watchdog ignores messages; another thread receives them. */
-static void the_watch_rests_while_a_message_is_there(void **state)
+TEST_BETWEEN(the_watch_rests_while_a_message_is_there, open_ranks, close_ranks)
 {
     assert_int_equal(post(0, 1, "not for the watch", NULL, 0), ceclSuccess);
     const int64_t start = cecl_now_ms();
@@ -424,7 +424,7 @@ static void *rouse_later(void *argument)
     return NULL;
 }
 
-static void the_wait_for_a_message_can_be_ended(void **state)
+TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, rouse_later, NULL), 0);
@@ -437,7 +437,7 @@ static void the_wait_for_a_message_can_be_ended(void **state)
 }
 
 /* A closed socket is always readable. */
-static void the_wait_for_a_message_rests_when_a_connection_has_ended(void **state)
+TEST_BETWEEN(the_wait_for_a_message_rests_when_a_connection_has_ended, open_ranks, close_ranks)
 {
     shutdown(ranks[0].mesh->peers[1].post, SHUT_RDWR);
     cecl_mesh_await(ranks[1].mesh, 1000); /* notices that the peer has left */
@@ -446,7 +446,7 @@ static void the_wait_for_a_message_rests_when_a_connection_has_ended(void **stat
     assert_true(cecl_now_ms() - start >= 100);
 }
 
-static void a_message_of_a_peer_that_left_is_heard(void **state)
+TEST_BETWEEN(a_message_of_a_peer_that_left_is_heard, open_ranks, close_ranks)
 {
     assert_int_equal(post(0, 1, "farewell", NULL, 0), ceclSuccess);
     cecl_mesh_close(ranks[0].mesh);
@@ -459,7 +459,7 @@ static void a_message_of_a_peer_that_left_is_heard(void **state)
     expect_text(1, 0, "farewell");
 }
 
-static void opening_and_closing_leaves_no_descriptor(void **state)
+TEST(opening_and_closing_leaves_no_descriptor)
 {
     const int before = open_descriptors();
     for (int i = 0; i < 20; i++) {
@@ -468,34 +468,4 @@ static void opening_and_closing_leaves_no_descriptor(void **state)
         close_ranks(NULL);
         assert_int_equal(open_descriptors(), before);
     }
-}
-
-#define WITH_RANKS(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_RANKS(messages_of_every_pair_arrive_in_order),
-        WITH_RANKS(lengths_from_none_to_the_most_are_kept),
-        WITH_RANKS(peers_are_taken_from_in_turn),
-        WITH_RANKS(descriptors_arrive_work_and_are_closed_on_exec),
-        WITH_RANKS(many_messages_are_neither_lost_nor_mixed),
-        WITH_RANKS(a_full_socket_times_out_and_goes_on_once_drained),
-        WITH_RANKS(a_post_to_a_peer_that_left_or_died_says_so),
-        WITH_RANKS(a_peer_that_is_known_to_be_dead_is_sent_nothing),
-        WITH_RANKS(a_waiting_post_ends_when_the_peer_does),
-        WITH_RANKS(a_waiting_post_ends_with_an_interrupt),
-        WITH_RANKS(a_message_beyond_the_limits_is_refused),
-        WITH_RANKS(what_is_no_message_ends_its_connection),
-        WITH_RANKS(a_received_message_that_is_too_long_ends_its_connection),
-        WITH_RANKS(too_many_descriptors_end_their_connection),
-        WITH_RANKS(lost_descriptors_end_their_connection),
-        WITH_RANKS(a_message_ends_the_wait_for_one),
-        WITH_RANKS(the_watch_rests_while_a_message_is_there),
-        WITH_RANKS(the_wait_for_a_message_can_be_ended),
-        WITH_RANKS(the_wait_for_a_message_rests_when_a_connection_has_ended),
-        WITH_RANKS(a_message_of_a_peer_that_left_is_heard),
-        cmocka_unit_test(opening_and_closing_leaves_no_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

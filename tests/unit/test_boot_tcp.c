@@ -178,12 +178,12 @@ static const struct life good[RANKS] = {
     {.nranks = RANKS, .rank = 0}, {.nranks = RANKS, .rank = 1}, {.nranks = RANKS, .rank = 2}};
 static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSuccess};
 
-static void ranks_meet_and_exchange(void **state)
+TEST(ranks_meet_and_exchange)
 {
     run(good, all_succeed, NULL);
 }
 
-static void a_rank_taken_twice_is_told_to_all(void **state)
+TEST(a_rank_taken_twice_is_told_to_all)
 {
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
@@ -193,7 +193,7 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
         "two ranks joined as rank 1");
 }
 
-static void differing_nranks_are_told_to_all(void **state)
+TEST(differing_nranks_are_told_to_all)
 {
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
@@ -203,7 +203,7 @@ static void differing_nranks_are_told_to_all(void **state)
         "nranks");
 }
 
-static void a_missing_rank_is_named_to_those_who_came(void **state)
+TEST(a_missing_rank_is_named_to_those_who_came)
 {
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
@@ -212,7 +212,7 @@ static void a_missing_rank_is_named_to_those_who_came(void **state)
                        "missing: rank 1");
 }
 
-static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
+TEST(a_wrong_secret_is_refused_and_counts_as_missing)
 {
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
@@ -221,7 +221,7 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
                        NULL);
 }
 
-static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
+TEST(secrets_that_differ_in_any_byte_are_not_equal)
 {
     uint8_t one[16], other[16];
     memset(one, 0x5a, sizeof(one));
@@ -236,7 +236,7 @@ static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
 
 /* A third party cannot change a rank's answer, nor use its tag for another secret or another connection.
  * The magic number has only one valid value, so the tag leaves it out. */
-static void a_ranks_tag_covers_all_that_it_says(void **state)
+TEST(a_ranks_tag_covers_all_that_it_says)
 {
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC};
     uint8_t secret[16] = {0}, nonce[16] = {0};
@@ -259,7 +259,7 @@ static void a_ranks_tag_covers_all_that_it_says(void **state)
     }
 }
 
-static void the_roots_tag_covers_both_challenges(void **state)
+TEST(the_roots_tag_covers_both_challenges)
 {
     uint8_t secret[16] = {0}, text[2][16] = {{0}};
     const uint64_t tag = cecl_tcp_root_tag(secret, text[0], text[1]);
@@ -270,7 +270,7 @@ static void the_roots_tag_covers_both_challenges(void **state)
     }
 }
 
-static void a_used_id_is_refused(void **state)
+TEST(a_used_id_is_refused)
 {
     struct host host;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
@@ -282,7 +282,7 @@ static void a_used_id_is_refused(void **state)
     close_host(&host);
 }
 
-static void what_is_no_id_is_refused(void **state)
+TEST(what_is_no_id_is_refused)
 {
     ceclUniqueId id;
     int all[2];
@@ -291,7 +291,7 @@ static void what_is_no_id_is_refused(void **state)
     assert_non_null(strstr(cecl_message(), "not made by ceclGetUniqueId"));
 }
 
-static void an_interface_that_is_not_there_is_named(void **state)
+TEST(an_interface_that_is_not_there_is_named)
 {
     ceclUniqueId id;
     setenv("CECL_SOCKET_IFNAME", "nosuch0", 1);
@@ -318,7 +318,7 @@ void __wrap_freeifaddrs(struct ifaddrs *all)
         __real_freeifaddrs(all);
 }
 
-static void interfaces_that_are_down_or_have_no_address_are_passed_over(void **state)
+TEST(interfaces_that_are_down_or_have_no_address_are_passed_over)
 {
     ceclUniqueId id;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -360,7 +360,7 @@ static struct cecl_tcp_id make_id(void)
     return inside;
 }
 
-static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
+TEST(an_id_is_for_loopback_and_says_so_where_nobody_listens)
 {
     ceclUniqueId id = {{0}};
     int all[2];
@@ -373,7 +373,7 @@ static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
 }
 
 /* Skipped on a machine that has only the loopback interface. */
-static void an_id_is_for_the_interface_that_is_named(void **state)
+TEST(an_id_is_for_the_interface_that_is_named)
 {
     struct ifaddrs *all, *one;
     assert_int_equal(getifaddrs(&all), 0);
@@ -407,7 +407,7 @@ static void open_small_host(struct host *host, rlim_t callers)
 
 /* Many more strangers than the root accepts at a time: some silent, some sending nonsense. The job succeeds
  * all the same. */
-static void strangers_do_not_disturb_the_job(void **state)
+TEST(strangers_do_not_disturb_the_job)
 {
     enum { STRANGERS = 600 };
     struct host host;
@@ -437,7 +437,7 @@ static void strangers_do_not_disturb_the_job(void **state)
 }
 
 /* All strangers are in the root's queue before the only rank is. */
-static void a_rank_behind_a_queue_of_strangers_joins(void **state)
+TEST(a_rank_behind_a_queue_of_strangers_joins)
 {
     enum { STRANGERS = 200 };
     struct host host;
@@ -470,7 +470,7 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
 
 /* The rank is stopped before it answers, so that the root sends it away in favour of the strangers behind
  * it. */
-static void a_rank_that_is_put_off_comes_again(void **state)
+TEST(a_rank_that_is_put_off_comes_again)
 {
     enum { STRANGERS = 60 };
     struct host host;
@@ -509,7 +509,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
 }
 
 /* The listener accepts no connection, and its queue is full, so TCP does not answer. */
-static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void **state)
+TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
 {
     enum { QUEUED = 8 };
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -554,7 +554,7 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
 
 /* The root's own time limit is longer, so the root must use the rank's. On a busy machine the root's thread
  * may answer a rank with a limit of 1 s too late; then a larger limit is tried. */
-static void a_rank_of_little_patience_hears_who_is_missing(void **state)
+TEST(a_rank_of_little_patience_hears_who_is_missing)
 {
     int status = GAVE_UP << 8;
     for (int patience_ms = 1000; patience_ms <= 27000 && status == GAVE_UP << 8; patience_ms *= 3) {
@@ -626,13 +626,13 @@ static bool all_are_served_within(const char *limit_ms)
 
 /* With the largest and smallest limits that the message can carry. On a busy machine a rank may come after the
  * root's limit. */
-static void a_rank_of_any_patience_is_served(void **state)
+TEST(a_rank_of_any_patience_is_served)
 {
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
 }
 
 /* Rank 2 reads no part of the reply until the others have received theirs. */
-static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
+TEST(a_rank_that_reads_slowly_holds_up_nobody)
 {
     struct cecl_tcp_reply reply = {0};
     struct host host;
@@ -707,12 +707,12 @@ static void expect_rank_2_named(bool dies, const char *words)
     close_host(&host);
 }
 
-static void a_rank_that_goes_while_others_join_is_named(void **state)
+TEST(a_rank_that_goes_while_others_join_is_named)
 {
     expect_rank_2_named(false, "rank 2 left while ranks were joining");
 }
 
-static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
+TEST(a_rank_that_dies_while_others_join_is_named_at_once)
 {
     expect_rank_2_named(true, "rank 2 ended while ranks were joining");
 }
@@ -755,7 +755,7 @@ static bool a_root_that_dies_after_is_told(useconds_t us)
     return is_told;
 }
 
-static void a_root_that_dies_is_told_at_once(void **state)
+TEST(a_root_that_dies_is_told_at_once)
 {
     assert_true(a_root_that_dies_after_is_told(500000) || a_root_that_dies_after_is_told(4000000) ||
                 a_root_that_dies_after_is_told(20000000));
@@ -820,12 +820,12 @@ static void expect_others_hear(const int *others, int count, int nranks, ceclRes
     assert_int_equal(heard, count);
 }
 
-static void a_failure_is_told_to_the_roots_process_last(void **state)
+TEST(a_failure_is_told_to_the_roots_process_last)
 {
     expect_others_hear((const int[]){1, 1}, 2, 3, ceclInvalidArgument);
 }
 
-static void the_reply_goes_to_the_roots_process_last(void **state)
+TEST(the_reply_goes_to_the_roots_process_last)
 {
     expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
 }
@@ -839,7 +839,7 @@ static long cpu_ms(void)
 }
 
 /* A connection that cannot be accepted stays ready: the root must not spin on it. */
-static void a_root_without_descriptors_rests(void **state)
+TEST(a_root_without_descriptors_rests)
 {
     fflush(NULL);
     const pid_t process = fork();
@@ -895,7 +895,7 @@ static void *join_and_wait(void *id)
 }
 
 /* This process has both ends of a rank's connection: the kernel must delay no small message. */
-static void both_ends_of_a_connection_send_at_once(void **state)
+TEST(both_ends_of_a_connection_send_at_once)
 {
     fflush(NULL);
     const pid_t process = fork();
@@ -932,7 +932,7 @@ static bool comes_back_to(int descriptors)
 }
 
 /* A process forks while it joins, so the child has copies of all sockets. */
-static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
+TEST(a_child_forked_while_joining_keeps_no_connection_open)
 {
     fflush(NULL);
     const pid_t process = fork();
@@ -980,7 +980,7 @@ static void *live_as_thread(void *argument)
 
 /* Ranks as threads, in the process that makes the ids. Tests that fork come before, because threads exist
  * from here on. */
-static void the_root_leaves_nothing_behind(void **state)
+TEST(the_root_leaves_nothing_behind)
 {
     const int before = open_descriptors();
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
@@ -1022,7 +1022,7 @@ static void *meet_many(void *argument)
     return NULL;
 }
 
-static void many_ranks_come_at_once(void **state)
+TEST(many_ranks_come_at_once)
 {
     static struct one_of_many ranks[MANY];
     ceclUniqueId id;
@@ -1036,42 +1036,4 @@ static void many_ranks_come_at_once(void **state)
         pthread_join(ranks[r].thread, NULL);
         assert_true(ranks[r].right);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet_and_exchange),
-        cmocka_unit_test(a_rank_taken_twice_is_told_to_all),
-        cmocka_unit_test(differing_nranks_are_told_to_all),
-        cmocka_unit_test(a_missing_rank_is_named_to_those_who_came),
-        cmocka_unit_test(a_wrong_secret_is_refused_and_counts_as_missing),
-        cmocka_unit_test(secrets_that_differ_in_any_byte_are_not_equal),
-        cmocka_unit_test(a_ranks_tag_covers_all_that_it_says),
-        cmocka_unit_test(the_roots_tag_covers_both_challenges),
-        cmocka_unit_test(a_used_id_is_refused),
-        cmocka_unit_test(what_is_no_id_is_refused),
-        cmocka_unit_test(an_interface_that_is_not_there_is_named),
-        cmocka_unit_test(interfaces_that_are_down_or_have_no_address_are_passed_over),
-        cmocka_unit_test(an_id_is_for_loopback_and_says_so_where_nobody_listens),
-        cmocka_unit_test(an_id_is_for_the_interface_that_is_named),
-        cmocka_unit_test(strangers_do_not_disturb_the_job),
-        cmocka_unit_test(a_rank_behind_a_queue_of_strangers_joins),
-        cmocka_unit_test(a_rank_that_is_put_off_comes_again),
-        cmocka_unit_test(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left),
-        cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
-        cmocka_unit_test(a_rank_of_any_patience_is_served),
-        cmocka_unit_test(a_rank_that_reads_slowly_holds_up_nobody),
-        cmocka_unit_test(a_rank_that_goes_while_others_join_is_named),
-        cmocka_unit_test(a_rank_that_dies_while_others_join_is_named_at_once),
-        cmocka_unit_test(a_root_that_dies_is_told_at_once),
-        cmocka_unit_test(a_failure_is_told_to_the_roots_process_last),
-        cmocka_unit_test(the_reply_goes_to_the_roots_process_last),
-        cmocka_unit_test(a_root_without_descriptors_rests),
-        cmocka_unit_test(both_ends_of_a_connection_send_at_once),
-        cmocka_unit_test(a_child_forked_while_joining_keeps_no_connection_open),
-        cmocka_unit_test(the_root_leaves_nothing_behind),
-        cmocka_unit_test(many_ranks_come_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static ceclResult_t exchange(int rank)
     return cecl_mesh_allgather(ranks[rank].mesh, "x", &rank, all, sizeof(rank));
 }
 
-static void a_refused_send_of_an_exchange_is_told_as_that(void **state)
+TEST(a_refused_send_of_an_exchange_is_told_as_that)
 {
     open_ranks(NONE);
     refuse(SENDMSG, ENOBUFS);
@@ -145,7 +145,7 @@ static void a_refused_send_of_an_exchange_is_told_as_that(void **state)
     close_ranks();
 }
 
-static void a_refused_receive_of_an_exchange_is_told_as_that(void **state)
+TEST(a_refused_receive_of_an_exchange_is_told_as_that)
 {
     open_ranks(NONE);
     refuse(RECVMSG, ENOMEM);
@@ -155,7 +155,7 @@ static void a_refused_receive_of_an_exchange_is_told_as_that(void **state)
     close_ranks();
 }
 
-static void a_refused_look_at_the_news_kills_nobody(void **state)
+TEST(a_refused_look_at_the_news_kills_nobody)
 {
     open_ranks(NONE);
     refuse(RECV, ENOMEM);
@@ -168,7 +168,7 @@ static void a_refused_look_at_the_news_kills_nobody(void **state)
     close_ranks();
 }
 
-static void a_refused_post_is_told_as_that(void **state)
+TEST(a_refused_post_is_told_as_that)
 {
     open_ranks(NONE);
     refuse(SENDMSG, ENOBUFS);
@@ -179,7 +179,7 @@ static void a_refused_post_is_told_as_that(void **state)
     close_ranks();
 }
 
-static void a_refused_connection_of_the_mesh_is_told_as_that(void **state)
+TEST(a_refused_connection_of_the_mesh_is_told_as_that)
 {
     open_ranks(CONNECT);
     assert_int_equal(ranks[1].result, ceclSystemError);
@@ -187,7 +187,7 @@ static void a_refused_connection_of_the_mesh_is_told_as_that(void **state)
     close_ranks();
 }
 
-static void a_refused_hello_of_the_mesh_is_told_as_that(void **state)
+TEST(a_refused_hello_of_the_mesh_is_told_as_that)
 {
     open_ranks(SEND);
     assert_int_equal(ranks[1].result, ceclSystemError);
@@ -206,7 +206,7 @@ static void *send_descriptor(void *argument)
 }
 
 /* Rank 0 has no free descriptor for the one that rank 1 sends. */
-static void a_descriptor_too_many_is_told_as_that(void **state)
+TEST(a_descriptor_too_many_is_told_as_that)
 {
     enum { MOST = 64 }; /* poll() refuses more descriptors than a process may have */
     struct rlimit limit;
@@ -256,7 +256,7 @@ static void join_ranks(enum call call)
         pthread_join(ranks[r].thread, NULL);
 }
 
-static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
+TEST(a_refused_answer_is_not_told_as_a_wrong_secret)
 {
     join_ranks(SEND);
     assert_int_equal(ranks[1].result, ceclSystemError);
@@ -265,7 +265,7 @@ static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
 }
 
 /* The sockets accept few bytes at a time, and none every other time. */
-static void a_reply_that_goes_in_crumbs_is_whole(void **state)
+TEST(a_reply_that_goes_in_crumbs_is_whole)
 {
     atomic_store(&crumbs, 1);
     join_ranks(NONE);
@@ -275,20 +275,4 @@ static void a_reply_that_goes_in_crumbs_is_whole(void **state)
         for (int q = 0; q < RANKS; q++)
             assert_int_equal(ranks[r].all[q], q);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refused_send_of_an_exchange_is_told_as_that),
-        cmocka_unit_test(a_refused_receive_of_an_exchange_is_told_as_that),
-        cmocka_unit_test(a_refused_look_at_the_news_kills_nobody),
-        cmocka_unit_test(a_refused_post_is_told_as_that),
-        cmocka_unit_test(a_refused_connection_of_the_mesh_is_told_as_that),
-        cmocka_unit_test(a_refused_hello_of_the_mesh_is_told_as_that),
-        cmocka_unit_test(a_descriptor_too_many_is_told_as_that),
-        cmocka_unit_test(a_refused_answer_is_not_told_as_a_wrong_secret),
-        cmocka_unit_test(a_reply_that_goes_in_crumbs_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

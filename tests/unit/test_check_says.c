@@ -54,7 +54,7 @@ static int *mapped(void)
     return memory;
 }
 
-static void private_memory_is_named_once_and_other_memory_never(void **state)
+TEST_BETWEEN(private_memory_is_named_once_and_other_memory_never, open_checked, close_all)
 {
     static int plain[RANKS][COUNT];
     int *pool[RANKS], *file[RANKS], *out[RANKS], *own[RANKS];
@@ -72,13 +72,4 @@ static void private_memory_is_named_once_and_other_memory_never(void **state)
     assert_int_equal(lines_of(file, out), 0);
     assert_int_equal(lines_of(own, out), 1);
     assert_int_equal(lines_of(own, out), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(private_memory_is_named_once_and_other_memory_never,
-                                        open_checked, close_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

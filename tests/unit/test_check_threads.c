@@ -254,19 +254,19 @@ static void another_process_hears_of_it_at_once(void **state)
 }
 #endif
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, open_all, close_all)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, open_all, close_all)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(another_process_hears_of_it_at_once), /* forks: before there are threads */
-        TEST(one_thread_is_refused_at_once),
+        CASE(one_thread_is_refused_at_once),
 #endif
-        TEST(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
-        TEST(so_has_one_that_asks_for_places),
-        TEST(a_refusal_for_a_failed_communicator_fails_it_on_the_peers),
-        TEST(a_check_is_advised_where_there_is_none),
-        TEST(no_check_is_advised_where_there_is_one),
+        CASE(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
+        CASE(so_has_one_that_asks_for_places),
+        CASE(a_refusal_for_a_failed_communicator_fails_it_on_the_peers),
+        CASE(a_check_is_advised_where_there_is_none),
+        CASE(no_check_is_advised_where_there_is_one),
         cmocka_unit_test_setup_teardown(another_thread_is_waited_for, open_all_for_a_while,
                                         close_all),
     };

@@ -154,7 +154,7 @@ static void synchronize(ceclStream_t of[RANKS])
 
 /* ---- the tests */
 
-static void calls_go_on_while_work_waits_for_the_host(void **state)
+TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, tear_down)
 {
     const struct timespec pause = {.tv_nsec = 10000000}; /* twice what a worker once waited */
     publish_and_free();
@@ -169,7 +169,7 @@ static void calls_go_on_while_work_waits_for_the_host(void **state)
     let_go();
 }
 
-static void freed_memory_is_closed_where_the_program_waits(void **state)
+TEST_BETWEEN(freed_memory_is_closed_where_the_program_waits, set_up, tear_down)
 {
     publish_and_free();
     call_all();
@@ -180,15 +180,4 @@ static void freed_memory_is_closed_where_the_program_waits(void **state)
     synchronize(held);
     assert_int_equal(nclosed, 1);
     assert_int_equal(nbusy, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(calls_go_on_while_work_waits_for_the_host, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(freed_memory_is_closed_where_the_program_waits, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "util/error.h"
 
-static void every_result_has_a_name_of_its_own(void **state)
+TEST(every_result_has_a_name_of_its_own)
 {
     static const ceclResult_t results[] = {ceclSuccess,         ceclUnhandledCudaError,
                                            ceclSystemError,     ceclInternalError,
@@ -23,7 +23,7 @@ static void every_result_has_a_name_of_its_own(void **state)
     assert_string_equal(ceclGetErrorString((ceclResult_t)-1), "unknown result");
 }
 
-static void words_too_long_are_cut(void **state)
+TEST(words_too_long_are_cut)
 {
     char words[2 * CECL_MESSAGE_BYTES], kept[CECL_MESSAGE_BYTES];
     memset(words, 'x', sizeof(words));
@@ -34,7 +34,7 @@ static void words_too_long_are_cut(void **state)
     assert_string_equal(kept, cecl_message());
 }
 
-static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
+TEST(words_for_less_room_end_in_dots_if_they_are_cut)
 {
     char out[10];
     cecl_shorten(out, sizeof(out), "nine fit.");
@@ -46,7 +46,7 @@ static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
 }
 
 /* As in a message that quotes the cause together with the call that failed. */
-static void words_may_be_part_of_new_words(void **state)
+TEST(words_may_be_part_of_new_words)
 {
     char kept[CECL_MESSAGE_BYTES];
     (void)!cecl_fail(ceclTimeout, "%d came", 3);
@@ -65,7 +65,7 @@ static void *fail_here(void *words)
     return strcmp(cecl_message(), words) == 0 ? words : NULL;
 }
 
-static void threads_keep_their_words_to_themselves(void **state)
+TEST(threads_keep_their_words_to_themselves)
 {
     pthread_t thread;
     void *right = NULL;
@@ -75,16 +75,4 @@ static void threads_keep_their_words_to_themselves(void **state)
     pthread_join(thread, &right);
     assert_non_null(right);
     assert_string_equal(cecl_message(), "mine");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_result_has_a_name_of_its_own),
-        cmocka_unit_test(words_too_long_are_cut),
-        cmocka_unit_test(words_for_less_room_end_in_dots_if_they_are_cut),
-        cmocka_unit_test(words_may_be_part_of_new_words),
-        cmocka_unit_test(threads_keep_their_words_to_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

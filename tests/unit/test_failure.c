@@ -413,39 +413,39 @@ static void run_in_others(enum misdeed misdeed, ceclResult_t expected, const cha
         run_in((enum call)call, misdeed, expected, words);
 }
 
-static void a_rank_that_dies_is_named_at_once(void **state)
+TEST(a_rank_that_dies_is_named_at_once)
 {
     run(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
 }
 
-static void a_rank_that_leaves_early_is_named(void **state)
+TEST(a_rank_that_leaves_early_is_named)
 {
     run(LEAVES, ceclRemoteError, "rank 1 has left");
 }
 
-static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
+TEST(a_rank_that_never_calls_runs_into_the_timeout)
 {
     run(NEVER_CALLS, ceclTimeout, "waited for rank 1");
 }
 
-static void an_abort_reaches_all_peers(void **state)
+TEST(an_abort_reaches_all_peers)
 {
     run(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
 }
 
-static void an_abort_between_calls_is_heard_by_those_that_call(void **state)
+TEST(an_abort_between_calls_is_heard_by_those_that_call)
 {
     run(ABORTS, ceclRemoteError, "rank 1 has left");
     run_in_others(ABORTS, ceclRemoteError, "rank 1 has left");
 }
 
-static void a_process_that_ends_is_missed_by_those_that_call(void **state)
+TEST(a_process_that_ends_is_missed_by_those_that_call)
 {
     run(EXITS, ceclRemoteError, "rank 1 has left");
     run_in_others(EXITS, ceclRemoteError, "rank 1 has left");
 }
 
-static void who_reaches_memory_of_peers_does_not_leave_in_silence(void **state)
+TEST(who_reaches_memory_of_peers_does_not_leave_in_silence)
 {
     static const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
                                       "rank 1 ended unexpectedly"},
@@ -458,7 +458,7 @@ static void who_reaches_memory_of_peers_does_not_leave_in_silence(void **state)
     run_role(&with_pointer);
 }
 
-static void handlers_that_are_older_than_communicators_make_calls(void **state)
+TEST(handlers_that_are_older_than_communicators_make_calls)
 {
     if (getenv("CECL_TEST_DEVICE"))
         return; /* CUDA has ended before the exit handler runs */
@@ -468,7 +468,7 @@ static void handlers_that_are_older_than_communicators_make_calls(void **state)
     }
 }
 
-static void a_handler_of_a_signal_may_exit(void **state)
+TEST(a_handler_of_a_signal_may_exit)
 {
     for (int times = 0; times < 5; times++) {
         const struct role role = {live_until_a_signal, GATHER, EXITS, ceclSuccess, NULL};
@@ -476,7 +476,7 @@ static void a_handler_of_a_signal_may_exit(void **state)
     }
 }
 
-static void a_rank_that_is_done_may_end_in_any_way(void **state)
+TEST(a_rank_that_is_done_may_end_in_any_way)
 {
     static const enum misdeed ways[] = {EXITS, ABORTS, LEAVES};
     for (int call = GATHER; call < CALLS; call++)
@@ -486,49 +486,27 @@ static void a_rank_that_is_done_may_end_in_any_way(void **state)
         }
 }
 
-static void a_death_ends_a_rendezvous_too(void **state)
+TEST(a_death_ends_a_rendezvous_too)
 {
     run(DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1");
 }
 
-static void a_rank_that_dies_in_other_calls_is_named_at_once(void **state)
+TEST(a_rank_that_dies_in_other_calls_is_named_at_once)
 {
     run_in_others(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
 }
 
-static void a_rank_that_leaves_others_in_other_calls_is_named(void **state)
+TEST(a_rank_that_leaves_others_in_other_calls_is_named)
 {
     run_in_others(LEAVES, ceclRemoteError, "rank 1 has left");
 }
 
-static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **state)
+TEST(a_rank_that_never_makes_other_calls_runs_into_the_timeout)
 {
     run_in_others(NEVER_CALLS, ceclTimeout, "waited for rank 1");
 }
 
-static void an_abort_reaches_peers_in_other_calls(void **state)
+TEST(an_abort_reaches_peers_in_other_calls)
 {
     run_in_others(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_dies_is_named_at_once),
-        cmocka_unit_test(a_rank_that_leaves_early_is_named),
-        cmocka_unit_test(a_rank_that_never_calls_runs_into_the_timeout),
-        cmocka_unit_test(an_abort_reaches_all_peers),
-        cmocka_unit_test(a_death_ends_a_rendezvous_too),
-        cmocka_unit_test(a_rank_that_dies_in_other_calls_is_named_at_once),
-        cmocka_unit_test(a_rank_that_leaves_others_in_other_calls_is_named),
-        cmocka_unit_test(a_rank_that_never_makes_other_calls_runs_into_the_timeout),
-        cmocka_unit_test(an_abort_reaches_peers_in_other_calls),
-        cmocka_unit_test(an_abort_between_calls_is_heard_by_those_that_call),
-        cmocka_unit_test(a_process_that_ends_is_missed_by_those_that_call),
-        cmocka_unit_test(a_rank_that_is_done_may_end_in_any_way),
-        cmocka_unit_test(handlers_that_are_older_than_communicators_make_calls),
-        cmocka_unit_test(a_handler_of_a_signal_may_exit),
-        cmocka_unit_test(who_reaches_memory_of_peers_does_not_leave_in_silence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static rlim_t allow_files_of(rlim_t bytes)
     return before;
 }
 
-static void what_is_no_file_is_named_and_not_opened(void **state)
+TEST(what_is_no_file_is_named_and_not_opened)
 {
     char folder[] = "/tmp/test_file_XXXXXX", pipe[64];
     assert_non_null(mkdtemp(folder));
@@ -44,7 +44,7 @@ static void what_is_no_file_is_named_and_not_opened(void **state)
 }
 
 /* Without the check the process ends by SIGXFSZ. */
-static void memory_grows_up_to_the_limit_on_files(void **state)
+TEST(memory_grows_up_to_the_limit_on_files)
 {
     const int fd = memfd_create("test", MFD_CLOEXEC);
     const rlim_t before = allow_files_of(LIMIT);
@@ -60,7 +60,7 @@ static void memory_grows_up_to_the_limit_on_files(void **state)
 }
 
 /* Half of a line would be worse than none. */
-static void a_write_past_the_limit_writes_nothing(void **state)
+TEST(a_write_past_the_limit_writes_nothing)
 {
     char *bytes = calloc(1, LIMIT + 1);
     FILE *file = tmpfile();
@@ -76,7 +76,7 @@ static void a_write_past_the_limit_writes_nothing(void **state)
     free(bytes);
 }
 
-static void signals_of_a_write_do_not_reach_the_program(void **state)
+TEST(signals_of_a_write_do_not_reach_the_program)
 {
     const rlim_t before = allow_files_of(1);
     FILE *file = tmpfile();
@@ -95,7 +95,7 @@ static void signals_of_a_write_do_not_reach_the_program(void **state)
     close(ends[1]);
 }
 
-static void a_signal_that_was_pending_stays_pending(void **state)
+TEST(a_signal_that_was_pending_stays_pending)
 {
     sigset_t set, before;
     struct cecl_writing writing;
@@ -120,7 +120,7 @@ static void *read_late(void *end)
     return (void *)count;
 }
 
-static void a_full_pipe_is_waited_for(void **state)
+TEST(a_full_pipe_is_waited_for)
 {
     const size_t count = 300000; /* more than a pipe holds */
     char *bytes = calloc(1, count);
@@ -139,7 +139,7 @@ static void a_full_pipe_is_waited_for(void **state)
 }
 
 /* The program's own numbers keep their comma. */
-static void numbers_have_a_point_where_the_locale_has_a_comma(void **state)
+TEST(numbers_have_a_point_where_the_locale_has_a_comma)
 {
     struct cecl_writing writing;
     char text[64] = "", line[64] = "";
@@ -162,18 +162,4 @@ static void numbers_have_a_point_where_the_locale_has_a_comma(void **state)
     snprintf(text, sizeof(text), "%.1f", 1.5);
     setlocale(LC_ALL, "C");
     assert_string_equal(text, "1,5");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_file_is_named_and_not_opened),
-        cmocka_unit_test(memory_grows_up_to_the_limit_on_files),
-        cmocka_unit_test(a_write_past_the_limit_writes_nothing),
-        cmocka_unit_test(signals_of_a_write_do_not_reach_the_program),
-        cmocka_unit_test(a_signal_that_was_pending_stays_pending),
-        cmocka_unit_test(a_full_pipe_is_waited_for),
-        cmocka_unit_test(numbers_have_a_point_where_the_locale_has_a_comma),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,13 +91,13 @@ static const uint32_t *filled_source(int lane, uint32_t phase)
     return source;
 }
 
-static void a_flag_is_filled_with_its_lanes_value_at_the_phase(void **state)
+TEST_BETWEEN(a_flag_is_filled_with_its_lanes_value_at_the_phase, open_flags, close_flags)
 {
     assert_int_equal(filled(MAIN, 3), 1003u << 16);
     assert_int_equal(filled(SIDE, 3), 53u << 16);
 }
 
-static void a_source_holds_what_a_written_flag_would_be(void **state)
+TEST_BETWEEN(a_source_holds_what_a_written_flag_would_be, open_flags, close_flags)
 {
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase < 4; phase++)
@@ -106,13 +106,13 @@ static void a_source_holds_what_a_written_flag_would_be(void **state)
                          filled_source(SIDE, 951)); /* their values are equal */
 }
 
-static void done_is_filled_with_the_whole_epoch(void **state)
+TEST_BETWEEN(done_is_filled_with_the_whole_epoch, open_flags, close_flags)
 {
     set_epochs(0x12345678, 0);
     assert_int_equal(filled(CECL_COUNTER_DONE, 2), 0x1234567a);
 }
 
-static void small_calls_are_counted_beside_the_epochs(void **state)
+TEST_BETWEEN(small_calls_are_counted_beside_the_epochs, open_flags, close_flags)
 {
     flags.epoch[CECL_COUNTER_SLOTS] = 41;
     assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 42);
@@ -120,7 +120,7 @@ static void small_calls_are_counted_beside_the_epochs(void **state)
     assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 0);
 }
 
-static void values_go_on_past_the_wrap(void **state)
+TEST_BETWEEN(values_go_on_past_the_wrap, open_flags, close_flags)
 {
     set_epochs(UINT32_MAX, 0xffff);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 0);
@@ -132,7 +132,7 @@ static void values_go_on_past_the_wrap(void **state)
     assert_true((int32_t)(filled(MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
 }
 
-static void every_cell_of_a_list_is_filled(void **state)
+TEST_BETWEEN(every_cell_of_a_list_is_filled, open_flags, close_flags)
 {
     uint32_t words[100];
     struct cecl_cell cells[100];
@@ -148,7 +148,7 @@ static void every_cell_of_a_list_is_filled(void **state)
 }
 
 /* A byte count and an address that the caller gives; both fill their whole cell. */
-static void cells_hold_what_the_caller_gives(void **state)
+TEST_BETWEEN(cells_hold_what_the_caller_gives, open_flags, close_flags)
 {
     const uint64_t given[] = {UINT64_C(0x123456789a), 3};
     char there[8];
@@ -163,7 +163,7 @@ static void cells_hold_what_the_caller_gives(void **state)
 }
 
 /* Which half of the slots the next small call uses. */
-static void a_pointer_takes_the_halves_by_turns(void **state)
+TEST_BETWEEN(a_pointer_takes_the_halves_by_turns, open_flags, close_flags)
 {
     char memory[300];
     void *pointer = NULL;
@@ -183,7 +183,7 @@ static void a_pointer_takes_the_halves_by_turns(void **state)
 }
 
 /* The same cells, filled with fixed values instead of counters. */
-static void cells_may_be_filled_with_fixed_values(void **state)
+TEST_BETWEEN(cells_may_be_filled_with_fixed_values, open_flags, close_flags)
 {
     uint32_t words[2] = {0};
     const uint32_t fixed[CECL_COUNTERS_MAX] = {[MAIN] = 5};
@@ -202,7 +202,7 @@ static void cells_may_be_filled_with_fixed_values(void **state)
 
 static const struct cecl_advance two_phases = {.phases = {2, 1}};
 
-static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
+TEST_BETWEEN(a_call_that_is_committed_moves_what_is_filled_next, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the values of this call */
@@ -211,7 +211,7 @@ static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
     assert_int_equal(filled(SIDE, 1), 52u << 16);
 }
 
-static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
+TEST_BETWEEN(a_call_that_is_rolled_back_leaves_no_trace, open_flags, close_flags)
 {
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
     const uint8_t turn = cecl_flags_half(&flags);
@@ -226,7 +226,7 @@ static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
 
 static const struct cecl_advance without_phases = {.unsignalled = true};
 
-static void a_call_without_phases_moves_done_and_no_flag(void **state)
+TEST_BETWEEN(a_call_without_phases_moves_done_and_no_flag, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &without_phases);
     assert_int_equal(cecl_advance_end(&without_phases), 1);
@@ -242,7 +242,7 @@ static void a_call_without_phases_moves_done_and_no_flag(void **state)
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
 
-static void a_call_without_phases_may_be_rolled_back(void **state)
+TEST_BETWEEN(a_call_without_phases_may_be_rolled_back, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &without_phases);
     cecl_flags_roll_back(&flags);
@@ -250,7 +250,7 @@ static void a_call_without_phases_may_be_rolled_back(void **state)
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
 }
 
-static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
+TEST_BETWEEN(halves_of_slots_take_turns_with_small_calls_alone, open_flags, close_flags)
 {
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
     const uint8_t turn = cecl_flags_half(&flags);
@@ -260,7 +260,7 @@ static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
     assert_int_equal(cecl_flags_half(&flags), !turn);
 }
 
-static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
+TEST_BETWEEN(flags_are_idle_when_done_has_come_to_the_last_call, open_flags, close_flags)
 {
     set_epochs(UINT32_MAX, 0); /* the counters wrap around within the calls */
     assert_true(cecl_flags_idle(&flags));
@@ -276,7 +276,7 @@ static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
     assert_true(cecl_flags_idle(&flags));
 }
 
-static void another_stream_waits_for_calls_before_the_one_that_began(void **state)
+TEST_BETWEEN(another_stream_waits_for_calls_before_the_one_that_began, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
     const struct cecl_memop wait = cecl_flags_wait_last(&flags), end = cecl_flags_mark_end(&flags);
@@ -307,7 +307,7 @@ static struct cecl_progress progress_now(void)
     return progress;
 }
 
-static void a_call_that_told_nothing_waits_for_nobody(void **state)
+TEST_BETWEEN(a_call_that_told_nothing_waits_for_nobody, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
     struct cecl_progress progress = progress_now();
@@ -315,7 +315,7 @@ static void a_call_that_told_nothing_waits_for_nobody(void **state)
     assert_int_equal(progress.late.count, 0);
 }
 
-static void peers_that_have_not_come_are_named(void **state)
+TEST_BETWEEN(peers_that_have_not_come_are_named, open_flags, close_flags)
 {
     set_epochs(UINT32_MAX, 50); /* flags wrap around within the call */
     cecl_flags_begin(&flags, &two_phases);
@@ -327,7 +327,7 @@ static void peers_that_have_not_come_are_named(void **state)
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 2");
 }
 
-static void of_two_late_peers_the_one_further_behind_is_named(void **state)
+TEST_BETWEEN(of_two_late_peers_the_one_further_behind_is_named, open_flags, close_flags)
 {
     set_epochs(UINT32_MAX, 50);
     cecl_flags_begin(&flags, &two_phases);
@@ -338,7 +338,7 @@ static void of_two_late_peers_the_one_further_behind_is_named(void **state)
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 2");
 }
 
-static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
+TEST_BETWEEN(a_peer_whose_side_lane_stays_behind_is_late, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
@@ -352,7 +352,7 @@ static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
 
 /* After 5 calls without phases, a call with phases counts as in progress although `done` is ahead of its
  * flags. */
-static void calls_without_phases_hide_no_late_peer(void **state)
+TEST_BETWEEN(calls_without_phases_hide_no_late_peer, open_flags, close_flags)
 {
     for (int i = 0; i < 5; i++) {
         cecl_flags_begin(&flags, &without_phases);
@@ -368,7 +368,7 @@ static void calls_without_phases_hide_no_late_peer(void **state)
     assert_int_equal(progress_now().late.ranks[0], 2);
 }
 
-static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
+TEST_BETWEEN(silenced_copies_satisfy_no_wait_that_may_be_pending, open_flags, close_flags)
 {
     const struct cecl_advance many = {.phases = {300, 300}};
     cecl_flags_begin(&flags, &many);
@@ -379,7 +379,7 @@ static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
 }
 
 /* The table is a ring, and pending calls may lie on both sides of its end. */
-static void pending_calls_around_the_tables_end_are_silenced(void **state)
+TEST_BETWEEN(pending_calls_around_the_tables_end_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance far = {.phases = {65400, 65300}}, some = {.phases = {300, 400}};
     assert_true(cecl_flags_begin(&flags, &far));
@@ -393,7 +393,7 @@ static void pending_calls_around_the_tables_end_are_silenced(void **state)
 }
 
 /* Another thread may try to begin a call between the watchdog's silence and its release. */
-static void no_call_begins_after_a_silence(void **state)
+TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
 {
     const uint32_t main = flags.target[MAIN], side = flags.target[SIDE];
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
@@ -403,7 +403,7 @@ static void no_call_begins_after_a_silence(void **state)
 }
 
 /* The number of pending side-lane phases follows from each call's own ratio of phases. */
-static void all_side_flags_of_pending_calls_are_silenced(void **state)
+TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};
     cecl_flags_begin(&flags, &steep);
@@ -418,7 +418,7 @@ static void all_side_flags_of_pending_calls_are_silenced(void **state)
 }
 
 /* One stream memory operation for each of the 131,072 words would take 0.1 s in total. */
-static void silence_leaves_values_that_no_pending_call_copies(void **state)
+TEST_BETWEEN(silence_leaves_values_that_no_pending_call_copies, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
@@ -427,7 +427,7 @@ static void silence_leaves_values_that_no_pending_call_copies(void **state)
             assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
 }
 
-static void flags_on_the_host_are_not_silenced(void **state)
+TEST_BETWEEN(flags_on_the_host_are_not_silenced, open_flags, close_flags)
 {
     flags.on_host = true;
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
@@ -436,7 +436,7 @@ static void flags_on_the_host_are_not_silenced(void **state)
 
 /* A wait blocks while its value is later than the flag. Each flag value has a later half of the cycle, so
  * one release cannot end all waits. */
-static void repeated_releases_let_every_pending_wait_go(void **state)
+TEST_BETWEEN(repeated_releases_let_every_pending_wait_go, open_flags, close_flags)
 {
     const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};
     static bool passed[2 * HALF];
@@ -455,7 +455,7 @@ static void repeated_releases_let_every_pending_wait_go(void **state)
     assert_int_equal(left, 0);
 }
 
-static void a_release_touches_no_peers_row(void **state)
+TEST_BETWEEN(a_release_touches_no_peers_row, open_flags, close_flags)
 {
     assert_int_equal(cecl_flags_release(&flags), ceclSuccess);
     for (int writer = 0; writer < RANKS; writer++) {
@@ -465,14 +465,14 @@ static void a_release_touches_no_peers_row(void **state)
     }
 }
 
-static void a_kernel_that_gave_up_tells_on_whom(void **state)
+TEST_BETWEEN(a_kernel_that_gave_up_tells_on_whom, open_flags, close_flags)
 {
     assert_int_equal(cecl_flags_gave_up_on(&flags), -1);
     *flags.late = 3;
     assert_int_equal(cecl_flags_gave_up_on(&flags), 2);
 }
 
-static void kernels_meet_in_the_rows_of_their_lane(void **state)
+TEST_BETWEEN(kernels_meet_in_the_rows_of_their_lane, open_flags, close_flags)
 {
     for (int lane = 0; lane < CECL_LANES; lane++) {
         const struct cecl_meeting meeting = cecl_flags_meeting(&flags, lane);
@@ -485,7 +485,7 @@ static void kernels_meet_in_the_rows_of_their_lane(void **state)
                          cecl_flags_meeting(&flags, SIDE).leaving);
 }
 
-static void ending_the_pads_sets_one_word_of_them(void **state)
+TEST_BETWEEN(ending_the_pads_sets_one_word_of_them, open_flags, close_flags)
 {
     const uint32_t *ended = cecl_pads_ended(&flags);
     const uint32_t *pads = cecl_pool_at(&pool, RANK, flags.pads_offset);
@@ -497,7 +497,7 @@ static void ending_the_pads_sets_one_word_of_them(void **state)
     assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
 }
 
-static void kernels_find_every_slice_in_the_table(void **state)
+TEST_BETWEEN(kernels_find_every_slice_in_the_table, open_flags, close_flags)
 {
     ceclDeviceComm_t dc;
     ceclStream_t stream = new_stream();
@@ -506,45 +506,4 @@ static void kernels_find_every_slice_in_the_table(void **state)
     for (int r = 0; r < RANKS; r++)
         assert_ptr_equal(dc.slices[r], cecl_pool_at(&pool, r, 0));
     assert_ptr_equal(dc.pads, cecl_pool_at(&pool, RANK, flags.pads_offset));
-}
-
-#define FLAGS_TEST(test) cmocka_unit_test_setup_teardown(test, open_flags, close_flags)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FLAGS_TEST(a_flag_is_filled_with_its_lanes_value_at_the_phase),
-        FLAGS_TEST(a_source_holds_what_a_written_flag_would_be),
-        FLAGS_TEST(done_is_filled_with_the_whole_epoch),
-        FLAGS_TEST(small_calls_are_counted_beside_the_epochs),
-        FLAGS_TEST(values_go_on_past_the_wrap),
-        FLAGS_TEST(every_cell_of_a_list_is_filled),
-        FLAGS_TEST(cells_hold_what_the_caller_gives),
-        FLAGS_TEST(a_pointer_takes_the_halves_by_turns),
-        FLAGS_TEST(cells_may_be_filled_with_fixed_values),
-        FLAGS_TEST(a_call_that_is_committed_moves_what_is_filled_next),
-        FLAGS_TEST(a_call_that_is_rolled_back_leaves_no_trace),
-        FLAGS_TEST(a_call_without_phases_moves_done_and_no_flag),
-        FLAGS_TEST(a_call_without_phases_may_be_rolled_back),
-        FLAGS_TEST(halves_of_slots_take_turns_with_small_calls_alone),
-        FLAGS_TEST(flags_are_idle_when_done_has_come_to_the_last_call),
-        FLAGS_TEST(another_stream_waits_for_calls_before_the_one_that_began),
-        FLAGS_TEST(a_call_that_told_nothing_waits_for_nobody),
-        FLAGS_TEST(peers_that_have_not_come_are_named),
-        FLAGS_TEST(of_two_late_peers_the_one_further_behind_is_named),
-        FLAGS_TEST(a_peer_whose_side_lane_stays_behind_is_late),
-        FLAGS_TEST(calls_without_phases_hide_no_late_peer),
-        FLAGS_TEST(silenced_copies_satisfy_no_wait_that_may_be_pending),
-        FLAGS_TEST(pending_calls_around_the_tables_end_are_silenced),
-        FLAGS_TEST(no_call_begins_after_a_silence),
-        FLAGS_TEST(all_side_flags_of_pending_calls_are_silenced),
-        FLAGS_TEST(silence_leaves_values_that_no_pending_call_copies),
-        FLAGS_TEST(flags_on_the_host_are_not_silenced),
-        FLAGS_TEST(repeated_releases_let_every_pending_wait_go),
-        FLAGS_TEST(a_release_touches_no_peers_row),
-        FLAGS_TEST(a_kernel_that_gave_up_tells_on_whom),
-        FLAGS_TEST(kernels_meet_in_the_rows_of_their_lane),
-        FLAGS_TEST(ending_the_pads_sets_one_word_of_them),
-        FLAGS_TEST(kernels_find_every_slice_in_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

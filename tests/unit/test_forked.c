@@ -117,7 +117,7 @@ static int before_each(void **state)
     return 0;
 }
 
-static void a_child_has_no_descriptor_of_a_communicator(void **state)
+TEST_BETWEEN(a_child_has_no_descriptor_of_a_communicator, before_each, NULL)
 {
     struct home home;
     (void)state;
@@ -129,7 +129,7 @@ static void a_child_has_no_descriptor_of_a_communicator(void **state)
 }
 
 /* A child that the library does not notice (vfork, posix_spawn) closes them by exec. */
-static void exec_closes_every_descriptor_of_a_communicator(void **state)
+TEST_BETWEEN(exec_closes_every_descriptor_of_a_communicator, before_each, NULL)
 {
     struct home home;
     (void)state;
@@ -152,7 +152,7 @@ static void *make_communicators(void *argument)
     return argument;
 }
 
-static void a_child_that_is_forked_amid_an_init_has_none_either(void **state)
+TEST_BETWEEN(a_child_that_is_forked_amid_an_init_has_none_either, before_each, NULL)
 {
     pthread_t thread;
     (void)state;
@@ -164,7 +164,7 @@ static void a_child_that_is_forked_amid_an_init_has_none_either(void **state)
     pthread_join(thread, NULL);
 }
 
-static void a_child_keeps_files_under_numbers_that_a_communicator_had(void **state)
+TEST_BETWEEN(a_child_keeps_files_under_numbers_that_a_communicator_had, before_each, NULL)
 {
     struct home home;
     int files[50], status = 0;
@@ -218,7 +218,7 @@ static int use(struct home *home)
 }
 
 /* The child's own communicators get the numbers of the parent's descriptors. */
-static void a_child_is_refused_and_makes_communicators_of_its_own(void **state)
+TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each, NULL)
 {
     struct home home, own;
     int status = 0;
@@ -408,24 +408,21 @@ static void survivors_get_the_error(void (*live)(struct meeting *meeting, int ra
     munmap(meeting, sizeof(*meeting));
 }
 
-static void survivors_notice_that_a_rank_has_become_another_program(void **state)
+TEST_BETWEEN(survivors_notice_that_a_rank_has_become_another_program, before_each, NULL)
 {
-    (void)state;
     survivors_get_the_error(survive, restart);
 }
 
-static void survivors_notice_a_death_in_another_pid_namespace(void **state)
+TEST_BETWEEN(survivors_notice_a_death_in_another_pid_namespace, before_each, NULL)
 {
-    (void)state;
     if (!may_enter_new_pid_namespace()) {
         skip_because("a new PID namespace is not permitted here");
     }
     survivors_get_the_error(survive_elsewhere, die);
 }
 
-static void survivors_notice_a_death_where_pidfd_open_is_refused(void **state)
+TEST_BETWEEN(survivors_notice_a_death_where_pidfd_open_is_refused, before_each, NULL)
 {
-    (void)state;
     if (!may_refuse_pidfd_open()) {
         skip_because("system calls cannot be filtered here");
     }
@@ -436,17 +433,5 @@ int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
-#define TEST(name) cmocka_unit_test_setup(name, before_each)
-    const struct CMUnitTest tests[] = {
-        /* ranks that are processes first: this process must have no threads when it forks */
-        TEST(survivors_notice_that_a_rank_has_become_another_program),
-        TEST(survivors_notice_a_death_in_another_pid_namespace),
-        TEST(survivors_notice_a_death_where_pidfd_open_is_refused),
-        TEST(a_child_has_no_descriptor_of_a_communicator),
-        TEST(exec_closes_every_descriptor_of_a_communicator),
-        TEST(a_child_that_is_forked_amid_an_init_has_none_either),
-        TEST(a_child_keeps_files_under_numbers_that_a_communicator_had),
-        TEST(a_child_is_refused_and_makes_communicators_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -43,7 +43,7 @@ static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
     return real->memops(dev, work, ops, count);
 }
 
-static void a_warm_all_gather_is_ten_functions_from_the_device(void **state)
+TEST(a_warm_all_gather_is_ten_functions_from_the_device)
 {
     int *buffers[RANKS];
     OK(ceclGroupStart());
@@ -72,8 +72,5 @@ static void a_warm_all_gather_is_ten_functions_from_the_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_warm_all_gather_is_ten_functions_from_the_device),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return tests_run(open_all, close_all);
 }

@@ -46,7 +46,7 @@ static void end_call(void)
     atomic_store((_Atomic uint32_t *)word, cecl_turns_word(3, 3, 1));
 }
 
-static void a_graph_with_a_part_of_a_call_is_held_and_its_waits_end(void **state)
+TEST_BETWEEN(a_graph_with_a_part_of_a_call_is_held_and_its_waits_end, open_with_memory, NULL)
 {
     struct cecl_device *dev = comms[0]->dev;
     void *graph = capture_a_part();
@@ -62,10 +62,6 @@ static void a_graph_with_a_part_of_a_call_is_held_and_its_waits_end(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_graph_with_a_part_of_a_call_is_held_and_its_waits_end,
-                               open_with_memory),
-    };
     alarm(PROGRAM_S);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -18,7 +18,7 @@ static int close_with_memory(void **state)
     return close_all(state);
 }
 
-static void a_group_of_all_ranks_is_captured(void **state)
+TEST(a_group_of_all_ranks_is_captured)
 {
     ceclGraph_t graphs[RANKS];
     for (int r = 0; r < RANKS; r++)
@@ -68,7 +68,7 @@ static void capture_exchanges(uint32_t send[RANKS][RANKS * COUNT], ceclGraph_t g
 }
 
 /* Each rank has two graphs. Rank 1 destroys its graph while peers have not launched theirs yet. */
-static void messages_of_all_ranks_are_captured(void **state)
+TEST(messages_of_all_ranks_are_captured)
 {
     static uint32_t send[RANKS][RANKS * COUNT];
     ceclGraph_t graphs[RANKS], again[RANKS];
@@ -102,7 +102,7 @@ static void messages_of_all_ranks_are_captured(void **state)
 }
 
 /* No rank captures the other end, because explaining asks no peer. */
-static void a_captured_message_is_explained(void **state)
+TEST(a_captured_message_is_explained)
 {
     ceclExplanation_t explanation;
     ceclGraph_t graph;
@@ -116,7 +116,7 @@ static void a_captured_message_is_explained(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
-static void a_lone_call_is_refused_at_once(void **state)
+TEST(a_lone_call_is_refused_at_once)
 {
     ceclGraph_t graph;
 #ifdef __SANITIZE_THREAD__
@@ -130,7 +130,7 @@ static void a_lone_call_is_refused_at_once(void **state)
 }
 
 /* The calls of a group are carried out at its end, when the capture in which they were made may have ended. */
-static void a_group_that_outlasts_its_capture_is_refused(void **state)
+TEST(a_group_that_outlasts_its_capture_is_refused)
 {
     for (int again = 0; again < 2; again++) {
         ceclGraph_t graphs[RANKS], others[RANKS] = {NULL};
@@ -156,7 +156,7 @@ static void a_group_that_outlasts_its_capture_is_refused(void **state)
     a_group_of_all_ranks_is_captured(state);
 }
 
-static void a_communicator_is_not_finalized_while_a_stream_captures(void **state)
+TEST(a_communicator_is_not_finalized_while_a_stream_captures)
 {
     ceclGraph_t graph = NULL;
     OK(ceclStreamBeginCapture(comms[1], streams[1]));
@@ -169,7 +169,7 @@ static void a_communicator_is_not_finalized_while_a_stream_captures(void **state
 }
 
 /* The program may keep a handle too long: each use of it is refused, whatever graph came and went since. */
-static void a_destroyed_graph_is_refused(void **state)
+TEST(a_destroyed_graph_is_refused)
 {
     ceclGraph_t graphs[2];
     for (int i = 0; i < 2; i++) {
@@ -192,14 +192,5 @@ static void a_destroyed_graph_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lone_call_is_refused_at_once),
-        cmocka_unit_test(a_group_of_all_ranks_is_captured),
-        cmocka_unit_test(messages_of_all_ranks_are_captured),
-        cmocka_unit_test(a_destroyed_graph_is_refused),
-        cmocka_unit_test(a_captured_message_is_explained),
-        cmocka_unit_test(a_group_that_outlasts_its_capture_is_refused),
-        cmocka_unit_test(a_communicator_is_not_finalized_while_a_stream_captures),
-    };
-    return cmocka_run_group_tests(tests, open_with_memory, close_with_memory);
+    return tests_run(open_with_memory, close_with_memory);
 }

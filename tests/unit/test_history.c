@@ -54,7 +54,7 @@ static void finds(int rank, int other, uint32_t call)
     assert_string_equal(difference.name, "the call");
 }
 
-static void equal_calls_do_not_differ(void **state)
+TEST_BETWEEN(equal_calls_do_not_differ, set_up, tear_down)
 {
     agree();
     for (uint32_t call = 1; call <= 3 * CECL_HISTORY_CALLS; call++) {
@@ -63,7 +63,7 @@ static void equal_calls_do_not_differ(void **state)
     }
 }
 
-static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
+TEST_BETWEEN(calls_that_one_rank_has_not_come_to_do_not_differ, set_up, tear_down)
 {
     all_make(1, 10);
     makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
@@ -76,7 +76,7 @@ static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
     agree();
 }
 
-static void the_first_different_call_is_named(void **state)
+TEST_BETWEEN(the_first_different_call_is_named, set_up, tear_down)
 {
     all_make(1, 100);
     makes(0, 101, 110, 0);
@@ -87,7 +87,7 @@ static void the_first_different_call_is_named(void **state)
     finds(2, 1, 104);
 }
 
-static void a_difference_is_found_long_after_it(void **state)
+TEST_BETWEEN(a_difference_is_found_long_after_it, set_up, tear_down)
 {
     makes(0, 1, 1000, 0);
     makes(1, 1, 1000, 3);
@@ -95,7 +95,7 @@ static void a_difference_is_found_long_after_it(void **state)
     finds(0, 1, 1000 - CECL_HISTORY_CALLS + 1); /* the first call that is still kept */
 }
 
-static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)
+TEST_BETWEEN(a_rank_that_is_ahead_is_compared_where_both_are, set_up, tear_down)
 {
     makes(0, 1, 20, 5);
     makes(1, 1, 7, 0);
@@ -106,7 +106,7 @@ static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)
     assert_false(cecl_history_differs(&ranks[2], &difference));
 }
 
-static void a_call_that_one_rank_leaves_out_differs(void **state)
+TEST_BETWEEN(a_call_that_one_rank_leaves_out_differs, set_up, tear_down)
 {
     all_make(1, 5);
     makes(0, 6, 9, 0);
@@ -115,7 +115,7 @@ static void a_call_that_one_rank_leaves_out_differs(void **state)
 }
 
 /* Each rank tells the facts of a call before it notes the call. */
-static void the_facts_of_both_calls_are_known(void **state)
+TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
 {
     struct cecl_history_difference difference;
     struct cecl_facts mine, theirs;
@@ -143,20 +143,4 @@ static void the_facts_of_both_calls_are_known(void **state)
     cecl_history_tell(&ranks[1], &theirs);
     assert_true(cecl_history_differs(&ranks[0], &difference));
     assert_false(difference.has_facts);
-}
-
-#define HISTORY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        HISTORY_TEST(equal_calls_do_not_differ),
-        HISTORY_TEST(calls_that_one_rank_has_not_come_to_do_not_differ),
-        HISTORY_TEST(the_first_different_call_is_named),
-        HISTORY_TEST(a_difference_is_found_long_after_it),
-        HISTORY_TEST(a_rank_that_is_ahead_is_compared_where_both_are),
-        HISTORY_TEST(a_call_that_one_rank_leaves_out_differs),
-        HISTORY_TEST(the_facts_of_both_calls_are_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

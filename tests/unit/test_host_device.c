@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void a_held_stream_holds_no_other(void **state)
+TEST_BETWEEN(a_held_stream_holds_no_other, set_up, tear_down)
 {
     uint32_t gate = 0, passed = 0;
     ceclStream_t held = new_stream(), free_one = new_stream();
@@ -23,7 +23,7 @@ static void a_held_stream_holds_no_other(void **state)
 }
 
 /* Waits for a value, or, with CECL_MEMOP_WAIT_ANY, for one of its bits. */
-static void waits_end_by_their_kind(void **state)
+TEST_BETWEEN(waits_end_by_their_kind, set_up, tear_down)
 {
     static const struct {
         uint32_t have, want;
@@ -58,7 +58,7 @@ static void waits_end_by_their_kind(void **state)
     }
 }
 
-static void work_runs_in_stream_order(void **state)
+TEST_BETWEEN(work_runs_in_stream_order, set_up, tear_down)
 {
     enum { COUNT = 3000 };
     static uint64_t cells[COUNT + 1];
@@ -74,7 +74,7 @@ static void work_runs_in_stream_order(void **state)
     assert_int_equal(cells[COUNT], 42);
 }
 
-static void the_queue_keeps_its_size_in_a_steady_state(void **state)
+TEST_BETWEEN(the_queue_keeps_its_size_in_a_steady_state, set_up, tear_down)
 {
     uint32_t word = 0;
     ceclStream_t stream = new_stream();
@@ -87,7 +87,7 @@ static void the_queue_keeps_its_size_in_a_steady_state(void **state)
     assert_int_equal(host_stream_capacity(stream), before);
 }
 
-static void streams_that_are_none_are_refused(void **state)
+TEST_BETWEEN(streams_that_are_none_are_refused, set_up, tear_down)
 {
     uint64_t stranger[32] = {0};
     ceclStream_t stream = new_stream();
@@ -98,7 +98,7 @@ static void streams_that_are_none_are_refused(void **state)
     assert_int_equal(dev->ops->stream_destroy(dev, NULL), ceclInvalidArgument);
 }
 
-static void closing_does_not_wait_for_a_held_stream(void **state)
+TEST_BETWEEN(closing_does_not_wait_for_a_held_stream, set_up, tear_down)
 {
     struct cecl_device *other;
     ceclStream_t stream;
@@ -110,7 +110,7 @@ static void closing_does_not_wait_for_a_held_stream(void **state)
     other->ops->close(other); /* the test is that this returns */
 }
 
-static void stream_ids_are_never_used_again(void **state)
+TEST_BETWEEN(stream_ids_are_never_used_again, set_up, tear_down)
 {
     uint64_t last = 0;
     for (int i = 0; i < 50; i++) {
@@ -121,7 +121,7 @@ static void stream_ids_are_never_used_again(void **state)
     }
 }
 
-static void an_import_of_too_little_memory_is_refused(void **state)
+TEST_BETWEEN(an_import_of_too_little_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mine = {0}, theirs = {0};
     int fd = -1;
@@ -133,7 +133,7 @@ static void an_import_of_too_little_memory_is_refused(void **state)
     dev->ops->mem_release(dev, &mine);
 }
 
-static void more_than_the_machine_has_is_out_of_memory(void **state)
+TEST_BETWEEN(more_than_the_machine_has_is_out_of_memory, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     assert_int_equal(dev->ops->mem_create(dev, (size_t)1 << 50, &mem), ceclOutOfMemory);
@@ -158,7 +158,7 @@ static int send_across(int fd)
            other->ops->memops(other, NULL, &flag, 1) || other->ops->stream_synchronize(other, NULL);
 }
 
-static void memory_and_words_work_across_processes(void **state)
+TEST(memory_and_words_work_across_processes)
 {
     struct cecl_mem mine = {0};
     void *base = NULL;
@@ -185,21 +185,4 @@ static void memory_and_words_work_across_processes(void **state)
     dev->ops->mem_release(dev, &mine);
     close(fd);
     tear_down(state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DEVICE_TEST(a_held_stream_holds_no_other),
-        DEVICE_TEST(waits_end_by_their_kind),
-        DEVICE_TEST(work_runs_in_stream_order),
-        DEVICE_TEST(the_queue_keeps_its_size_in_a_steady_state),
-        DEVICE_TEST(streams_that_are_none_are_refused),
-        DEVICE_TEST(closing_does_not_wait_for_a_held_stream),
-        DEVICE_TEST(stream_ids_are_never_used_again),
-        DEVICE_TEST(an_import_of_too_little_memory_is_refused),
-        DEVICE_TEST(more_than_the_machine_has_is_out_of_memory),
-        cmocka_unit_test(memory_and_words_work_across_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

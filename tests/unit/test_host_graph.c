@@ -25,7 +25,7 @@ static void *end_on(ceclStream_t stream)
     return graph;
 }
 
-static void check_tells_which_stream_captures(void **state)
+TEST_BETWEEN(check_tells_which_stream_captures, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
     bool captures = false;
@@ -43,7 +43,7 @@ static void launch(void *graph, ceclStream_t stream)
     assert_int_equal(CAPTURES->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
-static void captured_work_is_done_by_each_launch_alone(void **state)
+TEST_BETWEEN(captured_work_is_done_by_each_launch_alone, set_up, tear_down)
 {
     uint32_t from = 1, to = 0;
     ceclStream_t stream = new_stream();
@@ -62,7 +62,7 @@ static void captured_work_is_done_by_each_launch_alone(void **state)
 
 /* Graphs on one stream and work on another stream add to a list. The list must have the order in which the
  * host enqueued them, although the first is held up. */
-static void an_event_orders_graphs_and_other_work(void **state)
+TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
 {
     struct cecl_event *event = NULL;
     uint32_t gate = 0, sources[20], list[20], *last = &list[19];
@@ -100,7 +100,7 @@ static void an_event_orders_graphs_and_other_work(void **state)
 }
 
 /* Of two calls in one graph, the first waits for the event and the second records it. */
-static void several_calls_of_a_graph_are_one_launch(void **state)
+TEST_BETWEEN(several_calls_of_a_graph_are_one_launch, set_up, tear_down)
 {
     struct cecl_event *event = NULL;
     uint32_t gate = 0;
@@ -129,7 +129,7 @@ static void count(void *context)
     atomic_fetch_add((_Atomic int *)context, 1);
 }
 
-static void keepers_hear_of_the_end_once_the_last_launch_is_done(void **state)
+TEST_BETWEEN(keepers_hear_of_the_end_once_the_last_launch_is_done, set_up, tear_down)
 {
     _Atomic int gone = 0;
     uint32_t gate = 0;
@@ -147,16 +147,4 @@ static void keepers_hear_of_the_end_once_the_last_launch_is_done(void **state)
     dev->ops->host_write(dev, &gate, 1, 1);
     synchronize(stream);
     assert_int_equal(atomic_load(&gone), 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DEVICE_TEST(check_tells_which_stream_captures),
-        DEVICE_TEST(captured_work_is_done_by_each_launch_alone),
-        DEVICE_TEST(an_event_orders_graphs_and_other_work),
-        DEVICE_TEST(several_calls_of_a_graph_are_one_launch),
-        DEVICE_TEST(keepers_hear_of_the_end_once_the_last_launch_is_done),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static struct cecl_mem new_granule(void)
     return mem;
 }
 
-static void a_host_device_says_what_it_is(void **state)
+TEST_BETWEEN(a_host_device_says_what_it_is, set_up, tear_down)
 {
     assert_int_equal(dev->kind, CECL_KIND_HOST);
     assert_int_equal(dev->ordinal, -1);
@@ -55,7 +55,7 @@ static void a_host_device_says_what_it_is(void **state)
     assert_int_equal(dev->granularity % (size_t)sysconf(_SC_PAGESIZE), 0);
 }
 
-static void created_memory_is_zero(void **state)
+TEST_BETWEEN(created_memory_is_zero, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
     const unsigned char *bytes = map_granule(&mem);
@@ -65,7 +65,7 @@ static void created_memory_is_zero(void **state)
     dev->ops->mem_release(dev, &mem);
 }
 
-static void an_import_is_the_memory_of_the_export(void **state)
+TEST_BETWEEN(an_import_is_the_memory_of_the_export, set_up, tear_down)
 {
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
@@ -83,7 +83,7 @@ static void an_import_is_the_memory_of_the_export(void **state)
     close(fd);
 }
 
-static void a_descriptor_is_the_callers_and_lives_apart(void **state)
+TEST_BETWEEN(a_descriptor_is_the_callers_and_lives_apart, set_up, tear_down)
 {
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
@@ -95,7 +95,7 @@ static void a_descriptor_is_the_callers_and_lives_apart(void **state)
     dev->ops->mem_release(dev, &theirs);
 }
 
-static void descriptors_are_closed_on_exec(void **state)
+TEST_BETWEEN(descriptors_are_closed_on_exec, set_up, tear_down)
 {
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
@@ -109,7 +109,7 @@ static void descriptors_are_closed_on_exec(void **state)
     close(fd);
 }
 
-static void a_mapping_outlives_the_release_of_its_handle(void **state)
+TEST_BETWEEN(a_mapping_outlives_the_release_of_its_handle, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
     char *base = map_granule(&mem);
@@ -122,7 +122,7 @@ static void a_mapping_outlives_the_release_of_its_handle(void **state)
     unmap_granule(base);
 }
 
-static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
+TEST_BETWEEN(an_unmapped_range_is_unreadable_and_stays_reserved, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
     const size_t granule = dev->granularity;
@@ -143,7 +143,7 @@ static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
     dev->ops->mem_release(dev, &mem);
 }
 
-static void more_than_is_available_is_out_of_memory_and_says_how_much(void **state)
+TEST_BETWEEN(more_than_is_available_is_out_of_memory_and_says_how_much, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     struct sysinfo info;
@@ -158,7 +158,7 @@ static void more_than_is_available_is_out_of_memory_and_says_how_much(void **sta
     assert_int_equal(mem.handle, 0);
 }
 
-static void an_address_range_too_large_is_out_of_memory(void **state)
+TEST_BETWEEN(an_address_range_too_large_is_out_of_memory, set_up, tear_down)
 {
     void *base = NULL;
     assert_int_equal(dev->ops->reserve(dev, (size_t)1 << 62, &base), ceclOutOfMemory);
@@ -166,7 +166,7 @@ static void an_address_range_too_large_is_out_of_memory(void **state)
     assert_null(base);
 }
 
-static void without_a_descriptor_left_memory_is_refused(void **state)
+TEST_BETWEEN(without_a_descriptor_left_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = {0}, mine = new_granule();
     struct rlimit before, none;
@@ -186,7 +186,7 @@ static void without_a_descriptor_left_memory_is_refused(void **state)
 }
 
 /* Files of this process must not grow that far: the memory gets its file, but not its size. */
-static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
+TEST_BETWEEN(memory_that_cannot_have_its_size_leaves_no_descriptor, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     struct rlimit before, low;
@@ -205,7 +205,7 @@ static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
     assert_int_equal(open_descriptors(), descriptors);
 }
 
-static void an_import_of_what_is_no_memory_is_refused(void **state)
+TEST_BETWEEN(an_import_of_what_is_no_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     int ends[2];
@@ -217,7 +217,7 @@ static void an_import_of_what_is_no_memory_is_refused(void **state)
     assert_int_equal(mem.handle, 0);
 }
 
-static void mem_set_sets_its_bytes_and_no_others(void **state)
+TEST_BETWEEN(mem_set_sets_its_bytes_and_no_others, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
     unsigned char *bytes = map_granule(&mem);
@@ -228,7 +228,7 @@ static void mem_set_sets_its_bytes_and_no_others(void **state)
     dev->ops->mem_release(dev, &mem);
 }
 
-static void a_null_pointer_is_refused_by_its_name(void **state)
+TEST_BETWEEN(a_null_pointer_is_refused_by_its_name, set_up, tear_down)
 {
     int plain = 0;
     assert_int_equal(dev->ops->check_pointer(dev, NULL, 4, "recvbuff"), ceclInvalidArgument);
@@ -247,7 +247,7 @@ static void assert_pointer_refused(const void *ptr, size_t bytes)
     assert_non_null(strstr(cecl_message(), number));
 }
 
-static void a_range_that_wraps_around_is_refused(void **state)
+TEST_BETWEEN(a_range_that_wraps_around_is_refused, set_up, tear_down)
 {
     const char plain = 0;
     assert_pointer_refused(&plain, SIZE_MAX);
@@ -256,7 +256,7 @@ static void a_range_that_wraps_around_is_refused(void **state)
 }
 
 /* [hole | memory | hole]: a range that begins or ends in a hole is refused. */
-static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
+TEST_BETWEEN(a_range_that_begins_or_ends_in_no_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
     const size_t granule = dev->granularity;
@@ -309,7 +309,7 @@ static void one_life(void)
     tear_down(NULL);
 }
 
-static void a_thousand_lives_leave_nothing(void **state)
+TEST(a_thousand_lives_leave_nothing)
 {
     enum { WARM = 10, LIVES = 1000, STACKS = 64 << 20 };
     for (int i = 0; i < WARM; i++)
@@ -324,7 +324,7 @@ static void a_thousand_lives_leave_nothing(void **state)
     assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
 
-static void memory_cannot_be_made_shorter(void **state)
+TEST_BETWEEN(memory_cannot_be_made_shorter, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     int fd = -1;
@@ -333,29 +333,4 @@ static void memory_cannot_be_made_shorter(void **state)
     assert_int_equal(ftruncate(fd, 0), -1);
     close(fd);
     dev->ops->mem_release(dev, &mem);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DEVICE_TEST(memory_cannot_be_made_shorter),
-        DEVICE_TEST(a_host_device_says_what_it_is),
-        DEVICE_TEST(created_memory_is_zero),
-        DEVICE_TEST(an_import_is_the_memory_of_the_export),
-        DEVICE_TEST(a_descriptor_is_the_callers_and_lives_apart),
-        DEVICE_TEST(descriptors_are_closed_on_exec),
-        DEVICE_TEST(a_mapping_outlives_the_release_of_its_handle),
-        DEVICE_TEST(an_unmapped_range_is_unreadable_and_stays_reserved),
-        DEVICE_TEST(more_than_is_available_is_out_of_memory_and_says_how_much),
-        DEVICE_TEST(an_address_range_too_large_is_out_of_memory),
-        DEVICE_TEST(without_a_descriptor_left_memory_is_refused),
-        DEVICE_TEST(memory_that_cannot_have_its_size_leaves_no_descriptor),
-        DEVICE_TEST(an_import_of_what_is_no_memory_is_refused),
-        DEVICE_TEST(mem_set_sets_its_bytes_and_no_others),
-        DEVICE_TEST(a_null_pointer_is_refused_by_its_name),
-        DEVICE_TEST(a_range_that_wraps_around_is_refused),
-        DEVICE_TEST(a_range_that_begins_or_ends_in_no_memory_is_refused),
-        cmocka_unit_test(a_thousand_lives_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void end_import(const struct cecl_region_export *exported, char *addr)
 
 /* ---- finding */
 
-static void a_shared_mapping_is_one_region_from_any_of_its_bytes(void **state)
+TEST_BETWEEN(a_shared_mapping_is_one_region_from_any_of_its_bytes, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -72,7 +72,7 @@ static void assert_private(const void *ptr)
 
 /* [file | hole | file], with nothing in the hole, or with memory without access rights. Other memory ends
  * the region and does not belong to it. */
-static void a_mapping_with_a_hole_is_one_region(void **state)
+TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
 {
     const int fd = new_file();
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -95,7 +95,7 @@ static void a_mapping_with_a_hole_is_one_region(void **state)
     close(fd);
 }
 
-static void finding_a_region_leaves_no_descriptor(void **state)
+TEST_BETWEEN(finding_a_region_leaves_no_descriptor, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 1);
@@ -106,7 +106,7 @@ static void finding_a_region_leaves_no_descriptor(void **state)
     close(fd);
 }
 
-static void memory_of_malloc_and_of_the_stack_is_private(void **state)
+TEST_BETWEEN(memory_of_malloc_and_of_the_stack_is_private, set_up, tear_down)
 {
     const int here = 0;
     char *small = malloc(100), *large = malloc((size_t)8 << 20);
@@ -119,7 +119,7 @@ static void memory_of_malloc_and_of_the_stack_is_private(void **state)
     free(large);
 }
 
-static void private_and_anonymous_mappings_are_private(void **state)
+TEST_BETWEEN(private_and_anonymous_mappings_are_private, set_up, tear_down)
 {
     const int fd = new_file();
     char *copy = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
@@ -133,7 +133,7 @@ static void private_and_anonymous_mappings_are_private(void **state)
     close(fd);
 }
 
-static void a_mapping_whose_file_was_closed_is_private(void **state)
+TEST_BETWEEN(a_mapping_whose_file_was_closed_is_private, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -149,7 +149,7 @@ static void a_mapping_whose_file_was_closed_is_private(void **state)
 
 /* Peers cannot map a sealed file, although this process can read it, and write it where it was mapped
  * before the seal. */
-static void a_file_that_is_sealed_against_writing_is_private(void **state)
+TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down)
 {
     const struct {
         int seal, rights;
@@ -177,7 +177,7 @@ static void a_file_that_is_sealed_against_writing_is_private(void **state)
 }
 
 /* The kernel itself reads no such page for another process, not even by process_vm_readv. */
-static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
+TEST_BETWEEN(memory_of_memfd_secret_can_be_used_and_is_private, set_up, tear_down)
 {
     const int fd = (int)syscall(SYS_memfd_secret, 0);
     if (fd < 0) {
@@ -197,7 +197,7 @@ static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
     close(fd);
 }
 
-static void a_file_open_for_reading_alone_is_private(void **state)
+TEST_BETWEEN(a_file_open_for_reading_alone_is_private, set_up, tear_down)
 {
     char path[64];
     const int fd = new_file();
@@ -220,7 +220,7 @@ static void assert_no_memory(const void *ptr)
     assert_non_null(strstr(cecl_message(), place));
 }
 
-static void an_address_without_memory_is_refused_by_its_address(void **state)
+TEST_BETWEEN(an_address_without_memory_is_refused_by_its_address, set_up, tear_down)
 {
     void *reserved = NULL;
     char *gone = mmap(NULL, page(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -236,7 +236,7 @@ static void an_address_without_memory_is_refused_by_its_address(void **state)
 
 /* ---- ids */
 
-static void an_id_stays_while_the_memory_stays(void **state)
+TEST_BETWEEN(an_id_stays_while_the_memory_stays, set_up, tear_down)
 {
     const int fd = new_file(), other = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -251,7 +251,7 @@ static void an_id_stays_while_the_memory_stays(void **state)
     close(fd);
 }
 
-static void memory_mapped_anew_has_another_id(void **state)
+TEST_BETWEEN(memory_mapped_anew_has_another_id, set_up, tear_down)
 {
     const int fd = new_file(), other = new_file();
     /* The page stays reserved, because another thread might map something into a free page. */
@@ -272,7 +272,7 @@ static void memory_mapped_anew_has_another_id(void **state)
     close(other);
 }
 
-static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
+TEST_BETWEEN(a_region_is_refused_once_other_memory_is_in_its_place, set_up, tear_down)
 {
     const int fd = new_file(), other = new_file();
     struct cecl_region_export exported;
@@ -289,7 +289,7 @@ static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
 
 /* More mappings than one read of /proc/self/maps returns, and a path longer than the part of a line that is
  * kept. */
-static void regions_are_found_behind_many_mappings(void **state)
+TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
 {
     enum { MANY = 200 };
     char name[200], *many[MANY];
@@ -313,7 +313,7 @@ static void regions_are_found_behind_many_mappings(void **state)
 
 /* ---- sharing */
 
-static void an_import_is_the_memory_of_the_export(void **state)
+TEST_BETWEEN(an_import_is_the_memory_of_the_export, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -334,7 +334,7 @@ static void an_import_is_the_memory_of_the_export(void **state)
     close(fd);
 }
 
-static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
+TEST_BETWEEN(a_mapping_of_a_part_of_a_file_is_imported_at_that_part, set_up, tear_down)
 {
     const int fd = new_file();
     char *whole = map_shared(fd, NULL, 0, PAGES), *part = map_shared(fd, NULL, 2, 1);
@@ -351,7 +351,7 @@ static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
     close(fd);
 }
 
-static void a_closed_import_leaves_its_range_reserved(void **state)
+TEST_BETWEEN(a_closed_import_leaves_its_range_reserved, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 1);
@@ -369,7 +369,7 @@ static void a_closed_import_leaves_its_range_reserved(void **state)
     close(fd);
 }
 
-static void an_export_of_another_kind_is_refused(void **state)
+TEST_BETWEEN(an_export_of_another_kind_is_refused, set_up, tear_down)
 {
     const struct cecl_region_export exported = {
         .kind = CECL_REGION_HANDLE, .bytes = 4096, .fd = -1};
@@ -406,7 +406,7 @@ static int import_in_child(int socket, uint64_t parent)
 }
 
 /* Opens the device after the fork, so that the fork happens without threads. */
-static void another_process_imports_memory_that_was_mapped_after_the_fork(void **state)
+TEST(another_process_imports_memory_that_was_mapped_after_the_fork)
 {
     int sockets[2], status = -1;
     const uint64_t parent = cecl_fork_process();
@@ -435,7 +435,7 @@ static void another_process_imports_memory_that_was_mapped_after_the_fork(void *
 }
 
 /* The memory of a process that has unmapped it is gone; a process that is ending has no memory, but that is not why. */
-static void memory_stays_while_its_process_has_it_or_ends(void **state)
+TEST_BETWEEN(memory_stays_while_its_process_has_it_or_ends, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 2);
@@ -470,27 +470,5 @@ static void memory_stays_while_its_process_has_it_or_ends(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_process_imports_memory_that_was_mapped_after_the_fork),
-        DEVICE_TEST(a_shared_mapping_is_one_region_from_any_of_its_bytes),
-        DEVICE_TEST(finding_a_region_leaves_no_descriptor),
-        DEVICE_TEST(memory_stays_while_its_process_has_it_or_ends),
-        DEVICE_TEST(memory_of_malloc_and_of_the_stack_is_private),
-        DEVICE_TEST(private_and_anonymous_mappings_are_private),
-        DEVICE_TEST(a_mapping_with_a_hole_is_one_region),
-        DEVICE_TEST(a_mapping_whose_file_was_closed_is_private),
-        DEVICE_TEST(a_file_that_is_sealed_against_writing_is_private),
-        DEVICE_TEST(memory_of_memfd_secret_can_be_used_and_is_private),
-        DEVICE_TEST(a_file_open_for_reading_alone_is_private),
-        DEVICE_TEST(an_address_without_memory_is_refused_by_its_address),
-        DEVICE_TEST(an_id_stays_while_the_memory_stays),
-        DEVICE_TEST(memory_mapped_anew_has_another_id),
-        DEVICE_TEST(a_region_is_refused_once_other_memory_is_in_its_place),
-        DEVICE_TEST(regions_are_found_behind_many_mappings),
-        DEVICE_TEST(an_import_is_the_memory_of_the_export),
-        DEVICE_TEST(a_mapping_of_a_part_of_a_file_is_imported_at_that_part),
-        DEVICE_TEST(a_closed_import_leaves_its_range_reserved),
-        DEVICE_TEST(an_export_of_another_kind_is_refused),
-    };
-    return run_with_all_answers(tests, sizeof(tests) / sizeof(*tests));
+    return run_with_all_answers();
 }

@@ -97,7 +97,7 @@ static void blocks_are_there(int rank)
             assert_int_equal(all.recv[rank][(size_t)r * BLOCK + i], 11 * (r + 1));
 }
 
-static void it_runs_in_the_order_of_its_stream(void **state)
+TEST_BETWEEN(it_runs_in_the_order_of_its_stream, open_ranks, close_ranks)
 {
     uint32_t go = 0, after[RANKS] = {0};
     unsigned char late_data[BLOCK];
@@ -127,7 +127,7 @@ static void it_runs_in_the_order_of_its_stream(void **state)
 /* After each call of rank 0 its other stream waits for `done`, and later work waits for both. A sleeper
  * that is not woken looks again after 50 ms, so ten rounds would take half a second. Other work of this
  * machine may delay some groups of ten rounds, but not all. */
-static void who_sleeps_until_it_is_done_is_woken(void **state)
+TEST_BETWEEN(who_sleeps_until_it_is_done_is_woken, open_ranks, close_ranks)
 {
     enum { ROUNDS = 200, TEN = 10, UNWOKEN_MS = TEN * 50 };
     uint32_t turn = 0;
@@ -152,7 +152,7 @@ static void who_sleeps_until_it_is_done_is_woken(void **state)
 }
 
 /* Writes the word as a watchdog does. */
-static void its_waits_end_by_a_word_that_is_released(void **state)
+TEST_BETWEEN(its_waits_end_by_a_word_that_is_released, open_ranks, close_ranks)
 {
     for (uint32_t i = 1; i <= 5; i++) /* rank 1 never comes */
         gather(0, i);
@@ -168,7 +168,7 @@ static void its_waits_end_by_a_word_that_is_released(void **state)
     assert_int_equal(all.rows[1][0], 101); /* later calls signalled nothing */
 }
 
-static void a_device_that_closes_does_not_wait_for_peers(void **state)
+TEST_BETWEEN(a_device_that_closes_does_not_wait_for_peers, open_ranks, close_ranks)
 {
     for (uint32_t i = 1; i <= 3; i++)
         gather(0, i);
@@ -183,7 +183,7 @@ static void a_device_that_closes_does_not_wait_for_peers(void **state)
     await_word(&all.done[0], 3);
 }
 
-static void what_cannot_be_is_refused_and_not_enqueued(void **state)
+TEST_BETWEEN(what_cannot_be_is_refused_and_not_enqueued, open_ranks, close_ranks)
 {
     const struct cecl_small small = {.nranks = RANKS, .bytes = SLOT + 1, .slot_bytes = SLOT};
     struct cecl_small good = small;
@@ -195,14 +195,3 @@ static void what_cannot_be_is_refused_and_not_enqueued(void **state)
 }
 
 #define SMALL(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SMALL(it_runs_in_the_order_of_its_stream),
-        SMALL(who_sleeps_until_it_is_done_is_woken),
-        SMALL(its_waits_end_by_a_word_that_is_released),
-        SMALL(a_device_that_closes_does_not_wait_for_peers),
-        SMALL(what_cannot_be_is_refused_and_not_enqueued),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

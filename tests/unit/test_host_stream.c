@@ -26,7 +26,7 @@ static void release(uint32_t *word, uint32_t value)
     assert_int_equal(dev->ops->words_release(dev, word, 1, value), ceclSuccess);
 }
 
-static void all_default_handles_are_one_stream(void **state)
+TEST_BETWEEN(all_default_handles_are_one_stream, set_up, tear_down)
 {
     ceclStream_t work[3] = {NULL, NULL, NULL}, own = new_stream(), forked = NULL;
     for (uintptr_t i = 0; i < 3; i++) {
@@ -40,7 +40,7 @@ static void all_default_handles_are_one_stream(void **state)
     assert_ptr_not_equal(forked, work[0]);
 }
 
-static void default_streams_cannot_be_destroyed(void **state)
+TEST_BETWEEN(default_streams_cannot_be_destroyed, set_up, tear_down)
 {
     ceclStream_t work = NULL;
     assert_int_equal(dev->ops->stream_fork(dev, NULL, &work), ceclSuccess);
@@ -74,7 +74,7 @@ static void assert_refused_everywhere(ceclStream_t stream)
     assert_int_equal(word, 0);
 }
 
-static void a_destroyed_stream_is_refused_by_every_call(void **state)
+TEST_BETWEEN(a_destroyed_stream_is_refused_by_every_call, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
@@ -82,7 +82,7 @@ static void a_destroyed_stream_is_refused_by_every_call(void **state)
 }
 
 /* As on a GPU, streams belong to the process. */
-static void a_stream_of_another_communicator_is_taken_by_every_call(void **state)
+TEST_BETWEEN(a_stream_of_another_communicator_is_taken_by_every_call, set_up, tear_down)
 {
     char from = 1, to = 0;
     uint32_t word = 0;
@@ -105,7 +105,7 @@ static void a_stream_of_another_communicator_is_taken_by_every_call(void **state
     other->ops->close(other);
 }
 
-static void a_stream_ends_with_the_device_that_made_it(void **state)
+TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
 {
     struct cecl_device *other = NULL;
     ceclStream_t foreign = NULL;
@@ -115,7 +115,7 @@ static void a_stream_ends_with_the_device_that_made_it(void **state)
     assert_refused_everywhere(foreign);
 }
 
-static void a_device_has_the_default_stream_of_its_parent(void **state)
+TEST_BETWEEN(a_device_has_the_default_stream_of_its_parent, set_up, tear_down)
 {
     struct cecl_device *child = NULL, *stranger = NULL;
     ceclStream_t of[3] = {NULL, NULL, NULL};
@@ -133,7 +133,7 @@ static void a_device_has_the_default_stream_of_its_parent(void **state)
 }
 
 /* A child that is forked begins without streams and events, whatever its parent's threads do meanwhile. */
-static void a_forked_child_has_streams_of_its_own_alone(void **state)
+TEST_BETWEEN(a_forked_child_has_streams_of_its_own_alone, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
     ceclEvent_t event = NULL;
@@ -180,7 +180,7 @@ static size_t allocated(void)
 #define REFUSALS 1000
 #define SLACK 20000 /* bytes that the C library may keep */
 
-static void a_stream_without_a_thread_leaves_no_memory(void **state)
+TEST_BETWEEN(a_stream_without_a_thread_leaves_no_memory, set_up, tear_down)
 {
     ceclStream_t stream = NULL;
     const size_t before = allocated();
@@ -195,7 +195,7 @@ static void a_stream_without_a_thread_leaves_no_memory(void **state)
     synchronize(NULL); /* the other streams still work */
 }
 
-static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
+TEST_BETWEEN(a_reduction_on_a_stream_that_is_none_leaves_no_memory, set_up, tear_down)
 {
     float one = 1, sum = 0;
     const void *sources[] = {&one, &one};
@@ -211,7 +211,7 @@ static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
 }
 
 /* A sanitizer would end the program instead of refusing that much memory. */
-static void a_queue_that_cannot_grow_leaves_the_stream_usable(void **state)
+TEST_BETWEEN(a_queue_that_cannot_grow_leaves_the_stream_usable, set_up, tear_down)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip_because("a sanitizer ends the program instead of refusing that much memory");
@@ -226,7 +226,7 @@ static void a_queue_that_cannot_grow_leaves_the_stream_usable(void **state)
     assert_int_equal(word, 5);
 }
 
-static void check_takes_every_stream_of_the_device(void **state)
+TEST_BETWEEN(check_takes_every_stream_of_the_device, set_up, tear_down)
 {
     uint32_t never = 0;
     ceclStream_t held = new_stream();
@@ -239,7 +239,7 @@ static void check_takes_every_stream_of_the_device(void **state)
     synchronize(held);
 }
 
-static void enqueued_arrays_may_be_reused_at_once(void **state)
+TEST_BETWEEN(enqueued_arrays_may_be_reused_at_once, set_up, tear_down)
 {
     int from[2] = {11, 22}, to[2] = {0, 0}, wrong = 0;
     void *dst[2] = {&to[0], &to[1]}, *src[2] = {&from[0], &from[1]};
@@ -266,7 +266,7 @@ static void enqueued_arrays_may_be_reused_at_once(void **state)
 }
 
 /* A batch has no order: a plan that relies on one must not pass by luck. */
-static void every_second_batch_runs_in_another_order(void **state)
+TEST_BETWEEN(every_second_batch_runs_in_another_order, set_up, tear_down)
 {
     uint64_t first = 1, second = 2, to = 0, seen[4];
     void *dst[2] = {&to, &to}, *src[2] = {&first, &second};
@@ -284,7 +284,7 @@ static void every_second_batch_runs_in_another_order(void **state)
 }
 
 /* 10,000 commands behind a wait, then as many again. */
-static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
+TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
 {
     enum { ROUNDS = 3, PIECES = 10000 };
     uint32_t *words = new_words(2);
@@ -311,7 +311,7 @@ static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
 }
 
 /* The queue is a ring that grows while it is used: wherever it begins, no command is lost. */
-static void work_keeps_its_order_wherever_the_queue_grows(void **state)
+TEST_BETWEEN(work_keeps_its_order_wherever_the_queue_grows, set_up, tear_down)
 {
     for (size_t before = 0; before < 70; before += 23) {
         enum { CHAIN = 200 };
@@ -332,7 +332,7 @@ static void work_keeps_its_order_wherever_the_queue_grows(void **state)
     }
 }
 
-static void all_kinds_of_work_keep_their_order(void **state)
+TEST_BETWEEN(all_kinds_of_work_keep_their_order, set_up, tear_down)
 {
     uint32_t *words = new_words(3);
     memop(NULL, CECL_MEMOP_WRITE, &words[0], 8);
@@ -347,7 +347,7 @@ static void all_kinds_of_work_keep_their_order(void **state)
     dev->ops->words_free(dev, words);
 }
 
-static void destroying_a_stream_runs_what_it_holds(void **state)
+TEST_BETWEEN(destroying_a_stream_runs_what_it_holds, set_up, tear_down)
 {
     enum { CHAIN = 2000 };
     static uint64_t cells[CHAIN + 1];
@@ -386,7 +386,7 @@ static void *release_and_hold(void *argument)
     return NULL;
 }
 
-static void destroying_a_held_stream_ends_with_its_release(void **state)
+TEST_BETWEEN(destroying_a_held_stream_ends_with_its_release, set_up, tear_down)
 {
     uint64_t from = 3, to = 0;
     struct helper helper = {.word = new_words(1)};
@@ -401,7 +401,7 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
 }
 
 /* (Memory that is freed too early is found by the address sanitizer only.) */
-static void streams_that_wait_for_each_other_are_closed(void **state)
+TEST_BETWEEN(streams_that_wait_for_each_other_are_closed, set_up, tear_down)
 {
     uint32_t *gate = new_words(1);
     for (uint32_t i = 1; i <= 20; i++) {
@@ -422,7 +422,7 @@ static void streams_that_wait_for_each_other_are_closed(void **state)
 }
 
 /* What is left may be another communicator's, so it is carried out, and closing does not wait for it. */
-static void closing_leaves_a_held_stream_to_its_work(void **state)
+TEST_BETWEEN(closing_leaves_a_held_stream_to_its_work, set_up, tear_down)
 {
     struct cecl_device *own;
     ceclStream_t held, witness = new_stream();
@@ -442,7 +442,7 @@ static void closing_leaves_a_held_stream_to_its_work(void **state)
 }
 
 /* Two communicators may share the default stream: one must not wait for what the other enqueues meanwhile. */
-static void a_drain_waits_for_earlier_work_of_the_default_stream_alone(void **state)
+TEST_BETWEEN(a_drain_waits_for_earlier_work_of_the_default_stream_alone, set_up, tear_down)
 {
     struct cecl_device *child;
     uint32_t *gate = new_words(1);
@@ -471,7 +471,7 @@ static void *wait_for_stream(void *argument)
     return NULL;
 }
 
-static void synchronize_waits_for_earlier_work_alone(void **state)
+TEST_BETWEEN(synchronize_waits_for_earlier_work_alone, set_up, tear_down)
 {
     uint32_t *words = new_words(2);
     struct helper helper = {.stream = new_stream()};
@@ -494,7 +494,7 @@ static void synchronize_waits_for_earlier_work_alone(void **state)
 
 /* ---- drains */
 
-static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
+TEST_BETWEEN(a_drain_with_nothing_enqueued_returns_at_once, set_up, tear_down)
 {
     const int64_t past = cecl_now_ms() - 1000;
     new_stream();
@@ -503,7 +503,7 @@ static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
 }
 
 /* Each stream in turn is held: the default stream and others. */
-static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
+TEST_BETWEEN(a_drain_of_a_held_stream_times_out_and_says_how_many, set_up, tear_down)
 {
     uint32_t *words = new_words(1);
     const ceclStream_t streams[3] = {NULL, new_stream(), new_stream()};
@@ -520,7 +520,7 @@ static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
     dev->ops->words_free(dev, words);
 }
 
-static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
+TEST_BETWEEN(a_drain_without_a_deadline_ends_with_all_work_done, set_up, tear_down)
 {
     enum { STREAMS = 4 };
     uint64_t from = 3, to[STREAMS] = {0};
@@ -546,7 +546,7 @@ static void *destroy_stream(void *argument)
     return NULL;
 }
 
-static void a_drain_waits_for_a_stream_that_is_being_destroyed(void **state)
+TEST_BETWEEN(a_drain_waits_for_a_stream_that_is_being_destroyed, set_up, tear_down)
 {
     uint32_t *words = new_words(1);
     struct helper helper = {.stream = new_stream()};
@@ -564,7 +564,7 @@ static void a_drain_waits_for_a_stream_that_is_being_destroyed(void **state)
 /* ---- a user's copies */
 
 /* In both directions, with less than a vector register and with more. */
-static void an_overlapping_copy_arrives_as_a_move(void **state)
+TEST_BETWEEN(an_overlapping_copy_arrives_as_a_move, set_up, tear_down)
 {
     enum { BYTES = 4096 };
     static const size_t shifts[] = {1, 4, 63, 1000};
@@ -590,7 +590,7 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
     synchronize(NULL); /* the stream has not run it yet */
 }
 
-static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state)
+TEST_BETWEEN(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued, set_up, tear_down)
 {
     char here[64] = "as before";
     char *high = (char *)(UINTPTR_MAX - 15), *null = NULL;
@@ -606,39 +606,4 @@ static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state
     assert_int_equal(dev->ops->memcpy_async(dev, null, null, 0, NULL), ceclSuccess);
     synchronize(NULL);
     dev->ops->unreserve(dev, hole, dev->granularity);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DEVICE_TEST(all_default_handles_are_one_stream),
-        DEVICE_TEST(default_streams_cannot_be_destroyed),
-        DEVICE_TEST(a_destroyed_stream_is_refused_by_every_call),
-        DEVICE_TEST(a_stream_of_another_communicator_is_taken_by_every_call),
-        DEVICE_TEST(a_stream_ends_with_the_device_that_made_it),
-        DEVICE_TEST(a_forked_child_has_streams_of_its_own_alone),
-        DEVICE_TEST(a_device_has_the_default_stream_of_its_parent),
-        DEVICE_TEST(a_drain_waits_for_earlier_work_of_the_default_stream_alone),
-        DEVICE_TEST(a_stream_without_a_thread_leaves_no_memory),
-        DEVICE_TEST(a_reduction_on_a_stream_that_is_none_leaves_no_memory),
-        DEVICE_TEST(a_queue_that_cannot_grow_leaves_the_stream_usable),
-        DEVICE_TEST(check_takes_every_stream_of_the_device),
-        DEVICE_TEST(enqueued_arrays_may_be_reused_at_once),
-        DEVICE_TEST(every_second_batch_runs_in_another_order),
-        DEVICE_TEST(a_held_stream_takes_all_work_and_keeps_its_room),
-        DEVICE_TEST(work_keeps_its_order_wherever_the_queue_grows),
-        DEVICE_TEST(all_kinds_of_work_keep_their_order),
-        DEVICE_TEST(destroying_a_stream_runs_what_it_holds),
-        DEVICE_TEST(destroying_a_held_stream_ends_with_its_release),
-        DEVICE_TEST(streams_that_wait_for_each_other_are_closed),
-        DEVICE_TEST(closing_leaves_a_held_stream_to_its_work),
-        DEVICE_TEST(synchronize_waits_for_earlier_work_alone),
-        DEVICE_TEST(a_drain_with_nothing_enqueued_returns_at_once),
-        DEVICE_TEST(a_drain_of_a_held_stream_times_out_and_says_how_many),
-        DEVICE_TEST(a_drain_without_a_deadline_ends_with_all_work_done),
-        DEVICE_TEST(a_drain_waits_for_a_stream_that_is_being_destroyed),
-        DEVICE_TEST(an_overlapping_copy_arrives_as_a_move),
-        DEVICE_TEST(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void map_over(char *memory, size_t first, size_t pages, int rights, int f
                      at);
 }
 
-static void an_id_is_of_all_bytes_that_are_used(void **state)
+TEST_BETWEEN(an_id_is_of_all_bytes_that_are_used, set_up, tear_down)
 {
     enum { RIGHTS = PROT_READ | PROT_WRITE };
     const int fd = new_file(), other = new_file();
@@ -85,7 +85,7 @@ static void an_id_is_of_all_bytes_that_are_used(void **state)
 }
 
 /* Bytes between the ranges of a use are not checked. */
-static void an_id_is_of_ranges_that_are_used(void **state)
+TEST_BETWEEN(an_id_is_of_ranges_that_are_used, set_up, tear_down)
 {
     const struct cecl_range ranges[] = {{1, 2}, {2 * page(), 3 * page()}};
     const int fd = new_file();
@@ -108,7 +108,7 @@ static void an_id_is_of_ranges_that_are_used(void **state)
 }
 
 /* Another page of the same file counts as other memory. */
-static void an_id_tells_pages_of_a_file_apart(void **state)
+TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -120,7 +120,7 @@ static void an_id_tells_pages_of_a_file_apart(void **state)
     close(fd);
 }
 
-static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
+TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -141,7 +141,7 @@ static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
 }
 
 /* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
-static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
+TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down)
 {
     const int fd = new_file();
     char *place = mmap(NULL, PAGES * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -165,7 +165,7 @@ static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
     close(fd);
 }
 
-static void a_region_of_which_a_part_is_gone_is_not_exported(void **state)
+TEST_BETWEEN(a_region_of_which_a_part_is_gone_is_not_exported, set_up, tear_down)
 {
     const int fd = new_file();
     struct cecl_region_export exported;
@@ -257,14 +257,14 @@ static void refuse_each_trouble(int flags)
     }
 }
 
-static void memory_that_would_end_the_process_is_refused_by_its_name(void **state)
+TEST_BETWEEN(memory_that_would_end_the_process_is_refused_by_its_name, set_up, tear_down)
 {
     refuse_each_trouble(MAP_SHARED);
     refuse_each_trouble(MAP_PRIVATE);
 }
 
 /* The first used byte may follow bytes that are not used and need not exist. */
-static void bytes_that_are_not_used_may_be_gone(void **state)
+TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -279,7 +279,7 @@ static void bytes_that_are_not_used_may_be_gone(void **state)
     close(fd);
 }
 
-static void memory_that_was_moved_away_and_back_is_the_same(void **state)
+TEST_BETWEEN(memory_that_was_moved_away_and_back_is_the_same, set_up, tear_down)
 {
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -300,16 +300,5 @@ static void memory_that_was_moved_away_and_back_is_the_same(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        DEVICE_TEST(an_id_is_of_all_bytes_that_are_used),
-        DEVICE_TEST(an_id_is_of_ranges_that_are_used),
-        DEVICE_TEST(an_id_tells_pages_of_a_file_apart),
-        DEVICE_TEST(a_mapping_that_the_kernel_splits_is_one_region),
-        DEVICE_TEST(a_region_stays_when_its_mapping_grows_or_shrinks),
-        DEVICE_TEST(a_region_of_which_a_part_is_gone_is_not_exported),
-        DEVICE_TEST(memory_that_would_end_the_process_is_refused_by_its_name),
-        DEVICE_TEST(bytes_that_are_not_used_may_be_gone),
-        DEVICE_TEST(memory_that_was_moved_away_and_back_is_the_same),
-    };
-    return run_with_all_answers(tests, sizeof(tests) / sizeof(*tests));
+    return run_with_all_answers();
 }

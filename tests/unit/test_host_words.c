@@ -73,21 +73,21 @@ static void run_dialogue(struct dialogue *dialogue)
     assert_int_equal(*dialogue->answer, ROUNDS);
 }
 
-static void a_written_word_wakes_who_waits_for_it(void **state)
+TEST_BETWEEN(a_written_word_wakes_who_waits_for_it, set_up, tear_down)
 {
     uint32_t words[2] = {0, 0};
     struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], false, {0}};
     run_dialogue(&dialogue);
 }
 
-static void a_copied_word_wakes_who_waits_for_it(void **state)
+TEST_BETWEEN(a_copied_word_wakes_who_waits_for_it, set_up, tear_down)
 {
     uint32_t words[2] = {0, 0};
     struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], true, {0}};
     run_dialogue(&dialogue);
 }
 
-static void a_word_wakes_who_waits_at_another_mapping(void **state)
+TEST_BETWEEN(a_word_wakes_who_waits_at_another_mapping, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
     assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mem), ceclSuccess);
@@ -99,7 +99,7 @@ static void a_word_wakes_who_waits_at_another_mapping(void **state)
     dev->ops->mem_release(dev, &mem);
 }
 
-static void released_words_free_every_stream_they_hold(void **state)
+TEST_BETWEEN(released_words_free_every_stream_they_hold, set_up, tear_down)
 {
     enum { HELD = 8 };
     uint32_t *words = NULL, got[HELD];
@@ -124,7 +124,7 @@ static void released_words_free_every_stream_they_hold(void **state)
 
 /* The epoch wraps around: 0xfffffffd ... 0xffffffff, 0, 1, 2. Each wait blocks until its own value is
  * written. */
-static void waits_follow_a_word_across_its_wrap(void **state)
+TEST_BETWEEN(waits_follow_a_word_across_its_wrap, set_up, tear_down)
 {
     uint32_t word = 0xfffffffcu;
     ceclStream_t stream = new_stream();
@@ -140,7 +140,7 @@ static void waits_follow_a_word_across_its_wrap(void **state)
 }
 
 /* Many ranks share few cores: a rank that waits must leave the cores to ranks that work. */
-static void held_streams_use_no_processor(void **state)
+TEST_BETWEEN(held_streams_use_no_processor, set_up, tear_down)
 {
     enum { HELD = 8, SLEEP_MS = 400 };
     uint32_t gate = 0;
@@ -166,7 +166,7 @@ static void held_streams_use_no_processor(void **state)
 }
 
 /* An unaligned flag: four bytes at an odd address are copied as bytes. */
-static void four_unaligned_bytes_are_copied_like_any(void **state)
+TEST_BETWEEN(four_unaligned_bytes_are_copied_like_any, set_up, tear_down)
 {
     char from[] = ".abcd.", to[] = "......";
     copy(NULL, to + 1, from + 1, 4);
@@ -252,7 +252,7 @@ static int be_rank(int rank, int socket)
     return result;
 }
 
-static void two_processes_exchange_data_and_flags_through_sent_memory(void **state)
+TEST(two_processes_exchange_data_and_flags_through_sent_memory)
 {
     int sockets[2], status = -1;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
@@ -270,7 +270,7 @@ static void two_processes_exchange_data_and_flags_through_sent_memory(void **sta
 }
 
 /* On failure a table of 131,072 values is overwritten. Waking a sleeper for each value took 50 ms. */
-static void overwriting_words_asks_nothing_of_the_kernel(void **state)
+TEST_BETWEEN(overwriting_words_asks_nothing_of_the_kernel, set_up, tear_down)
 {
     enum { COUNT = 1000 };
     static uint32_t words[COUNT];
@@ -281,20 +281,4 @@ static void overwriting_words_asks_nothing_of_the_kernel(void **state)
         assert_int_equal(words[i], 7);
     assert_int_equal(dev->ops->words_release(dev, words, COUNT, 8), ceclSuccess);
     assert_int_equal(system_calls, COUNT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_processes_exchange_data_and_flags_through_sent_memory),
-        DEVICE_TEST(a_written_word_wakes_who_waits_for_it),
-        DEVICE_TEST(a_copied_word_wakes_who_waits_for_it),
-        DEVICE_TEST(a_word_wakes_who_waits_at_another_mapping),
-        DEVICE_TEST(released_words_free_every_stream_they_hold),
-        DEVICE_TEST(waits_follow_a_word_across_its_wrap),
-        DEVICE_TEST(held_streams_use_no_processor),
-        DEVICE_TEST(four_unaligned_bytes_are_copied_like_any),
-        DEVICE_TEST(overwriting_words_asks_nothing_of_the_kernel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

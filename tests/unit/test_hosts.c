@@ -65,7 +65,7 @@ static void expect_refused(ceclResult_t result, const char *words)
         fail_msg("'%s' does not say '%s'", cecl_message(), words);
 }
 
-static void ranks_of_several_hosts_are_refused(void **state)
+TEST(ranks_of_several_hosts_are_refused)
 {
     meet("aaaa");
     assert_string_equal(refusal(), "");
@@ -82,7 +82,7 @@ static void ranks_of_several_hosts_are_refused(void **state)
     expect_hosts("ranks are on 10 hosts (1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + ... ranks): ");
 }
 
-static void hosts_are_numbered_by_their_first_ranks(void **state)
+TEST(hosts_are_numbered_by_their_first_ranks)
 {
     uint16_t host[MOST];
     static const uint16_t wanted[] = {0, 1, 0, 2, 1};
@@ -93,7 +93,7 @@ static void hosts_are_numbered_by_their_first_ranks(void **state)
     assert_memory_equal(host, wanted, sizeof(wanted));
 }
 
-static void hosts_may_be_pretended(void **state)
+TEST(hosts_may_be_pretended)
 {
     meet("aaaa");
     set_sizes("4");
@@ -109,7 +109,7 @@ static void hosts_may_be_pretended(void **state)
     expect_hosts("ranks are on 3 hosts (2 + 1 + 1 ranks, with CECL_NODE_SIZE=3): ");
 }
 
-static void sizes_that_do_not_fit_are_refused(void **state)
+TEST(sizes_that_do_not_fit_are_refused)
 {
     static const char *const wrong[] = {"1,2", "3,2", "2,2,1"};
     meet("aaaa");
@@ -120,7 +120,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     }
 }
 
-static void odd_version_is_named(void **state)
+TEST(odd_version_is_named)
 {
     meet("aabbb");
     hellos[3].version = CECL_VERSION + 1;
@@ -133,14 +133,14 @@ static void odd_version_is_named(void **state)
     expect_refused(ceclInvalidUsage, "the other ranks have a different version");
 }
 
-static void rank_that_is_no_rank_of_cecl_is_named(void **state)
+TEST(rank_that_is_no_rank_of_cecl_is_named)
 {
     meet("aab");
     memset(&hellos[1], 0x5a, sizeof(hellos[1]));
     expect_refused(ceclInvalidUsage, "rank 1 has a different version of cecl");
 }
 
-static void odd_settings_are_named(void **state)
+TEST(odd_settings_are_named)
 {
     meet("aabb");
     hellos[2].config.timeout_ms += 1;
@@ -162,18 +162,4 @@ static void odd_settings_are_named(void **state)
     hellos[3].status = ceclOutOfMemory;
     strcpy(hellos[3].text, "no memory here");
     expect_refused(ceclOutOfMemory, "rank 3: no memory here");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_several_hosts_are_refused),
-        cmocka_unit_test(hosts_are_numbered_by_their_first_ranks),
-        cmocka_unit_test(hosts_may_be_pretended),
-        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
-        cmocka_unit_test(odd_version_is_named),
-        cmocka_unit_test(rank_that_is_no_rank_of_cecl_is_named),
-        cmocka_unit_test(odd_settings_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #define COUNT 5000
 
 /* The states of a launch that ranks announce, and of a launch that needs no announcement. */
-static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
+TEST(a_launch_goes_forward_and_breaks_until_it_is_enqueued)
 {
     static const bool next[CECL_LAUNCH_STATES][CECL_LAUNCH_STATES] = {
         [CECL_LAUNCH_DESCRIBED] = {[CECL_LAUNCH_TOLD] = true, [CECL_LAUNCH_BOUND] = true},
@@ -33,7 +33,7 @@ static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
 }
 
 /* A launch that peers rely on stays owed until it is enqueued, also when it gets its program. */
-static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **state)
+TEST(a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued)
 {
     struct cecl_launch told = {.state = CECL_LAUNCH_DESCRIBED}, begun = told;
     cecl_launch_owe(&told);
@@ -102,7 +102,7 @@ static void expect_gathered(const int *recv)
             assert_int_equal(recv[r * COUNT + i], 1000 * r + i);
 }
 
-static void a_call_of_another_thread_leaves_an_open_group_what_it_carries(void **state)
+TEST(a_call_of_another_thread_leaves_an_open_group_what_it_carries)
 {
     struct rank ranks[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -141,7 +141,7 @@ static void *begin_a_group(void *argument)
     return NULL;
 }
 
-static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **state)
+TEST(the_next_call_takes_back_what_a_thread_left_that_has_ended)
 {
     struct rank me = {
         .comm = comms[0], .send = private_memory(COUNT), .first = private_memory(RANKS * COUNT)};
@@ -159,7 +159,7 @@ static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **st
 /* ---- the order of communicators in a group */
 
 /* The first calls of the communicators decide; later calls of any kind do not change the order. */
-static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **state)
+TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
 {
     int *memory = private_memory(8);
     OK(ceclGroupStart());
@@ -181,7 +181,7 @@ static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **stat
     free(memory);
 }
 
-static void a_good_group_leaves_the_last_error_as_it_is(void **state)
+TEST(a_good_group_leaves_the_last_error_as_it_is)
 {
     int memory[4] = {0};
     assert_int_equal(ceclSend(memory, 1, ceclInt32, 77, comms[0], NULL), ceclInvalidArgument);
@@ -209,7 +209,7 @@ static void *gather_around_a_hole(void *argument)
     return NULL;
 }
 
-static void private_memory_may_have_holes_where_a_call_uses_no_byte(void **state)
+TEST(private_memory_may_have_holes_where_a_call_uses_no_byte)
 {
     struct rank ranks[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -241,14 +241,5 @@ static void private_memory_may_have_holes_where_a_call_uses_no_byte(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_launch_goes_forward_and_breaks_until_it_is_enqueued),
-        cmocka_unit_test(a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued),
-        cmocka_unit_test(a_call_of_another_thread_leaves_an_open_group_what_it_carries),
-        cmocka_unit_test(the_next_call_takes_back_what_a_thread_left_that_has_ended),
-        cmocka_unit_test(launches_of_a_group_come_in_the_order_of_the_first_calls),
-        cmocka_unit_test(a_good_group_leaves_the_last_error_as_it_is),
-        cmocka_unit_test(private_memory_may_have_holes_where_a_call_uses_no_byte),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return tests_run(open_all, close_all);
 }

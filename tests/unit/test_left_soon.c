@@ -57,15 +57,13 @@ static void peers_learn_it_before_graphs_are_gone(ceclResult_t (*ends)(ceclComm_
     OK(ceclCommAbort(comms[1]));
 }
 
-static void an_abort_is_known_before_its_graphs_are_gone(void **state)
+TEST(an_abort_is_known_before_its_graphs_are_gone)
 {
-    (void)state;
     peers_learn_it_before_graphs_are_gone(ceclCommAbort);
 }
 
-static void an_end_is_known_before_its_graphs_are_gone(void **state)
+TEST(an_end_is_known_before_its_graphs_are_gone)
 {
-    (void)state;
     peers_learn_it_before_graphs_are_gone(ceclCommDestroy);
 }
 
@@ -73,9 +71,5 @@ int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_abort_is_known_before_its_graphs_are_gone),
-        cmocka_unit_test(an_end_is_known_before_its_graphs_are_gone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -51,7 +51,7 @@ static ceclResult_t group_of_messages(int count)
     return ceclGroupExplain(comms[0], &told);
 }
 
-static void a_group_has_so_many_calls_at_most(void **state)
+TEST(a_group_has_so_many_calls_at_most)
 {
     static const int sizes[] = {1, 2, 12};
     ceclExplanation_t told;
@@ -66,7 +66,7 @@ static void a_group_has_so_many_calls_at_most(void **state)
     }
 }
 
-static void a_group_has_so_many_messages_to_a_rank_at_most(void **state)
+TEST(a_group_has_so_many_messages_to_a_rank_at_most)
 {
     static const int sizes[] = {2, 8, 12, MOST_RANKS};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -97,7 +97,7 @@ static ceclResult_t reduce(int type, int op)
     return ceclGroupExplain(comms[0], &told);
 }
 
-static void the_types_are_those_that_calls_take(void **state)
+TEST(the_types_are_those_that_calls_take)
 {
     const ceclLimits_t limits = open_ranks(2);
     for (int type = 0; type < 32; type++) {
@@ -108,7 +108,7 @@ static void the_types_are_those_that_calls_take(void **state)
     close_ranks(2);
 }
 
-static void more_bytes_than_a_block_may_have_are_refused(void **state)
+TEST(more_bytes_than_a_block_may_have_are_refused)
 {
     const ceclLimits_t limits = open_ranks(2);
     assert_int_equal(gather((size_t)limits.blockBytes, ceclInt8), ceclInvalidArgument);
@@ -120,7 +120,7 @@ static void more_bytes_than_a_block_may_have_are_refused(void **state)
 
 /* ---- other limits */
 
-static void they_say_what_is_chosen(void **state)
+TEST(they_say_what_is_chosen)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     ceclLimits_t limits = open_ranks(2);
@@ -137,7 +137,7 @@ static void they_say_what_is_chosen(void **state)
     close_ranks(2);
 }
 
-static void asking_is_no_error(void **state)
+TEST(asking_is_no_error)
 {
     open_ranks(2);
     assert_int_equal(gather(1, -1), ceclInvalidArgument);
@@ -152,7 +152,7 @@ static void asking_is_no_error(void **state)
     close_ranks(2);
 }
 
-static void ranks_share_the_memory_that_is_lent(void **state)
+TEST(ranks_share_the_memory_that_is_lent)
 {
     open_ranks(3);
     void *first;
@@ -175,7 +175,7 @@ static void ranks_share_the_memory_that_is_lent(void **state)
 }
 
 /* Each of 64 ranks has 3 sockets to each other rank, and 3 more descriptors. */
-static void a_process_that_may_open_too_few_files_is_told_how_many(void **state)
+TEST(a_process_that_may_open_too_few_files_is_told_how_many)
 {
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -216,7 +216,7 @@ static ceclResult_t allocate_much(void)
     return ceclGroupEnd();
 }
 
-static void a_limit_on_files_is_named_and_no_signal(void **state)
+TEST(a_limit_on_files_is_named_and_no_signal)
 {
     assert_int_equal(with_files_of(1 << 20, join_one), ceclOutOfMemory);
     assert_non_null(
@@ -230,7 +230,7 @@ static void a_limit_on_files_is_named_and_no_signal(void **state)
 }
 
 /* The pool's range of addresses is as large as the machine's memory, unless CECL_POOL_BYTES says less. */
-static void a_limit_on_addresses_is_named_with_a_cure(void **state)
+TEST(a_limit_on_addresses_is_named_with_a_cure)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip_because("the sanitizer's own range of addresses is larger than any limit");
@@ -259,19 +259,7 @@ int main(void)
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     memory = calloc(MOST_CALLS, 1 + MOST_RANKS);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_has_so_many_calls_at_most),
-        cmocka_unit_test(a_group_has_so_many_messages_to_a_rank_at_most),
-        cmocka_unit_test(the_types_are_those_that_calls_take),
-        cmocka_unit_test(more_bytes_than_a_block_may_have_are_refused),
-        cmocka_unit_test(they_say_what_is_chosen),
-        cmocka_unit_test(asking_is_no_error),
-        cmocka_unit_test(ranks_share_the_memory_that_is_lent),
-        cmocka_unit_test(a_process_that_may_open_too_few_files_is_told_how_many),
-        cmocka_unit_test(a_limit_on_files_is_named_and_no_signal),
-        cmocka_unit_test(a_limit_on_addresses_is_named_with_a_cure),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     free(memory);
     return failed;
 }

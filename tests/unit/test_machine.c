@@ -65,7 +65,7 @@ static void reduce(float (*in)[4], float (*out)[4])
 }
 
 /* The lowest bit of a sum, in each direction, and a sum of subnormal numbers. */
-static void sums_do_not_depend_on_the_programs_rounding(void **state)
+TEST(sums_do_not_depend_on_the_programs_rounding)
 {
     float in[RANKS][4] = {{1, 1, -1, 0x1p-140f}, {0x1p-25f, -0x1p-26f, -0x1p-25f, 0x1p-141f}},
           out[RANKS][4];
@@ -115,7 +115,7 @@ static void cancel_amid(ceclResult_t (*call)(ceclComm_t))
     assert_ptr_equal(result, PTHREAD_CANCELED);
 }
 
-static void a_thread_that_is_cancelled_keeps_no_stream_locked(void **state)
+TEST(a_thread_that_is_cancelled_keeps_no_stream_locked)
 {
     open_ranks();
     cancel_amid(synchronize);
@@ -123,7 +123,7 @@ static void a_thread_that_is_cancelled_keeps_no_stream_locked(void **state)
     close_ranks();
 }
 
-static void a_thread_that_is_cancelled_is_not_inside_the_communicator(void **state)
+TEST(a_thread_that_is_cancelled_is_not_inside_the_communicator)
 {
     ceclCallStats_t stats;
     open_ranks();
@@ -137,10 +137,5 @@ int main(void)
 {
     alarm(60); /* what stays locked hangs */
     setenv("CECL_DEVICE", "host", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_that_is_cancelled_is_not_inside_the_communicator),
-        cmocka_unit_test(a_thread_that_is_cancelled_keeps_no_stream_locked),
-        cmocka_unit_test(sums_do_not_depend_on_the_programs_rounding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -101,7 +101,7 @@ static void end_all(void *memory)
     free(memory);
 }
 
-static void members_get_all_parts_in_rank_order(void **state)
+TEST(members_get_all_parts_in_rank_order)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -126,7 +126,7 @@ static void members_get_all_parts_in_rank_order(void **state)
 
 /* Rank 3 completes the meeting and calls again at once with another part, as after a failure to make the
  * communicator. A rank that is too late for the first part must not take the second one. */
-static void a_part_of_a_later_call_is_not_taken(void **state)
+TEST(a_part_of_a_later_call_is_not_taken)
 {
     int late = 0;
     for (int tries = 0; tries < 2000 && late == 0; tries++) {
@@ -180,7 +180,7 @@ static void fails_by(int rank, const char *words)
     assert_string_equal(ranks[rank].words, words);
 }
 
-static void a_call_that_all_refuse_is_over(void **state)
+TEST(a_call_that_all_refuse_is_over)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -215,7 +215,7 @@ static void start_and_await(void *memory, int rank)
 }
 
 /* Rank 0 makes its next call before the others refuse this one. */
-static void a_refusal_ends_no_later_call(void **state)
+TEST(a_refusal_ends_no_later_call)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -236,7 +236,7 @@ static void a_refusal_ends_no_later_call(void **state)
 }
 
 /* Rank 0 waits when rank 2 refuses. */
-static void a_call_that_some_refuse_while_others_wait_is_over(void **state)
+TEST(a_call_that_some_refuse_while_others_wait_is_over)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -253,7 +253,7 @@ static void a_call_that_some_refuse_while_others_wait_is_over(void **state)
 }
 
 /* Rank 0 refuses two calls, of which rank 2 refuses the first, before the others come. */
-static void each_refused_call_fails_once_on_each_rank(void **state)
+TEST(each_refused_call_fails_once_on_each_rank)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -282,7 +282,7 @@ static _Noreturn void meet_alone(struct cecl_meeting_plan *plan, pid_t parent)
 
 /* A process changes the table all the time, as rank EXCLUDED, and is often stopped amid a change. When it goes on, it
  * must not spoil what the others have published meanwhile. At last it is ended amid a change. */
-static void a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting(void **state)
+TEST(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting)
 {
     const size_t bytes = cecl_meetings_bytes(RANKS);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -323,7 +323,7 @@ static void keep_all_copies(void *memory, int rank)
         atomic_store(&shared->writer[copy], (uint32_t)rank + 1);
 }
 
-static void ranks_that_keep_all_copies_are_named(void **state)
+TEST(ranks_that_keep_all_copies_are_named)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -337,7 +337,7 @@ static void ranks_that_keep_all_copies_are_named(void **state)
     end_all(memory);
 }
 
-static void copies_that_ended_ranks_have_kept_are_used_again(void **state)
+TEST(copies_that_ended_ranks_have_kept_are_used_again)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
@@ -350,7 +350,7 @@ static void copies_that_ended_ranks_have_kept_are_used_again(void **state)
 }
 
 /* Rank 0 publishes a change that it made to an older table. */
-static void a_change_of_an_older_table_is_not_published(void **state)
+TEST(a_change_of_an_older_table_is_not_published)
 {
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     bool published = true;
@@ -386,7 +386,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 }
 
 /* Otherwise looks alone would keep two cores busy. */
-static void many_ranks_together_look_seldom(void **state)
+TEST(many_ranks_together_look_seldom)
 {
     enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 300, FIRST_LOOKS = 12 };
     struct cecl_meeting_plan plan = {.memory = calloc(1, cecl_meetings_bytes(MANY)),
@@ -402,22 +402,4 @@ static void many_ranks_together_look_seldom(void **state)
                     FIRST_LOOKS + LOOKS_A_SECOND / MANY * MS / 1000);
     free(plan.table);
     free(plan.memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_get_all_parts_in_rank_order),
-        cmocka_unit_test(a_part_of_a_later_call_is_not_taken),
-        cmocka_unit_test(a_call_that_all_refuse_is_over),
-        cmocka_unit_test(a_call_that_some_refuse_while_others_wait_is_over),
-        cmocka_unit_test(a_refusal_ends_no_later_call),
-        cmocka_unit_test(each_refused_call_fails_once_on_each_rank),
-        cmocka_unit_test(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting),
-        cmocka_unit_test(ranks_that_keep_all_copies_are_named),
-        cmocka_unit_test(copies_that_ended_ranks_have_kept_are_used_again),
-        cmocka_unit_test(a_change_of_an_older_table_is_not_published),
-        cmocka_unit_test(many_ranks_together_look_seldom),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,20 +186,20 @@ static void graphs_in_another_order_move_nothing_and_name_the_peer(void **state)
         OK(ceclGraphDestroy(graphs[i / 2][i % 2]));
 }
 
-#define TEST(name, limit)                                                                          \
+#define CASE(name, limit)                                                                          \
     cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_receive_that_waits_in_vain_names_the_peer, SOON),
-        TEST(a_send_that_nobody_receives_names_the_peer, SOON),
-        TEST(graphs_in_another_order_move_nothing_and_name_the_peer, SOON),
+        CASE(a_receive_that_waits_in_vain_names_the_peer, SOON),
+        CASE(a_send_that_nobody_receives_names_the_peer, SOON),
+        CASE(graphs_in_another_order_move_nothing_and_name_the_peer, SOON),
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
-        TEST(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
+        CASE(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
         cmocka_unit_test(a_rank_that_leaves_after_its_message_is_not_missed),
-        TEST(a_graph_is_launched_while_its_communicator_fails, NEVER),
-        TEST(a_graph_with_a_message_is_pending_before_it_begins, NEVER),
+        CASE(a_graph_is_launched_while_its_communicator_fails, NEVER),
+        CASE(a_graph_with_a_message_is_pending_before_it_begins, NEVER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void expect_us(double us, double expected)
 }
 
 /* Hand computation: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
-static void copies_of_a_batch_go_one_after_the_other(void **state)
+TEST(copies_of_a_batch_go_one_after_the_other)
 {
     const struct model_rates rates = round_rates();
     begin(3);
@@ -80,7 +80,7 @@ static void copies_of_a_batch_go_one_after_the_other(void **state)
 
 /* Both copies begin at 3. At half the link's rate, the shorter one ends at 3 + 20; then the other has 1 MB
  * left. */
-static void two_copies_to_one_gpu_share_its_link(void **state)
+TEST(two_copies_to_one_gpu_share_its_link)
 {
     const struct model_rates rates = round_rates();
     begin(3);
@@ -95,7 +95,7 @@ static void two_copies_to_one_gpu_share_its_link(void **state)
 }
 
 /* A pull takes 20 us; the engine runs the other lane's batch after it, though the link is idle. */
-static void an_engine_serves_one_batch_at_a_time(void **state)
+TEST(an_engine_serves_one_batch_at_a_time)
 {
     const struct model_rates rates = round_rates();
     begin(2);
@@ -106,7 +106,7 @@ static void an_engine_serves_one_batch_at_a_time(void **state)
 }
 
 /* A barrier of three ranks: flags arrive at 1 + 3 and 2 + 3, the last one decides, and the waits cost 4. */
-static void a_barrier_takes_its_flags_and_a_wait(void **state)
+TEST(a_barrier_takes_its_flags_and_a_wait)
 {
     const struct model_rates rates = round_rates();
     begin(3);
@@ -116,7 +116,7 @@ static void a_barrier_takes_its_flags_and_a_wait(void **state)
 }
 
 /* The side lane's flags follow a copy of the main lane: 2 + 1 + 100, then 1 + 3 + 4. */
-static void a_flag_waits_for_the_copies_before_it(void **state)
+TEST(a_flag_waits_for_the_copies_before_it)
 {
     const struct model_rates rates = round_rates();
     begin(2);
@@ -129,7 +129,7 @@ static void a_flag_waits_for_the_copies_before_it(void **state)
 }
 
 /* The side lane: 10 + after 5, kernel 7, 2 sources of 1 MB at 10 GB/s. */
-static void a_reduction_takes_its_sources(void **state)
+TEST(a_reduction_takes_its_sources)
 {
     const struct model_rates rates = round_rates();
     const struct cecl_place here = {.area = CECL_AREA_SEND}, sources[] = {here, here};
@@ -141,7 +141,7 @@ static void a_reduction_takes_its_sources(void **state)
     expect_us(end(2, &rates, NULL).us, 13 + 5 + 7 + 200);
 }
 
-static void plans_that_never_end_are_told(void **state)
+TEST(plans_that_never_end_are_told)
 {
     const struct model_rates rates = round_rates();
     struct model_outcome out;
@@ -154,7 +154,7 @@ static void plans_that_never_end_are_told(void **state)
     cecl_plan_free(&plans[1]);
 }
 
-static void rates_are_read_by_name_and_bad_ones_refused(void **state)
+TEST(rates_are_read_by_name_and_bad_ones_refused)
 {
     struct model_rates rates = model_rates_default();
     char name[] = "/tmp/model-rates-XXXXXX", trouble[256];
@@ -193,7 +193,7 @@ static double us_of_passes(const struct model_rates *rates, uint32_t passes, int
 
 /* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us. The jitter is the one that fits the
  * program best; its GPUs did not start behind a barrier. */
-static void gpus_that_drift_apart_lose_more_with_each_pass(void **state)
+TEST(gpus_that_drift_apart_lose_more_with_each_pass)
 {
     static const struct {
         uint32_t passes;
@@ -211,7 +211,7 @@ static void gpus_that_drift_apart_lose_more_with_each_pass(void **state)
 }
 
 /* A barrier: three flags 3, signal 3, wait 4. Each copy: batch 2 + copy 1 + its bytes. */
-static void gpus_that_do_not_drift_lose_nothing(void **state)
+TEST(gpus_that_do_not_drift_lose_nothing)
 {
     const struct model_rates rates = round_rates();
     const double barrier = 3 + 3 + 4, all = 3 * (64u << 20) / 1e5;
@@ -219,7 +219,7 @@ static void gpus_that_do_not_drift_lose_nothing(void **state)
     expect_us(us_of_passes(&rates, 16, 5), barrier + 48 * 3 + all);
 }
 
-static void runs_have_delays_of_their_own_and_repeat(void **state)
+TEST(runs_have_delays_of_their_own_and_repeat)
 {
     const struct model_rates rates = model_rates_default();
     const double one = us_of_passes(&rates, 4, 1), two = us_of_passes(&rates, 4, 2);
@@ -241,7 +241,7 @@ static double us_of(struct model_call *call, const struct model_rates *rates, in
 
 /* Table rows for 4 GPUs (docs/measurements.md). Of these, only the two all-to-alls of 4 and 16
  * MiB a block out of place were used to choose a rate. */
-static void rows_of_more_gpus_come_within_five_percent(void **state)
+TEST(rows_of_more_gpus_come_within_five_percent)
 {
     static const struct {
         enum cecl_op_index op;
@@ -282,23 +282,4 @@ static void rows_of_more_gpus_come_within_five_percent(void **state)
         if (fabs(us / rows[i].us - 1) > 0.05)
             fail_msg("row %zu: %.1f us, and %.1f measured", i, us, rows[i].us);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_of_a_batch_go_one_after_the_other),
-        cmocka_unit_test(two_copies_to_one_gpu_share_its_link),
-        cmocka_unit_test(an_engine_serves_one_batch_at_a_time),
-        cmocka_unit_test(a_barrier_takes_its_flags_and_a_wait),
-        cmocka_unit_test(a_flag_waits_for_the_copies_before_it),
-        cmocka_unit_test(a_reduction_takes_its_sources),
-        cmocka_unit_test(plans_that_never_end_are_told),
-        cmocka_unit_test(rates_are_read_by_name_and_bad_ones_refused),
-        cmocka_unit_test(gpus_that_drift_apart_lose_more_with_each_pass),
-        cmocka_unit_test(gpus_that_do_not_drift_lose_nothing),
-        cmocka_unit_test(runs_have_delays_of_their_own_and_repeat),
-        cmocka_unit_test(rows_of_more_gpus_come_within_five_percent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

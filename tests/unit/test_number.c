@@ -37,7 +37,7 @@ static void rounds_as_the_reference(int format, float value)
                  expected);
 }
 
-static void every_pattern_widens_to_its_value(void **state)
+TEST(every_pattern_widens_to_its_value)
 {
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
@@ -50,7 +50,7 @@ static void every_pattern_widens_to_its_value(void **state)
         }
 }
 
-static void every_pattern_narrows_back_to_itself(void **state)
+TEST(every_pattern_narrows_back_to_itself)
 {
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
@@ -62,7 +62,7 @@ static void every_pattern_narrows_back_to_itself(void **state)
 
 /* Ties between neighbouring values, and between the largest value and the next one that the format would
  * have. */
-static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state)
+TEST(every_tie_goes_to_the_even_pattern_and_its_sides_do_not)
 {
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits <= reference[f].largest; bits++) {
@@ -78,7 +78,7 @@ static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state
         }
 }
 
-static void overflow_is_an_infinity_but_448_in_e4m3(void **state)
+TEST(overflow_is_an_infinity_but_448_in_e4m3)
 {
     assert_int_equal(number_to_f16(65520.0f), 0x7c00);
     assert_int_equal(number_to_f16(65519.996f), 0x7bff);
@@ -91,7 +91,7 @@ static void overflow_is_an_infinity_but_448_in_e4m3(void **state)
     assert_int_equal(number_to_e4m3(-INFINITY), 0xfe);
 }
 
-static void every_nan_becomes_the_one_nan(void **state)
+TEST(every_nan_becomes_the_one_nan)
 {
     static const uint32_t nans[] = {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u,
                                     0xffffffffu};
@@ -100,7 +100,7 @@ static void every_nan_becomes_the_one_nan(void **state)
             assert_int_equal(to_bits(f, number_from_bits(nans[i])), reference[f].sign - 1);
 }
 
-static void random_floats_round_to_the_nearest(void **state)
+TEST(random_floats_round_to_the_nearest)
 {
     uint64_t seed = 7;
     for (int f = 0; f < NFORMATS; f++)
@@ -115,14 +115,6 @@ static void random_floats_round_to_the_nearest(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern_widens_to_its_value),
-        cmocka_unit_test(every_pattern_narrows_back_to_itself),
-        cmocka_unit_test(every_tie_goes_to_the_even_pattern_and_its_sides_do_not),
-        cmocka_unit_test(overflow_is_an_infinity_but_448_in_e4m3),
-        cmocka_unit_test(every_nan_becomes_the_one_nan),
-        cmocka_unit_test(random_floats_round_to_the_nearest),
-    };
     reference_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

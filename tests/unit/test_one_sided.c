@@ -14,7 +14,7 @@ static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 
 /* ---- what arrives */
 
-static void bytes_are_there_when_the_signal_comes(void **state)
+TEST(bytes_are_there_when_the_signal_comes)
 {
     for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 rounds */
         const size_t bytes = 1 + (size_t)round * 9 % 5000, offset = (size_t)round % 7;
@@ -35,7 +35,7 @@ static void bytes_are_there_when_the_signal_comes(void **state)
     }
 }
 
-static void a_get_brings_what_the_peer_has(void **state)
+TEST(a_get_brings_what_the_peer_has)
 {
     for (int peer = 1; peer < RANKS; peer++) {
         fill(memory[peer], BYTES, peer);
@@ -49,7 +49,7 @@ static void a_get_brings_what_the_peer_has(void **state)
 }
 
 /* A chain of ranks, each of which passes on the data that it has received, without its host. */
-static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
+TEST(what_a_stream_did_before_is_seen_behind_the_signal)
 {
     fill(from, BYTES, 77);
     for (int r = RANKS - 1; r > 0; r--) {
@@ -67,7 +67,7 @@ static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
 }
 
 /* Ranks share different numbers of bytes, in memory of different kinds; one rank shares none. */
-static void windows_may_differ_between_ranks(void **state)
+TEST(windows_may_differ_between_ranks)
 {
     struct sharing s[RANKS];
     ceclWindow_t mixed[RANKS];
@@ -107,7 +107,7 @@ static void windows_may_differ_between_ranks(void **state)
 
 /* ---- what signals and waits count */
 
-static void waits_take_signals_one_by_one(void **state)
+TEST(waits_take_signals_one_by_one)
 {
     _Atomic int seen[4] = {0};
     const ceclStream_t stream = stream_of(1);
@@ -133,7 +133,7 @@ static void waits_take_signals_one_by_one(void **state)
     end(1, stream);
 }
 
-static void one_call_waits_for_signals_of_many(void **state)
+TEST(one_call_waits_for_signals_of_many)
 {
     const ceclSignalWait_t waits[] = {{1, 5, 2}, {2, 5, 1}, {1, 5, 1}, {3, 6, 1}};
     _Atomic int seen = 0;
@@ -150,7 +150,7 @@ static void one_call_waits_for_signals_of_many(void **state)
     assert_int_equal(seen, 1);
 }
 
-static void a_rank_may_signal_itself(void **state)
+TEST(a_rank_may_signal_itself)
 {
     const ceclStream_t stream = stream_of(2);
     _Atomic int seen = 0;
@@ -166,7 +166,7 @@ static void a_rank_may_signal_itself(void **state)
 /* ---- order */
 
 /* The second stream could signal at once. Still, its signal is the second to arrive. */
-static void signals_of_one_number_keep_the_order_of_the_host(void **state)
+TEST(signals_of_one_number_keep_the_order_of_the_host)
 {
     const ceclStream_t first = stream_of(0), second = stream_of(0), stream = stream_of(1);
     _Atomic int seen = 0, done = 0;
@@ -188,7 +188,7 @@ static void signals_of_one_number_keep_the_order_of_the_host(void **state)
     end(1, stream);
 }
 
-static void waits_on_different_streams_take_in_the_order_of_the_host(void **state)
+TEST(waits_on_different_streams_take_in_the_order_of_the_host)
 {
     const ceclStream_t first = stream_of(1), second = stream_of(1);
     _Atomic int seen[2] = {0};
@@ -211,7 +211,7 @@ static void waits_on_different_streams_take_in_the_order_of_the_host(void **stat
 
 /* Rank 0's gather waits for the others. Its put waits neither for the gather nor for a wait on another
  * stream. */
-static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
+TEST(calls_on_different_streams_do_not_wait_for_each_other)
 {
     static int in[RANKS], out[RANKS][RANKS];
     const ceclStream_t aside = stream_of(0), waiting = stream_of(0);
@@ -233,7 +233,7 @@ static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
 
 /* More streams than lines have pending calls: all calls end, and signals of one number keep the host's
  * order. */
-static void any_number_of_streams_may_make_calls(void **state)
+TEST(any_number_of_streams_may_make_calls)
 {
     ceclStream_t streams[MANY_STREAMS];
     fill(from, MANY_STREAMS, 9);
@@ -254,18 +254,5 @@ static void any_number_of_streams_may_make_calls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_there_when_the_signal_comes),
-        cmocka_unit_test(a_get_brings_what_the_peer_has),
-        cmocka_unit_test(what_a_stream_did_before_is_seen_behind_the_signal),
-        cmocka_unit_test(windows_may_differ_between_ranks),
-        cmocka_unit_test(waits_take_signals_one_by_one),
-        cmocka_unit_test(one_call_waits_for_signals_of_many),
-        cmocka_unit_test(a_rank_may_signal_itself),
-        cmocka_unit_test(signals_of_one_number_keep_the_order_of_the_host),
-        cmocka_unit_test(waits_on_different_streams_take_in_the_order_of_the_host),
-        cmocka_unit_test(calls_on_different_streams_do_not_wait_for_each_other),
-        cmocka_unit_test(any_number_of_streams_may_make_calls),
-    };
-    return cmocka_run_group_tests(tests, setup, close_all);
+    return tests_run(setup, close_all);
 }

@@ -236,7 +236,7 @@ static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **s
     munmap(meeting, sizeof(*meeting));
 }
 
-#define TEST(name, limit)                                                                          \
+#define CASE(name, limit)                                                                          \
     cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
 
 int main(void)
@@ -245,17 +245,17 @@ int main(void)
         /* comes first, because this process must have no threads when it forks */
         cmocka_unit_test_teardown(a_process_with_a_call_after_the_last_look_ends_unexpectedly,
                                   teardown),
-        TEST(a_wait_without_a_signal_names_the_peer, SOON),
-        TEST(a_wait_has_a_time_of_its_own, SOON),
+        CASE(a_wait_without_a_signal_names_the_peer, SOON),
+        CASE(a_wait_has_a_time_of_its_own, SOON),
         cmocka_unit_test(the_time_begins_when_the_stream_comes_to_the_wait),
         cmocka_unit_test(each_signal_renews_the_time),
-        TEST(a_wait_for_a_rank_that_leaves_ends, NEVER),
-        TEST(signals_of_a_rank_that_has_left_are_there, NEVER),
-        TEST(a_pending_wait_holds_up_the_end, SOON),
-        TEST(an_abort_with_a_call_pending_fails_the_others, NEVER),
+        CASE(a_wait_for_a_rank_that_leaves_ends, NEVER),
+        CASE(signals_of_a_rank_that_has_left_are_there, NEVER),
+        CASE(a_pending_wait_holds_up_the_end, SOON),
+        CASE(an_abort_with_a_call_pending_fails_the_others, NEVER),
         cmocka_unit_test(the_rank_at_the_end_of_the_waits_is_named),
-        TEST(a_call_whose_stream_cannot_wait_for_it_fails_the_communicator, NEVER),
-        TEST(a_failed_communicator_ends_with_waits_pending, NEVER),
+        CASE(a_call_whose_stream_cannot_wait_for_it_fails_the_communicator, NEVER),
+        CASE(a_failed_communicator_ends_with_waits_pending, NEVER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 /* ---- refused calls */
 
-static void bad_arguments_are_refused_by_name(void **state)
+TEST(bad_arguments_are_refused_by_name)
 {
     const ceclSignalWait_t bad[] = {{RANKS, 0, 1}, {0, CECL_SIGNALS, 1}, {0, 0, 0}, {0, -1, 1}};
     static const char *const words[] = {"peer 4", "signal 64", "count 0", "signal -1"};
@@ -40,7 +40,7 @@ static void bad_arguments_are_refused_by_name(void **state)
     finish(0, NULL); /* no command was enqueued */
 }
 
-static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
+TEST(a_copy_within_a_rank_needs_leave_for_an_sm)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     fill(from, 50, 3);
@@ -59,7 +59,7 @@ static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
     OK(ceclSetOptions(comms[0], &options));
 }
 
-static void calls_in_a_group_are_refused(void **state)
+TEST(calls_in_a_group_are_refused)
 {
     OK(ceclGroupStart());
     REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage,
@@ -73,7 +73,7 @@ static void calls_in_a_group_are_refused(void **state)
     finish(1, NULL);
 }
 
-static void a_window_ends_once_nobody_uses_it(void **state)
+TEST(a_window_ends_once_nobody_uses_it)
 {
     ceclWindow_t second[RANKS];
     const ceclStream_t stream = stream_of(0);
@@ -96,7 +96,7 @@ static void a_window_ends_once_nobody_uses_it(void **state)
             "freed before?");
 }
 
-static void ranks_that_differ_are_all_refused(void **state)
+TEST(ranks_that_differ_are_all_refused)
 {
     ceclWindow_t second[RANKS], mixed[RANKS];
     static char private_memory[100];
@@ -126,7 +126,7 @@ static void ranks_that_differ_are_all_refused(void **state)
 }
 
 /* Rank 1 maps other memory at the addresses of its window, and then makes a call that finds this out. */
-static void memory_that_was_replaced_is_refused(void **state)
+TEST(memory_that_was_replaced_is_refused)
 {
     unsigned char *at[RANKS];
     ceclWindow_t replaced[RANKS];
@@ -161,7 +161,7 @@ static void memory_that_was_replaced_is_refused(void **state)
 
 /* ---- communicators of other sizes */
 
-static void a_rank_alone_has_windows_and_signals(void **state)
+TEST(a_rank_alone_has_windows_and_signals)
 {
     ceclComm_t alone;
     ceclWindow_t own;
@@ -184,7 +184,7 @@ static void a_rank_alone_has_windows_and_signals(void **state)
 }
 
 /* Large communicators have no words for signals. Every rank is refused before it waits for another. */
-static void more_ranks_than_have_signals_are_refused(void **state)
+TEST(more_ranks_than_have_signals_are_refused)
 {
     static ceclComm_t many[CECL_ONE_SIDED_RANKS + 1];
     const ceclSignalWait_t wait = {1, 0, 1};
@@ -199,7 +199,7 @@ static void more_ranks_than_have_signals_are_refused(void **state)
         OK(ceclCommDestroy(many[r]));
 }
 
-static void captured_calls_are_refused(void **state)
+TEST(captured_calls_are_refused)
 {
     const ceclSignalWait_t wait = {1, 0, 1};
     ceclStream_t stream;
@@ -224,7 +224,7 @@ static void captured_calls_are_refused(void **state)
 }
 
 /* The peer's host makes no call, so nobody but the sender looks at its memory. */
-static void a_window_whose_file_has_become_too_short_is_refused(void **state)
+TEST(a_window_whose_file_has_become_too_short_is_refused)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *at[RANKS];
@@ -259,7 +259,7 @@ static void a_window_whose_file_has_become_too_short_is_refused(void **state)
 }
 
 /* Rank 1 unmaps a part of its memory, and maps other memory there, but makes no call that would find this out. */
-static void memory_that_the_peer_no_longer_has_is_refused(void **state)
+TEST(memory_that_the_peer_no_longer_has_is_refused)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     static const char *const words = "rank 1 has freed or replaced its memory";
@@ -300,18 +300,5 @@ static void memory_that_the_peer_no_longer_has_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_arguments_are_refused_by_name),
-        cmocka_unit_test(a_copy_within_a_rank_needs_leave_for_an_sm),
-        cmocka_unit_test(calls_in_a_group_are_refused),
-        cmocka_unit_test(captured_calls_are_refused),
-        cmocka_unit_test(a_window_ends_once_nobody_uses_it),
-        cmocka_unit_test(ranks_that_differ_are_all_refused),
-        cmocka_unit_test(memory_that_was_replaced_is_refused),
-        cmocka_unit_test(a_window_whose_file_has_become_too_short_is_refused),
-        cmocka_unit_test(memory_that_the_peer_no_longer_has_is_refused),
-        cmocka_unit_test(a_rank_alone_has_windows_and_signals),
-        cmocka_unit_test(more_ranks_than_have_signals_are_refused),
-    };
-    return cmocka_run_group_tests(tests, setup, close_all);
+    return tests_run(setup, close_all);
 }

@@ -49,7 +49,7 @@ static void allocate(int *buffers[RANKS], size_t bytes)
         assert_non_null(buffers[r]);
 }
 
-static void one_thread_allocates_for_all_ranks_in_a_group_and_gathers(void **state)
+TEST_BETWEEN(one_thread_allocates_for_all_ranks_in_a_group_and_gathers, set_up, tear_down)
 {
     int *buffers[RANKS], *more[RANKS];
     allocate(buffers, RANKS * COUNT * sizeof(int));
@@ -70,7 +70,7 @@ static void one_thread_allocates_for_all_ranks_in_a_group_and_gathers(void **sta
             assert_int_equal(buffers[r][i], 10000 * (i / COUNT) + i % COUNT);
 }
 
-static void an_allocation_that_is_too_large_leaves_nothing_of_its_group(void **state)
+TEST_BETWEEN(an_allocation_that_is_too_large_leaves_nothing_of_its_group, set_up, tear_down)
 {
     ceclPoolStats_t before, after;
     void *small[RANKS] = {NULL}, *large[RANKS] = {NULL};
@@ -87,7 +87,7 @@ static void an_allocation_that_is_too_large_leaves_nothing_of_its_group(void **s
     assert_int_equal(after.allocations, before.allocations);
 }
 
-static void another_communicators_allocations_stay_where_one_fails(void **state)
+TEST_BETWEEN(another_communicators_allocations_stay_where_one_fails, set_up, tear_down)
 {
     ceclComm_t one;
     void *good = NULL, *bad = NULL;
@@ -107,7 +107,7 @@ static void another_communicators_allocations_stay_where_one_fails(void **state)
     assert_int_equal(ceclCommDestroy(one), ceclSuccess);
 }
 
-static void without_a_group_the_message_names_the_cure(void **state)
+TEST_BETWEEN(without_a_group_the_message_names_the_cure, set_up, tear_down)
 {
     ceclComm_t two[2];
     void *ptr = NULL;
@@ -120,7 +120,7 @@ static void without_a_group_the_message_names_the_cure(void **state)
         (void)!ceclCommAbort(two[r]);
 }
 
-static void a_null_pointer_refuses_the_group(void **state)
+TEST_BETWEEN(a_null_pointer_refuses_the_group, set_up, tear_down)
 {
     void *ptr = NULL;
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -130,7 +130,7 @@ static void a_null_pointer_refuses_the_group(void **state)
     assert_null(ptr);
 }
 
-static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
+TEST_BETWEEN(synchronize_tells_of_a_group_that_was_not_ended, set_up, tear_down)
 {
     int *buffers[RANKS];
     allocate(buffers, RANKS * COUNT * sizeof(int));
@@ -148,7 +148,7 @@ static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
         assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
 }
 
-static void destroy_tells_of_a_group_that_was_not_ended(void **state)
+TEST_BETWEEN(destroy_tells_of_a_group_that_was_not_ended, set_up, tear_down)
 {
     ceclComm_t one;
     void *ptr = NULL;
@@ -202,7 +202,7 @@ static void must_come_to(int threads)
     assert_int_equal(threads_alive(), threads);
 }
 
-static void one_thread_joins_as_all_ranks_in_a_group(void **state)
+TEST_BETWEEN(one_thread_joins_as_all_ranks_in_a_group, set_up, tear_down)
 {
     ceclComm_t joined[8];
     int *words[8];
@@ -235,7 +235,7 @@ static void one_thread_joins_as_all_ranks_in_a_group(void **state)
     must_come_to(threads);
 }
 
-static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(void **state)
+TEST_BETWEEN(a_group_joins_several_communicators_and_goes_on_with_an_older_one, set_up, tear_down)
 {
     ceclComm_t two[2], three[3];
     void *ptrs[RANKS] = {NULL};
@@ -258,7 +258,7 @@ static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(vo
 }
 
 /* Arguments are checked when the call is made. */
-static void a_config_is_copied(void **state)
+TEST_BETWEEN(a_config_is_copied, set_up, tear_down)
 {
     ceclComm_t joined[2];
     const ceclUniqueId id = new_id();
@@ -277,7 +277,7 @@ static void a_config_is_copied(void **state)
 }
 
 /* The group's other communicators are not made either, and no other call of the group is carried out. */
-static void a_refused_rank_refuses_the_group(void **state)
+TEST_BETWEEN(a_refused_rank_refuses_the_group, set_up, tear_down)
 {
     ceclComm_t joined[2] = {NULL, NULL}, others[2];
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -296,7 +296,7 @@ static void a_refused_rank_refuses_the_group(void **state)
     must_come_to(threads); /* no rank waits for a rank that will not come */
 }
 
-static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
+TEST_BETWEEN(ranks_that_differ_leave_no_communicator_of_the_group, set_up, tear_down)
 {
     ceclComm_t joined[2] = {NULL, NULL}, good[2];
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -314,7 +314,8 @@ static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
     must_come_to(threads);
 }
 
-static void a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good(void **state)
+TEST_BETWEEN(a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good, set_up,
+             tear_down)
 {
     ceclComm_t joined = NULL;
     const ceclUniqueId id = new_id();
@@ -340,7 +341,7 @@ static int no_barrier(void *context)
     return context != NULL;
 }
 
-static void callbacks_are_refused_in_a_group(void **state)
+TEST_BETWEEN(callbacks_are_refused_in_a_group, set_up, tear_down)
 {
     ceclComm_t joined = NULL;
     const ceclOob_t oob = {NULL, no_gather, no_barrier};
@@ -350,7 +351,7 @@ static void callbacks_are_refused_in_a_group(void **state)
     assert_null(joined);
 }
 
-static void a_join_cannot_be_explained(void **state)
+TEST_BETWEEN(a_join_cannot_be_explained, set_up, tear_down)
 {
     ceclComm_t joined = NULL;
     ceclExplanation_t explanation;
@@ -361,27 +362,4 @@ static void a_join_cannot_be_explained(void **state)
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
     assert_null(joined); /* the next group does not include the refused join */
-}
-
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(one_thread_allocates_for_all_ranks_in_a_group_and_gathers),
-        TEST(an_allocation_that_is_too_large_leaves_nothing_of_its_group),
-        TEST(another_communicators_allocations_stay_where_one_fails),
-        TEST(without_a_group_the_message_names_the_cure),
-        TEST(a_null_pointer_refuses_the_group),
-        TEST(synchronize_tells_of_a_group_that_was_not_ended),
-        TEST(destroy_tells_of_a_group_that_was_not_ended),
-        TEST(one_thread_joins_as_all_ranks_in_a_group),
-        TEST(a_group_joins_several_communicators_and_goes_on_with_an_older_one),
-        TEST(a_config_is_copied),
-        TEST(a_refused_rank_refuses_the_group),
-        TEST(ranks_that_differ_leave_no_communicator_of_the_group),
-        TEST(a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good),
-        TEST(callbacks_are_refused_in_a_group),
-        TEST(a_join_cannot_be_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,23 +300,23 @@ static void play_rank_after_rank(enum memory memory)
     play(3, memory, IN_CHUNKS, 2, false);
 }
 
-static void pool_memory_in_a_group(void **state)
+TEST(pool_memory_in_a_group)
 {
     play_in_a_group(POOL);
 }
 
-static void private_memory_in_a_group(void **state)
+TEST(private_memory_in_a_group)
 {
     play_in_a_group(PRIVATE);
 }
 
-static void mixed_memory_in_a_group(void **state)
+TEST(mixed_memory_in_a_group)
 {
     play_in_a_group(MIXED);
 }
 
 /* The ranks of one group compare their calls at the same time. */
-static void compared_calls_in_a_group(void **state)
+TEST(compared_calls_in_a_group)
 {
     setenv("CECL_CHECK", "1", 1);
     play(3, MIXED, LARGE, 4, true);
@@ -324,34 +324,25 @@ static void compared_calls_in_a_group(void **state)
     unsetenv("CECL_CHECK");
 }
 
-static void pool_memory_rank_after_rank(void **state)
+TEST(pool_memory_rank_after_rank)
 {
     play_rank_after_rank(POOL);
 }
 
-static void private_memory_rank_after_rank(void **state)
+TEST(private_memory_rank_after_rank)
 {
     play_rank_after_rank(PRIVATE);
 }
 
-static void mixed_memory_rank_after_rank(void **state)
+TEST(mixed_memory_rank_after_rank)
 {
     play_rank_after_rank(MIXED);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pool_memory_in_a_group),
-        cmocka_unit_test(private_memory_in_a_group),
-        cmocka_unit_test(mixed_memory_in_a_group),
-        cmocka_unit_test(compared_calls_in_a_group),
-        cmocka_unit_test(pool_memory_rank_after_rank),
-        cmocka_unit_test(private_memory_rank_after_rank),
-        cmocka_unit_test(mixed_memory_rank_after_rank),
-    };
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
     alarm(280);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -57,7 +57,7 @@ static ssize_t take_here(char *bytes, int *fds, int *nfds)
     return cecl_packet_take(ends[0], parts, fds, nfds, &flags);
 }
 
-static void a_last_packet_is_read_before_the_end(void **state)
+TEST(a_last_packet_is_read_before_the_end)
 {
     char bytes[sizeof(last)];
     connect_ends();
@@ -68,7 +68,7 @@ static void a_last_packet_is_read_before_the_end(void **state)
     close(ends[0]);
 }
 
-static void a_last_packet_is_taken_with_its_descriptor(void **state)
+TEST(a_last_packet_is_taken_with_its_descriptor)
 {
     char bytes[sizeof(last)];
     int fds[CECL_PACKET_FDS], count = 0;
@@ -82,7 +82,7 @@ static void a_last_packet_is_taken_with_its_descriptor(void **state)
     close(ends[0]);
 }
 
-static void a_look_sees_a_last_packet(void **state)
+TEST(a_look_sees_a_last_packet)
 {
     char bytes[sizeof(last)];
     connect_ends();
@@ -93,7 +93,7 @@ static void a_look_sees_a_last_packet(void **state)
     close(ends[0]);
 }
 
-static void a_packet_is_read_after_a_reset(void **state)
+TEST(a_packet_is_read_after_a_reset)
 {
     char bytes[sizeof(last)];
     connect_ends();
@@ -105,7 +105,7 @@ static void a_packet_is_read_after_a_reset(void **state)
     close(ends[0]);
 }
 
-static void an_open_end_without_packets_has_not_closed(void **state)
+TEST(an_open_end_without_packets_has_not_closed)
 {
     char bytes[sizeof(last)];
     connect_ends();
@@ -114,16 +114,4 @@ static void an_open_end_without_packets_has_not_closed(void **state)
     assert_int_equal(cecl_net_look(ends[0]), -1);
     close(ends[0]);
     close(ends[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_last_packet_is_read_before_the_end),
-        cmocka_unit_test(a_last_packet_is_taken_with_its_descriptor),
-        cmocka_unit_test(a_look_sees_a_last_packet),
-        cmocka_unit_test(a_packet_is_read_after_a_reset),
-        cmocka_unit_test(an_open_end_without_packets_has_not_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

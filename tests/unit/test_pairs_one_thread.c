@@ -50,7 +50,7 @@ static void finish(int nranks)
         OK(ceclStreamSynchronize(comms[r], NULL));
 }
 
-static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
+TEST(one_thread_exchanges_for_all_ranks_in_a_group)
 {
     for (int round = 0; round < 5; round++) {
         begin(RANKS, round);
@@ -67,7 +67,7 @@ static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
 }
 
 /* No call waits for the peer's host, so the peer's call may come later. */
-static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
+TEST(one_thread_makes_single_calls_one_rank_after_the_other)
 {
     begin(RANKS, 7);
     for (int from = 0; from < RANKS; from++)
@@ -85,7 +85,7 @@ static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
             check(i / RANKS, i % RANKS, 7);
 }
 
-static void a_rank_alone_sends_to_itself(void **state)
+TEST(a_rank_alone_sends_to_itself)
 {
     ceclComm_t kept = comms[0];
     begin(1, 3);
@@ -100,7 +100,7 @@ static void a_rank_alone_sends_to_itself(void **state)
     comms[0] = kept;
 }
 
-static void a_rank_alone_is_refused_without_an_sm(void **state)
+TEST(a_rank_alone_is_refused_without_an_sm)
 {
     ceclComm_t kept = comms[0];
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -117,7 +117,7 @@ static void a_rank_alone_is_refused_without_an_sm(void **state)
 }
 
 /* Wherever the buffers lie, a rank's messages to itself match in the order of the calls. */
-static void own_messages_match_in_order(void **state)
+TEST(own_messages_match_in_order)
 {
     begin(RANKS, 9);
     OK(ceclGroupStart());
@@ -133,7 +133,7 @@ static void own_messages_match_in_order(void **state)
 }
 
 /* The sender's stream has not come to the messages yet, so only its host waits for the receiver. */
-static void a_receiver_that_is_far_behind_is_named(void **state)
+TEST(a_receiver_that_is_far_behind_is_named)
 {
     ceclComm_t few[3];
     ceclResult_t result = ceclSuccess;
@@ -172,7 +172,7 @@ static void count_up(uint64_t number)
 
 /* The receiver comes first in 2^31 messages, so the sender has not written for so long that it may use the
  * receiver's stream. Then the sender comes first again. Each wait must still be for a new signal. */
-static void a_word_that_a_peer_has_not_written_for_long_ends_no_wait(void **state)
+TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
 {
     const struct cecl_flags *flags[2] = {&comms[0]->engine.flags, &comms[1]->engine.flags};
     struct cecl_device *dev = comms[0]->dev;
@@ -204,14 +204,5 @@ static void a_word_that_a_peer_has_not_written_for_long_ends_no_wait(void **stat
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_exchanges_for_all_ranks_in_a_group),
-        cmocka_unit_test(one_thread_makes_single_calls_one_rank_after_the_other),
-        cmocka_unit_test(a_rank_alone_sends_to_itself),
-        cmocka_unit_test(a_rank_alone_is_refused_without_an_sm),
-        cmocka_unit_test(own_messages_match_in_order),
-        cmocka_unit_test(a_receiver_that_is_far_behind_is_named),
-        cmocka_unit_test(a_word_that_a_peer_has_not_written_for_long_ends_no_wait),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return tests_run(open_all, close_all);
 }

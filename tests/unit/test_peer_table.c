@@ -47,14 +47,14 @@ static void assert_nothing_else_was_written(void)
         assert_int_equal(memory[i], 0);
 }
 
-static void a_peer_is_where_the_table_says(void **state)
+TEST(a_peer_is_where_the_table_says)
 {
     const ceclDeviceComm_t dc = device_comm();
     for (int p = 0; p < RANKS; p++)
         assert_ptr_equal(ceclPeerPointer(dc, slices[RANK] + 5, p), slices[p] + 5);
 }
 
-static void a_signal_goes_to_the_peers_slice_alone(void **state)
+TEST(a_signal_goes_to_the_peers_slice_alone)
 {
     const ceclDeviceComm_t dc = device_comm();
     ceclDeviceSignal(dc, 2, 1, 77);
@@ -64,7 +64,7 @@ static void a_signal_goes_to_the_peers_slice_alone(void **state)
     assert_nothing_else_was_written();
 }
 
-static void a_barrier_tells_every_peer_and_no_other_memory(void **state)
+TEST(a_barrier_tells_every_peer_and_no_other_memory)
 {
     const ceclDeviceComm_t dc = device_comm();
     for (int p = 0; p < RANKS; p++) /* simulates that all peers have arrived */
@@ -75,14 +75,4 @@ static void a_barrier_tells_every_peer_and_no_other_memory(void **state)
         assert_int_equal(take(RANK, 1, p), p != RANK);
     }
     assert_nothing_else_was_written();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peer_is_where_the_table_says),
-        cmocka_unit_test(a_signal_goes_to_the_peers_slice_alone),
-        cmocka_unit_test(a_barrier_tells_every_peer_and_no_other_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static int count_wrong(const struct cecl_places *places, const struct cecl_place
 
 /* ---- ranks as views that one thread uses in turn */
 
-static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state)
+TEST(a_thread_that_publishes_for_all_ranks_first_meets_fully)
 {
     struct cecl_places places[3];
     struct cecl_places_group groups[3];
@@ -158,7 +158,7 @@ static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state
     free_shared(shared, 3);
 }
 
-static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
+TEST(a_rank_whose_wait_is_over_makes_the_call_late_for_all)
 {
     struct cecl_places places[3];
     struct cecl_places_group groups[3];
@@ -180,7 +180,7 @@ static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
     free_shared(shared, 3);
 }
 
-static void a_single_rank_meets_itself(void **state)
+TEST(a_single_rank_meets_itself)
 {
     struct cecl_places alone;
     struct cecl_places_group group;
@@ -195,7 +195,7 @@ static void a_single_rank_meets_itself(void **state)
     free_shared(shared, 1);
 }
 
-static void more_calls_than_the_ring_has_entries_are_refused(void **state)
+TEST(more_calls_than_the_ring_has_entries_are_refused)
 {
     struct cecl_places places[2];
     struct cecl_places_group group;
@@ -211,7 +211,7 @@ static void more_calls_than_the_ring_has_entries_are_refused(void **state)
 
 /* The early rank has finished and the late one has not come yet. The late rank must still find the early
  * one's record. */
-static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state)
+TEST(an_entry_is_not_used_again_before_the_late_rank_is_done)
 {
     struct cecl_places places[2];
     struct cecl_places_group group, late;
@@ -283,25 +283,25 @@ static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_t
     return outcome;
 }
 
-static void a_rank_waits_for_a_peer_that_is_one_call_behind(void **state)
+TEST(a_rank_waits_for_a_peer_that_is_one_call_behind)
 {
     assert_int_equal(outcome_of(1, 0, false), CECL_PLACES_STOPPED);
     assert_int_equal(outcome_of(4, 3, false), CECL_PLACES_STOPPED);
 }
 
-static void a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind(void **state)
+TEST(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind)
 {
     assert_int_equal(outcome_of(2, 0, false), CECL_PLACES_LATE);
     assert_int_equal(outcome_of(5, 3, false), CECL_PLACES_LATE);
 }
 
-static void a_rank_does_not_wait_for_a_peer_of_its_own_thread(void **state)
+TEST(a_rank_does_not_wait_for_a_peer_of_its_own_thread)
 {
     assert_int_equal(outcome_of(4, 3, true), CECL_PLACES_LATE);
 }
 
 /* The child inherits the parent's thread-local variables, but it is another thread. */
-static void a_rank_waits_for_a_forked_peer(void **state)
+TEST(a_rank_waits_for_a_forked_peer)
 {
     struct cecl_places places[2];
     struct cecl_places_group group;
@@ -325,7 +325,7 @@ static void a_rank_waits_for_a_forked_peer(void **state)
     munmap(shared, cecl_places_bytes(2));
 }
 
-static void a_wait_lasts_as_long_as_the_caller_says(void **state)
+TEST(a_wait_lasts_as_long_as_the_caller_says)
 {
     struct cecl_places places[2];
     struct cecl_places_group group;
@@ -385,7 +385,7 @@ static struct cecl_places_patience while_pending(uint64_t pending_ns, cecl_place
         .wait_ns = AT_ONCE, .pending_ns = pending_ns, .is_pending = is_pending};
 }
 
-static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
+TEST(a_late_peer_is_waited_for_longer_while_calls_are_pending)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, FOR_EVER);
@@ -403,7 +403,7 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     free_shared(shared, 2);
 }
 
-static void a_late_peer_is_waited_for_as_long_as_a_late_call_costs(void **state)
+TEST(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, FOR_EVER);
@@ -430,7 +430,7 @@ static bool peer_comes(void *context)
     return true;
 }
 
-static void a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth(void **state)
+TEST(a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth)
 {
     for (int is_worth = 0; is_worth < 2; is_worth++) {
         struct cecl_places places[2];
@@ -459,7 +459,7 @@ static bool impatient_peer_comes(void *context)
     return true;
 }
 
-static void a_wait_that_another_rank_ended_as_late_counts(void **state)
+TEST(a_wait_that_another_rank_ended_as_late_counts)
 {
     struct cecl_places places[3];
     void *shared = open_behind_a_call(places, 3, FOR_EVER);
@@ -469,7 +469,7 @@ static void a_wait_that_another_rank_ended_as_late_counts(void **state)
     free_shared(shared, 3);
 }
 
-static void no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent(void **state)
+TEST(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, 0);
@@ -485,7 +485,7 @@ static bool count_down(void *context)
     return (*left)-- > 0;
 }
 
-static void the_longer_wait_ends_with_the_pending_calls(void **state)
+TEST(the_longer_wait_ends_with_the_pending_calls)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, FOR_EVER);
@@ -497,7 +497,7 @@ static void the_longer_wait_ends_with_the_pending_calls(void **state)
 }
 
 /* Also if peers come in between, as in a loop in which each rank is late now and then. */
-static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
+TEST(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
     struct cecl_places places[2];
@@ -534,7 +534,7 @@ static bool nothing_is_pending(void *context)
     return false;
 }
 
-static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **state)
+TEST(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times)
 {
     enum { WAIT_NS = 1000000 };
     for (int is_dry = 0; is_dry < 2; is_dry++) {
@@ -556,7 +556,7 @@ static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **s
 }
 
 /* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
-static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
+TEST(nobody_is_waited_for_who_may_be_of_the_same_thread)
 {
     struct cecl_places places[3];
     void *shared = new_shared(3, 0);
@@ -582,7 +582,7 @@ static void *make_two_calls(void *argument)
     return publish_and_finish(other);
 }
 
-static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
+TEST(a_peer_that_catches_up_in_time_makes_the_call_full)
 {
     struct cecl_places places[2];
     pthread_t thread;
@@ -623,7 +623,7 @@ static struct cecl_places_patience while_behind(uint64_t behind_ns)
 }
 
 /* The other waits may take no time at all here, so only this one lasts. */
-static void a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls(void **state)
+TEST(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
 {
     struct cecl_places places[3];
     void *shared = open_behind_a_call(places, 3, 0);
@@ -642,7 +642,7 @@ static void a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls(void **s
     free_shared(shared, 3);
 }
 
-static void the_wait_ends_with_the_peer_s_call(void **state)
+TEST(the_wait_ends_with_the_peer_s_call)
 {
     struct cecl_places places[2];
     pthread_t thread;
@@ -656,7 +656,7 @@ static void the_wait_ends_with_the_peer_s_call(void **state)
     free_shared(shared, 2);
 }
 
-static void a_gpu_that_stands_still_ends_the_wait_and_the_next_ones(void **state)
+TEST(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, 0);
@@ -684,7 +684,7 @@ static bool time_passes(void *context)
     return true;
 }
 
-static void a_gpu_that_moves_makes_the_wait_longer(void **state)
+TEST(a_gpu_that_moves_makes_the_wait_longer)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, 0);
@@ -699,7 +699,7 @@ static void a_gpu_that_moves_makes_the_wait_longer(void **state)
 
 /* ---- sizes, and words that peers may write */
 
-static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
+TEST(the_ring_fits_its_memory_for_every_number_of_ranks)
 {
     static const int counts[] = {1, 2, 3, 8, 63, 64, 65, 200, 1024};
     for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
@@ -721,7 +721,7 @@ static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
     }
 }
 
-static void a_record_that_claims_too_many_words_is_cut(void **state)
+TEST(a_record_that_claims_too_many_words_is_cut)
 {
     struct cecl_places last;
     struct cecl_places_group group;
@@ -744,7 +744,7 @@ static bool thirty_times(void *context)
     return ++*(int *)context < 30;
 }
 
-static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(void **state)
+TEST(no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait)
 {
     static const int counts[] = {2, 5, 70};
     srand(1);
@@ -909,7 +909,7 @@ static void run_crowd(int nranks, uint32_t nentries, int ngroups, uint64_t wait_
     free(crowd.seen);
 }
 
-static void ranks_agree_and_know_what_they_should(void **state)
+TEST(ranks_agree_and_know_what_they_should)
 {
     static const int counts[] = {2, 3, 5, 8};
     static const uint64_t waits[] = {0, 5000, 30000, 1000000};
@@ -924,7 +924,7 @@ static void ranks_agree_and_know_what_they_should(void **state)
     assert_true(full_late[1] > 50);
 }
 
-static void more_ranks_than_bits_always_meet_fully(void **state)
+TEST(more_ranks_than_bits_always_meet_fully)
 {
     int full_late[2] = {0, 0};
     run_crowd(70, 4, 25, AT_ONCE, full_late);
@@ -951,50 +951,12 @@ static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
     free(crowd.seen);
 }
 
-static void waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so(void **state)
+TEST(waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so)
 {
     waits_for_a_rank_that_stopped_coming_end(3, 4);
 }
 
-static void with_more_ranks_than_bits_they_end_so_too(void **state)
+TEST(with_more_ranks_than_bits_they_end_so_too)
 {
     waits_for_a_rank_that_stopped_coming_end(70, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_that_publishes_for_all_ranks_first_meets_fully),
-        cmocka_unit_test(a_rank_whose_wait_is_over_makes_the_call_late_for_all),
-        cmocka_unit_test(a_single_rank_meets_itself),
-        cmocka_unit_test(more_calls_than_the_ring_has_entries_are_refused),
-        cmocka_unit_test(an_entry_is_not_used_again_before_the_late_rank_is_done),
-        cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
-        cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
-        cmocka_unit_test(a_late_peer_is_waited_for_longer_while_calls_are_pending),
-        cmocka_unit_test(a_late_peer_is_waited_for_as_long_as_a_late_call_costs),
-        cmocka_unit_test(a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth),
-        cmocka_unit_test(a_wait_that_another_rank_ended_as_late_counts),
-        cmocka_unit_test(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent),
-        cmocka_unit_test(the_longer_wait_ends_with_the_pending_calls),
-        cmocka_unit_test(all_longer_waits_are_a_bound_and_a_share_of_the_time),
-        cmocka_unit_test(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times),
-        cmocka_unit_test(nobody_is_waited_for_who_may_be_of_the_same_thread),
-        cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
-        cmocka_unit_test(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls),
-        cmocka_unit_test(the_wait_ends_with_the_peer_s_call),
-        cmocka_unit_test(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones),
-        cmocka_unit_test(a_gpu_that_moves_makes_the_wait_longer),
-        cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
-        cmocka_unit_test(a_rank_waits_for_a_forked_peer),
-        cmocka_unit_test(a_wait_lasts_as_long_as_the_caller_says),
-        cmocka_unit_test(the_ring_fits_its_memory_for_every_number_of_ranks),
-        cmocka_unit_test(a_record_that_claims_too_many_words_is_cut),
-        cmocka_unit_test(no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait),
-        cmocka_unit_test(ranks_agree_and_know_what_they_should),
-        cmocka_unit_test(more_ranks_than_bits_always_meet_fully),
-        cmocka_unit_test(waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so),
-        cmocka_unit_test(with_more_ranks_than_bits_they_end_so_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static struct cecl_post post_of(int rank, uint64_t i)
                               .group = i};
 }
 
-static void who_comes_second_reads_the_first_ones_post(void **state)
+TEST(who_comes_second_reads_the_first_ones_post)
 {
     open_with(4);
     for (uint64_t i = 1; i < 50; i++) {
@@ -61,7 +61,7 @@ static void who_comes_second_reads_the_first_ones_post(void **state)
 }
 
 /* Asking changes nothing: a rank that asked posts later, and then comes second. */
-static void a_peer_that_came_is_seen(void **state)
+TEST(a_peer_that_came_is_seen)
 {
     uint64_t number;
     struct cecl_post theirs;
@@ -83,7 +83,7 @@ static void a_peer_that_came_is_seen(void **state)
 }
 
 /* Both ranks read the other's post of a captured message, and only then does the slot become free. */
-static void both_ranks_of_a_captured_message_read_the_others_post(void **state)
+TEST(both_ranks_of_a_captured_message_read_the_others_post)
 {
     struct cecl_post sent = post_of(0, 1), received = post_of(1, 2), theirs;
     uint64_t number;
@@ -108,7 +108,7 @@ static void both_ranks_of_a_captured_message_read_the_others_post(void **state)
     close_all();
 }
 
-static void each_ordered_pair_counts_for_itself(void **state)
+TEST(each_ordered_pair_counts_for_itself)
 {
     uint64_t number;
     struct cecl_post theirs;
@@ -123,7 +123,7 @@ static void each_ordered_pair_counts_for_itself(void **state)
     close_all();
 }
 
-static void a_full_ring_has_room_when_the_peer_has_come(void **state)
+TEST(a_full_ring_has_room_when_the_peer_has_come)
 {
     uint64_t number;
     struct cecl_post theirs;
@@ -143,7 +143,7 @@ static void a_full_ring_has_room_when_the_peer_has_come(void **state)
     close_all();
 }
 
-static void rings_are_only_for_so_many_ranks(void **state)
+TEST(rings_are_only_for_so_many_ranks)
 {
     assert_true(cecl_posts_bytes(CECL_POSTS_RANKS) > 0);
     assert_int_equal(cecl_posts_bytes(CECL_POSTS_RANKS + 1), 0);
@@ -178,7 +178,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void of_two_threads_one_is_second_in_each_message(void **state)
+TEST(of_two_threads_one_is_second_in_each_message)
 {
     struct end ends[CECL_ROLES] = {{.role = CECL_SENDER}, {.role = CECL_RECEIVER}};
     pthread_t threads[CECL_ROLES];
@@ -190,18 +190,4 @@ static void of_two_threads_one_is_second_in_each_message(void **state)
     assert_int_equal(ends[0].seconds + ends[1].seconds, MESSAGES);
     assert_int_equal(ends[0].wrong + ends[1].wrong, 0);
     close_all();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_comes_second_reads_the_first_ones_post),
-        cmocka_unit_test(a_peer_that_came_is_seen),
-        cmocka_unit_test(both_ranks_of_a_captured_message_read_the_others_post),
-        cmocka_unit_test(each_ordered_pair_counts_for_itself),
-        cmocka_unit_test(a_full_ring_has_room_when_the_peer_has_come),
-        cmocka_unit_test(rings_are_only_for_so_many_ranks),
-        cmocka_unit_test(of_two_threads_one_is_second_in_each_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

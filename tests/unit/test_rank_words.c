@@ -16,7 +16,7 @@ static void becomes(const char *words, const char *expected)
     assert_string_equal(out, expected);
 }
 
-static void each_rank_gets_the_parents_number(void **state)
+TEST(each_rank_gets_the_parents_number)
 {
     becomes("rank 1 ended unexpectedly", "rank 3 ended unexpectedly");
     becomes("joining: rank 2: no memory of rank 0's GPU",
@@ -30,14 +30,14 @@ static void each_rank_gets_the_parents_number(void **state)
     becomes("rank 1, 2 times, and rank 2 and 3 others", "rank 3, 2 times, and rank 7 and 3 others");
 }
 
-static void a_rank_of_the_parent_keeps_its_number(void **state)
+TEST(a_rank_of_the_parent_keeps_its_number)
 {
     becomes("rank 1 of the parent ended unexpectedly", "rank 1 ended unexpectedly");
     becomes("ranks 1, 2 and 3 of the parent did not come; rank 1 waits",
             "ranks 1, 2 and 3 did not come; rank 3 waits");
 }
 
-static void what_names_no_rank_of_it_stays_as_it_is(void **state)
+TEST(what_names_no_rank_of_it_stays_as_it_is)
 {
     static const char *const same[] = {"",
                                        "no host memory for 2 ranks",
@@ -50,7 +50,7 @@ static void what_names_no_rank_of_it_stays_as_it_is(void **state)
         becomes(same[i], same[i]);
 }
 
-static void a_list_that_is_cut_keeps_its_count(void **state)
+TEST(a_list_that_is_cut_keeps_its_count)
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < CECL_RANKS_NAMED + 2; r++)
@@ -59,7 +59,7 @@ static void a_list_that_is_cut_keeps_its_count(void **state)
             "ranks 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3 and 2 more");
 }
 
-static void a_message_that_grows_too_long_is_cut(void **state)
+TEST(a_message_that_grows_too_long_is_cut)
 {
     char words[CECL_MESSAGE_BYTES] = "", out[CECL_MESSAGE_BYTES];
     while (strlen(words) + strlen("rank 0 ") < sizeof(words))
@@ -72,7 +72,7 @@ static void a_message_that_grows_too_long_is_cut(void **state)
 }
 
 /* A child's message that quotes the parent returns with the parent's original words. */
-static void the_parents_words_come_back_as_they_were(void **state)
+TEST(the_parents_words_come_back_as_they_were)
 {
     static const char words[] = "rank 2 gave up: ranks 0, 1 and 3 did not come; rank 1 did";
     char child[CECL_MESSAGE_BYTES], again[CECL_MESSAGE_BYTES];
@@ -85,7 +85,7 @@ static void the_parents_words_come_back_as_they_were(void **state)
     assert_string_equal(again, child);
 }
 
-static void who_began_is_the_last_that_is_said_to_have_given_up(void **state)
+TEST(who_began_is_the_last_that_is_said_to_have_given_up)
 {
     assert_null(cecl_words_who_began("rank 1 ended unexpectedly"));
     assert_null(cecl_words_who_began("rank 1 gave up and then ended"));
@@ -95,18 +95,4 @@ static void who_began_is_the_last_that_is_said_to_have_given_up(void **state)
     assert_string_equal(
         cecl_words_who_began("rank 3 gave up: rank 12 of the parent gave up: rank 1"),
         "rank 12 of the parent gave up: rank 1");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rank_gets_the_parents_number),
-        cmocka_unit_test(a_rank_of_the_parent_keeps_its_number),
-        cmocka_unit_test(what_names_no_rank_of_it_stays_as_it_is),
-        cmocka_unit_test(a_list_that_is_cut_keeps_its_count),
-        cmocka_unit_test(a_message_that_grows_too_long_is_cut),
-        cmocka_unit_test(the_parents_words_come_back_as_they_were),
-        cmocka_unit_test(who_began_is_the_last_that_is_said_to_have_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

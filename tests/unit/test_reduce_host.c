@@ -90,7 +90,7 @@ static void visit_counts_and_shifts(struct cecl_reduction r)
         }
 }
 
-static void every_type_and_operation_is_right(void **state)
+TEST(every_type_and_operation_is_right)
 {
     for_every_pair(visit_counts_and_shifts);
 }
@@ -103,12 +103,12 @@ static void visit_places(struct cecl_reduction r)
             reduces_as_the_reference(r, (unsigned)place % 3, place, 100 + (uint64_t)place);
 }
 
-static void in_place_is_right_at_any_source(void **state)
+TEST(in_place_is_right_at_any_source)
 {
     for_every_pair(visit_places);
 }
 
-static void average_divides_once_by_its_divisor(void **state)
+TEST(average_divides_once_by_its_divisor)
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (uint32_t divisor = 0; divisor < 20 && formats[type].fraction; divisor++)
@@ -120,7 +120,7 @@ static void average_divides_once_by_its_divisor(void **state)
                                      0, -1, 200 + divisor);
 }
 
-static void an_average_of_the_largest_numbers_is_finite(void **state)
+TEST(an_average_of_the_largest_numbers_is_finite)
 {
     static unsigned char in[SOURCES][512 * 8], out[512 * 8];
     const void *src[SOURCES];
@@ -159,7 +159,7 @@ static float reduce_two(ceclRedOp_t op, float a, float b)
     return got;
 }
 
-static void minimum_and_maximum_keep_every_nan_and_order_zeros(void **state)
+TEST(minimum_and_maximum_keep_every_nan_and_order_zeros)
 {
     static const float others[] = {0.0f, 1.0f, -INFINITY, INFINITY};
     for (int i = 0; i < 4; i++) {
@@ -175,7 +175,7 @@ static void minimum_and_maximum_keep_every_nan_and_order_zeros(void **state)
     assert_true(reduce_two(ceclMax, -INFINITY, -1.0f) == -1.0f);
 }
 
-static void sums_follow_the_order_of_the_sources(void **state)
+TEST(sums_follow_the_order_of_the_sources)
 {
     const float big = 0x1p24f, one = 1, minus = -0x1p24f;
     const void *first[3] = {&big, &one, &minus}, *last[3] = {&big, &minus, &one};
@@ -188,7 +188,7 @@ static void sums_follow_the_order_of_the_sources(void **state)
     assert_true(got[0] == 0 && got[1] == 1);
 }
 
-static void sums_of_small_types_are_rounded_once(void **state)
+TEST(sums_of_small_types_are_rounded_once)
 {
     const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose next value is 18, and 1 */
     const void *src[3] = {&big, &one, &one};
@@ -198,7 +198,7 @@ static void sums_of_small_types_are_rounded_once(void **state)
     assert_int_equal(got, 0x59); /* 18; with rounding after each step: 16 */
 }
 
-static void as_many_sources_as_are_promised(void **state)
+TEST(as_many_sources_as_are_promised)
 {
     static const void *src[CECL_REDUCE_SOURCES_MAX];
     const uint8_t one = 1;
@@ -222,7 +222,7 @@ static void check_refuses(int type, int op, const char *words)
         fail_msg("\"%s\" is not in \"%s\"", words, cecl_message());
 }
 
-static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
+TEST(check_refuses_averages_of_integers_and_unknown_numbers)
 {
     check_refuses(ceclInt32, ceclAvg, "ceclAvg of int32");
     check_refuses(ceclUint8, ceclAvg, "ceclAvg of uint8");
@@ -236,7 +236,7 @@ static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
 }
 
 /* With or without CUDA in the build. */
-static void a_gpu_that_is_not_there_is_told_in_words(void **state)
+TEST(a_gpu_that_is_not_there_is_told_in_words)
 {
     bool bulk = false;
     float one = 1, two = 2, got = 7;
@@ -254,18 +254,6 @@ static void a_gpu_that_is_not_there_is_told_in_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_operation_is_right),
-        cmocka_unit_test(in_place_is_right_at_any_source),
-        cmocka_unit_test(average_divides_once_by_its_divisor),
-        cmocka_unit_test(an_average_of_the_largest_numbers_is_finite),
-        cmocka_unit_test(minimum_and_maximum_keep_every_nan_and_order_zeros),
-        cmocka_unit_test(sums_follow_the_order_of_the_sources),
-        cmocka_unit_test(sums_of_small_types_are_rounded_once),
-        cmocka_unit_test(as_many_sources_as_are_promised),
-        cmocka_unit_test(check_refuses_averages_of_integers_and_unknown_numbers),
-        cmocka_unit_test(a_gpu_that_is_not_there_is_told_in_words),
-    };
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-    return cmocka_run_group_tests(tests, start, end);
+    return tests_run(start, end);
 }

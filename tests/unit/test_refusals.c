@@ -40,7 +40,7 @@ static void check(const char *name, ceclResult_t result, const char *words)
 #define REFUSED(words, name, ...) check(#name, name(__VA_ARGS__), words)
 #define GROUP_END_REFUSED(words) check("ceclGroupEnd", ceclGroupEnd(), words)
 
-static void questions(void **state)
+TEST(questions)
 {
     REFUSED("version: NULL", ceclGetVersion, NULL);
     REFUSED("comm: NULL", ceclCommCount, NULL, NULL);
@@ -66,7 +66,7 @@ static int barrier(void *context)
     return 0;
 }
 
-static void communicators(void **state)
+TEST(communicators)
 {
     static const int nobody[] = {7};
     const ceclOob_t oob = {NULL, gather, barrier}, half = {NULL, gather, NULL};
@@ -96,7 +96,7 @@ static void communicators(void **state)
     REFUSED("comm: NULL", ceclCommRevoke, NULL);
 }
 
-static void memory(void **state)
+TEST(memory)
 {
     ceclRegistration_t handle;
     void *at;
@@ -114,7 +114,7 @@ static void memory(void **state)
     REFUSED("handle: NULL", ceclCommDeregister, comm, NULL);
 }
 
-static void collectives(void **state)
+TEST(collectives)
 {
     static const size_t counts[] = {COUNT}, at[] = {0}, more[] = {COUNT + 1};
     const ceclStrided_t strided = {.width = 2};
@@ -152,7 +152,7 @@ static void collectives(void **state)
     REFUSED("stream 0x", ceclBarrier, comm, (ceclStream_t)(void *)buffer);
 }
 
-static void splits(void **state)
+TEST(splits)
 {
     uint64_t *from, *to;
     ceclExperts_t experts = {.experts = 1, .align = 9999999999};
@@ -186,7 +186,7 @@ static void splits(void **state)
             SIZE_MAX, ceclFloat32, comm, NULL);
 }
 
-static void groups_and_options(void **state)
+TEST(groups_and_options)
 {
     ceclExplanation_t explanation;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -199,7 +199,7 @@ static void groups_and_options(void **state)
 }
 
 /* Calls are numbered over all communicators of the group. Some are refused at once, others at the group's end. */
-static void a_group_names_the_call_and_its_number(void **state)
+TEST(a_group_names_the_call_and_its_number)
 {
     ceclComm_t other;
     OK(ceclCommInitAll(&other, 1, NULL));
@@ -227,7 +227,7 @@ static void a_group_names_the_call_and_its_number(void **state)
     OK(ceclCommDestroy(other));
 }
 
-static void one_sided(void **state)
+TEST(one_sided)
 {
     ceclWindow_t window;
     const ceclSignalWait_t wait = {.signal = 99, .count = 1}, stranger = {.peer = 8, .count = 1},
@@ -250,7 +250,7 @@ static void one_sided(void **state)
     OK(ceclWindowFree(comm, window));
 }
 
-static void streams(void **state)
+TEST(streams)
 {
     const ceclStream_t other = (ceclStream_t)(void *)buffer;
     REFUSED("stream: NULL", ceclStreamCreate, comm, NULL);
@@ -270,7 +270,7 @@ static void streams(void **state)
 static const char *const without[] = {"ceclGroupStart", "ceclGraphDestroy", "ceclGetLastError",
                                       "ceclGetErrorString"};
 
-static void no_public_function_is_missing(void **state)
+TEST(no_public_function_is_missing)
 {
     char line[512], name[64], word[80];
     int functions = 0;
@@ -301,17 +301,5 @@ static void no_public_function_is_missing(void **state)
 int main(void)
 {
     strcpy(tried, " ");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(questions),
-        cmocka_unit_test(communicators),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(collectives),
-        cmocka_unit_test(splits),
-        cmocka_unit_test(groups_and_options),
-        cmocka_unit_test(a_group_names_the_call_and_its_number),
-        cmocka_unit_test(one_sided),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(no_public_function_is_missing),
-    };
-    return cmocka_run_group_tests(tests, set_up, close_all);
+    return tests_run(set_up, close_all);
 }

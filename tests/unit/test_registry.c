@@ -392,7 +392,7 @@ static void *let_imports_go_once_a_call_waits(void *argument)
 
 /* A call needs pieces 12 to 14 while piece 0 is imported. They are imported next, and the call continues
  * before piece 1 is imported. */
-static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
+TEST_BETWEEN(a_call_waits_only_for_the_regions_that_it_touches, set_up, tear_down)
 {
     pthread_t taker, gate;
     int allowed = 4;
@@ -415,7 +415,7 @@ static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
     assert_int_equal(reach(window, 0, 20), ceclSuccess);
 }
 
-static void regions_side_by_side_are_opened_at_once(void **state)
+TEST_BETWEEN(regions_side_by_side_are_opened_at_once, set_up, tear_down)
 {
     void *at = NULL;
     const uint64_t window = tell_of(HOME, 3, 20);
@@ -427,7 +427,7 @@ static void regions_side_by_side_are_opened_at_once(void **state)
     assert_ptr_equal(at, MIRROR + 5 * PIECE + 7);
 }
 
-static void a_window_may_take_more_than_one_message(void **state)
+TEST_BETWEEN(a_window_may_take_more_than_one_message, set_up, tear_down)
 {
     const uint64_t window = tell_of(HOME, 0, PIECES);
     assert_true(nposted > 1);
@@ -437,7 +437,7 @@ static void a_window_may_take_more_than_one_message(void **state)
 }
 
 /* The owner may have freed memory that no call here needs. */
-static void an_import_that_fails_stays_with_its_window(void **state)
+TEST_BETWEEN(an_import_that_fails_stays_with_its_window, set_up, tear_down)
 {
     fake.broken = HOME + 7 * PIECE;
     const uint64_t before = tell_of(HOME, 0, 5);
@@ -453,7 +453,7 @@ static void an_import_that_fails_stays_with_its_window(void **state)
     assert_int_equal(reach(other, 0, 5), ceclSuccess);
 }
 
-static void a_wait_for_a_message_is_bounded(void **state)
+TEST_BETWEEN(a_wait_for_a_message_is_bounded, set_up, tear_down)
 {
     const uint64_t window = tell_of(HOME, 0, 5);
     asks_left = 3;
@@ -461,7 +461,7 @@ static void a_wait_for_a_message_is_bounded(void **state)
     assert_int_equal(user.peers[0].wanted.high, 0);
 }
 
-static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
+TEST_BETWEEN(memory_that_no_message_told_of_is_an_error_at_once, set_up, tear_down)
 {
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
@@ -471,7 +471,8 @@ static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
     assert_int_equal(reach(window, PIECES - 1, 2), ceclInternalError);
 }
 
-static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls(void **state)
+TEST_BETWEEN(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls, set_up,
+             tear_down)
 {
     const uint64_t old = tell_of(HOME, 0, 5);
     take_all();
@@ -490,7 +491,7 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
 }
 
 /* The program frees its memory before each new allocation, and never uses it again. */
-static void windows_of_freed_memory_do_not_pile_up(void **state)
+TEST_BETWEEN(windows_of_freed_memory_do_not_pile_up, set_up, tear_down)
 {
     enum { ALIVE = 40, ROUNDS = 400 };
     fake.apart = true;
@@ -512,7 +513,7 @@ static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t c
 }
 
 /* A buffer in the window keeps its address, but from then on the memory there belongs to another window. */
-static void a_window_that_is_named_outlives_its_memory(void **state)
+TEST_BETWEEN(a_window_that_is_named_outlives_its_memory, set_up, tear_down)
 {
     struct cecl_window *window = held_window(HOME, 0, 5);
     const struct cecl_buffer buffer = {window, 3 * PIECE};
@@ -529,7 +530,7 @@ static void a_window_that_is_named_outlives_its_memory(void **state)
 }
 
 /* A cached look-up must not outlive its window. */
-static void a_pointer_is_found_again_until_its_window_goes(void **state)
+TEST_BETWEEN(a_pointer_is_found_again_until_its_window_goes, set_up, tear_down)
 {
     tell_of(HOME, 0, 5);
     struct cecl_window *window = cecl_registry_find(&owner, (void *)(HOME + PIECE));
@@ -543,7 +544,7 @@ static void a_pointer_is_found_again_until_its_window_goes(void **state)
 
 /* A kept plan does not look the window up by number. It holds the import object, which records that its
  * memory was closed. */
-static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
+TEST_BETWEEN(a_kept_plan_learns_that_memory_it_uses_was_closed, set_up, tear_down)
 {
     struct cecl_window *window = held_window(HOME, 0, 5);
     take_all();
@@ -568,7 +569,7 @@ static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
 }
 
 /* A call that is being made may use the region that still exists. */
-static void a_window_with_a_live_region_stays(void **state)
+TEST_BETWEEN(a_window_with_a_live_region_stays, set_up, tear_down)
 {
     tell_of(HOME, 0, 5);
     const struct cecl_window *window = cecl_registry_find(&owner, (void *)HOME);
@@ -579,7 +580,7 @@ static void a_window_with_a_live_region_stays(void **state)
 }
 
 /* Peers must close freed memory before they open new memory in the same block of addresses. */
-static void what_is_gone_makes_way_in_its_block(void **state)
+TEST_BETWEEN(what_is_gone_makes_way_in_its_block, set_up, tear_down)
 {
     fake.apart = true;
     struct cecl_window *window = held_window(HOME, 0, 1);
@@ -595,7 +596,7 @@ static void what_is_gone_makes_way_in_its_block(void **state)
 }
 
 /* A call may touch none of the old regions, but use new memory that overlaps them. */
-static void memory_over_old_regions_is_a_new_window(void **state)
+TEST_BETWEEN(memory_over_old_regions_is_a_new_window, set_up, tear_down)
 {
     const uint64_t old = tell_of(HOME, 4, 2);
     fake.merged_low = 2;
@@ -606,7 +607,7 @@ static void memory_over_old_regions_is_a_new_window(void **state)
     assert_int_equal(reach(young, 2, 6), ceclSuccess);
 }
 
-static void a_dropped_window_that_a_call_uses_stays_open(void **state)
+TEST_BETWEEN(a_dropped_window_that_a_call_uses_stays_open, set_up, tear_down)
 {
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
@@ -631,7 +632,7 @@ static void drop_one(uint64_t first, uint64_t count)
 }
 
 /* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
-static void dropped_memory_stays_open_while_the_gpu_has_work(void **state)
+TEST_BETWEEN(dropped_memory_stays_open_while_the_gpu_has_work, set_up, tear_down)
 {
     fake.busy = true;
     drop_one(0, 5);
@@ -644,7 +645,7 @@ static void dropped_memory_stays_open_while_the_gpu_has_work(void **state)
     assert_int_equal(fake.nclosed, 5);
 }
 
-static void nobody_asks_for_the_gpus_work_if_nothing_was_dropped(void **state)
+TEST_BETWEEN(nobody_asks_for_the_gpus_work_if_nothing_was_dropped, set_up, tear_down)
 {
     tell_of(HOME, 0, 5);
     take_all();
@@ -659,7 +660,7 @@ static void nobody_asks_for_the_gpus_work_if_nothing_was_dropped(void **state)
 
 /* A program that neither synchronizes nor frees, and whose peers allocate and free: each of these windows counts
  * 3 MiB. */
-static void dropped_memory_is_bounded(void **state)
+TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
 {
     enum { ROUNDS = 500, BOUND = 256 / 3 + 1 };
     const uint64_t kept = tell_of(OTHER, 0, 1);
@@ -676,7 +677,7 @@ static void dropped_memory_is_bounded(void **state)
 }
 
 /* A kernel that waits for the host never ends. */
-static void dropped_memory_stops_no_program_whose_gpu_is_never_idle(void **state)
+TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
     enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
     const uint64_t kept = tell_of(OTHER, 0, 1);
@@ -695,7 +696,7 @@ static void dropped_memory_stops_no_program_whose_gpu_is_never_idle(void **state
 }
 
 /* All reachable peers get the message, and the first error is returned. */
-static void the_first_peer_that_takes_no_message_is_named(void **state)
+TEST_BETWEEN(the_first_peer_that_takes_no_message_is_named, set_up, tear_down)
 {
     struct cecl_registry many;
     const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
@@ -759,7 +760,7 @@ static ceclResult_t replace_and_reach(uint64_t piece)
     return reach(young, 0, 1);
 }
 
-static void memory_that_replaces_other_memory_is_opened_beside_it(void **state)
+TEST_BETWEEN(memory_that_replaces_other_memory_is_opened_beside_it, set_up_second, tear_down_second)
 {
     tell_both(3);
     fake.busy = true;
@@ -767,7 +768,8 @@ static void memory_that_replaces_other_memory_is_opened_beside_it(void **state)
     assert_int_equal(fake.nasked, 0);
 }
 
-static void memory_that_was_replaced_is_dropped_on_all_communicators(void **state)
+TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_second,
+             tear_down_second)
 {
     tell_both(3);
     assert_int_equal(replace_and_reach(3), ceclSuccess);
@@ -778,14 +780,15 @@ static void memory_that_was_replaced_is_dropped_on_all_communicators(void **stat
 
 /* Small allocations share a block of the driver's. If the block has stayed, the driver gives the mapping that it has,
  * and counts it once more. */
-static void memory_in_the_mapping_of_former_memory_is_right(void **state)
+TEST_BETWEEN(memory_in_the_mapping_of_former_memory_is_right, set_up_second, tear_down_second)
 {
     tell_both(3);
     fake.shares = true;
     assert_int_equal(replace_and_reach(3), ceclSuccess);
 }
 
-static void memory_that_prevents_opening_is_closed_on_all_communicators(void **state)
+TEST_BETWEEN(memory_that_prevents_opening_is_closed_on_all_communicators, set_up_second,
+             tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -794,7 +797,7 @@ static void memory_that_prevents_opening_is_closed_on_all_communicators(void **s
     assert_null(import_in(&second));
 }
 
-static void memory_that_no_longer_prevents_opening_needs_no_wait(void **state)
+TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second, tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -813,7 +816,7 @@ static void *end_the_work_soon(void *argument)
     return NULL;
 }
 
-static void replaced_memory_is_closed_once_the_gpus_work_is_done(void **state)
+TEST_BETWEEN(replaced_memory_is_closed_once_the_gpus_work_is_done, set_up_second, tear_down_second)
 {
     pthread_t thread;
     fake.exclusive = true;
@@ -827,7 +830,8 @@ static void replaced_memory_is_closed_once_the_gpus_work_is_done(void **state)
 }
 
 /* The plan of this call uses none of the replaced memory: for example, peers pull from it. */
-static void a_call_that_needs_no_replaced_memory_waits_for_no_work(void **state)
+TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_second,
+             tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -840,7 +844,7 @@ static void a_call_that_needs_no_replaced_memory_waits_for_no_work(void **state)
     assert_int_equal(fake.nclosed, 0);
 }
 
-static void the_wait_for_the_gpus_work_is_bounded(void **state)
+TEST_BETWEEN(the_wait_for_the_gpus_work_is_bounded, set_up_second, tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -855,7 +859,7 @@ static void the_wait_for_the_gpus_work_is_bounded(void **state)
 }
 
 /* To ask for the GPU's work would invalidate the capture. */
-static void a_captured_call_closes_replaced_memory_without_asking(void **state)
+TEST_BETWEEN(a_captured_call_closes_replaced_memory_without_asking, set_up_second, tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -866,7 +870,7 @@ static void a_captured_call_closes_replaced_memory_without_asking(void **state)
     assert_int_equal(fake.nbusy, 2);
 }
 
-static void memory_that_another_communicator_has_open_too_stays(void **state)
+TEST_BETWEEN(memory_that_another_communicator_has_open_too_stays, set_up_second, tear_down_second)
 {
     tell_both(3);
     const int before = ntaken;
@@ -879,7 +883,7 @@ static void memory_that_another_communicator_has_open_too_stays(void **state)
 }
 
 /* Only the device's refusal shows that the other memory in the same block was freed. */
-static void a_refusal_closes_what_lay_in_the_same_block(void **state)
+TEST_BETWEEN(a_refusal_closes_what_lay_in_the_same_block, set_up_second, tear_down_second)
 {
     tell_both(2);
     fake.refusals = 2; /* of the worker, and of the call before it closes that */
@@ -887,7 +891,7 @@ static void a_refusal_closes_what_lay_in_the_same_block(void **state)
     assert_int_equal(fake.nclosed, 2);
 }
 
-static void a_refusal_closes_nothing_in_other_blocks(void **state)
+TEST_BETWEEN(a_refusal_closes_nothing_in_other_blocks, set_up_second, tear_down_second)
 {
     tell_both(7);
     fake.refusals = 3;
@@ -897,7 +901,8 @@ static void a_refusal_closes_nothing_in_other_blocks(void **state)
 }
 
 /* Messages of two communicators arrive in any order. */
-static void a_late_message_about_memory_that_is_gone_closes_nothing(void **state)
+TEST_BETWEEN(a_late_message_about_memory_that_is_gone_closes_nothing, set_up_second,
+             tear_down_second)
 {
     bool any;
     tell_of(HOME, 3, 1); /* for `second`, which reads it late */
@@ -925,7 +930,7 @@ static void take_beside(void)
 }
 
 /* `second` opens memory of the new block between the refusal and its consequences. */
-static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
+TEST_BETWEEN(a_refusal_closes_nothing_that_was_opened_after_it, set_up_second, tear_down_second)
 {
     tell_of(HOME, 2, 1);
     const uint64_t beside = tell_of(HOME, 3, 1);
@@ -938,7 +943,7 @@ static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
     assert_int_equal(reach(beside, 0, 1), ceclSuccess);
 }
 
-static void memory_of_another_process_at_the_same_addresses_stays(void **state)
+TEST_BETWEEN(memory_of_another_process_at_the_same_addresses_stays, set_up_second, tear_down_second)
 {
     tell_both(3);
     fake.process = 77;
@@ -946,7 +951,7 @@ static void memory_of_another_process_at_the_same_addresses_stays(void **state)
     assert_non_null(import_in(&second));
 }
 
-static void memory_that_another_gpu_has_open_stays(void **state)
+TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_second)
 {
     struct cecl_device other = device;
     other.ordinal = 5;
@@ -959,7 +964,8 @@ static void memory_that_another_gpu_has_open_stays(void **state)
 
 /* A call on one communicator has begun, and waits for memory that replaced memory of earlier calls, on the
  * same communicator and on another one. */
-static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
+TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
+             tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -978,7 +984,7 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 }
 
 /* Such a call is made after a communicator failed, when its owner no longer takes part. */
-static void memory_that_the_call_being_made_names_stays_open(void **state)
+TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -999,7 +1005,7 @@ static void *finish_calls_soon(void *argument)
     return NULL;
 }
 
-static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
+TEST_BETWEEN(replaced_memory_is_closed_once_pending_calls_are_done, set_up_second, tear_down_second)
 {
     pthread_t thread;
     fake.exclusive = true;
@@ -1013,7 +1019,8 @@ static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
     assert_int_equal(fake.nclosed, 2);
 }
 
-static void replaced_memory_that_stays_in_use_is_an_error_of_the_call(void **state)
+TEST_BETWEEN(replaced_memory_that_stays_in_use_is_an_error_of_the_call, set_up_second,
+             tear_down_second)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -1026,7 +1033,7 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_call(void **sta
 }
 
 /* A heap grows when other threads allocate. */
-static void private_memory_may_grow_between_two_looks(void **state)
+TEST_BETWEEN(private_memory_may_grow_between_two_looks, set_up, tear_down)
 {
     fake.grown = 1;
     assert_int_equal(tell_of(HOME, 3, 1), 0);
@@ -1050,7 +1057,7 @@ static int rounds_of_a_call(uint64_t send, uint64_t recv)
 
 /* A program may map memory of both kinds into one range of addresses. If the windows of the two kinds replaced each
  * other, a call with a buffer of each kind would never be described. */
-static void a_range_with_private_memory_is_private(void **state)
+TEST_BETWEEN(a_range_with_private_memory_is_private, set_up, tear_down)
 {
     fake.unshared = 3;
     assert_in_range(rounds_of_a_call(0, 3), 1, 3);
@@ -1061,7 +1068,7 @@ static void a_range_with_private_memory_is_private(void **state)
     assert_int_equal(tell_of(HOME, 9, 1), 0);
 }
 
-static void a_buffer_of_both_kinds_is_private(void **state)
+TEST_BETWEEN(a_buffer_of_both_kinds_is_private, set_up, tear_down)
 {
     fake.unshared = 3;
     assert_int_equal(tell_of(HOME, 0, 5), 0);
@@ -1069,65 +1076,11 @@ static void a_buffer_of_both_kinds_is_private(void **state)
 }
 
 /* Private memory that lies where a freed range was says nothing about other memory there. */
-static void private_memory_over_freed_memory_is_a_window_of_its_own(void **state)
+TEST_BETWEEN(private_memory_over_freed_memory_is_a_window_of_its_own, set_up, tear_down)
 {
     tell_of(HOME, 0, 2);
     fake.ids[0] = fake.ids[1] = 1000;
     fake.unshared = 3;
     assert_int_equal(tell_of(HOME, 3, 1), 0);
     assert_int_equal(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->bytes, PIECE);
-}
-
-#define SECOND_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_second, tear_down_second)
-#define REGISTRY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        REGISTRY_TEST(a_call_waits_only_for_the_regions_that_it_touches),
-        REGISTRY_TEST(regions_side_by_side_are_opened_at_once),
-        REGISTRY_TEST(a_window_may_take_more_than_one_message),
-        REGISTRY_TEST(an_import_that_fails_stays_with_its_window),
-        REGISTRY_TEST(a_wait_for_a_message_is_bounded),
-        REGISTRY_TEST(memory_that_no_message_told_of_is_an_error_at_once),
-        REGISTRY_TEST(replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls),
-        REGISTRY_TEST(windows_of_freed_memory_do_not_pile_up),
-        REGISTRY_TEST(a_window_that_is_named_outlives_its_memory),
-        REGISTRY_TEST(a_pointer_is_found_again_until_its_window_goes),
-        REGISTRY_TEST(private_memory_may_grow_between_two_looks),
-        REGISTRY_TEST(a_range_with_private_memory_is_private),
-        REGISTRY_TEST(a_buffer_of_both_kinds_is_private),
-        REGISTRY_TEST(private_memory_over_freed_memory_is_a_window_of_its_own),
-        REGISTRY_TEST(a_kept_plan_learns_that_memory_it_uses_was_closed),
-        REGISTRY_TEST(a_window_with_a_live_region_stays),
-        REGISTRY_TEST(what_is_gone_makes_way_in_its_block),
-        REGISTRY_TEST(memory_over_old_regions_is_a_new_window),
-        REGISTRY_TEST(a_dropped_window_that_a_call_uses_stays_open),
-        REGISTRY_TEST(dropped_memory_stays_open_while_the_gpu_has_work),
-        REGISTRY_TEST(nobody_asks_for_the_gpus_work_if_nothing_was_dropped),
-        REGISTRY_TEST(dropped_memory_stops_no_program_whose_gpu_is_never_idle),
-        REGISTRY_TEST(dropped_memory_is_bounded),
-        REGISTRY_TEST(the_first_peer_that_takes_no_message_is_named),
-        SECOND_TEST(memory_that_replaces_other_memory_is_opened_beside_it),
-        SECOND_TEST(memory_that_was_replaced_is_dropped_on_all_communicators),
-        SECOND_TEST(memory_in_the_mapping_of_former_memory_is_right),
-        SECOND_TEST(memory_that_prevents_opening_is_closed_on_all_communicators),
-        SECOND_TEST(memory_that_no_longer_prevents_opening_needs_no_wait),
-        SECOND_TEST(replaced_memory_is_closed_once_the_gpus_work_is_done),
-        SECOND_TEST(a_call_that_needs_no_replaced_memory_waits_for_no_work),
-        SECOND_TEST(the_wait_for_the_gpus_work_is_bounded),
-        SECOND_TEST(a_captured_call_closes_replaced_memory_without_asking),
-        SECOND_TEST(memory_that_another_communicator_has_open_too_stays),
-        SECOND_TEST(a_refusal_closes_what_lay_in_the_same_block),
-        SECOND_TEST(a_refusal_closes_nothing_in_other_blocks),
-        SECOND_TEST(a_late_message_about_memory_that_is_gone_closes_nothing),
-        SECOND_TEST(a_refusal_closes_nothing_that_was_opened_after_it),
-        SECOND_TEST(memory_of_another_process_at_the_same_addresses_stays),
-        SECOND_TEST(memory_that_another_gpu_has_open_stays),
-        SECOND_TEST(a_call_that_waits_for_new_memory_does_not_keep_the_old),
-        SECOND_TEST(memory_that_the_call_being_made_names_stays_open),
-        SECOND_TEST(replaced_memory_is_closed_once_pending_calls_are_done),
-        SECOND_TEST(replaced_memory_that_stays_in_use_is_an_error_of_the_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

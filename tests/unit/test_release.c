@@ -212,8 +212,10 @@ static int stop_deep_inside(void)
     return code;
 }
 
+static int calm(void **state);
+
 /* A call far beyond half a cycle of flags would look like a call that has not begun. */
-static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
+TEST_BETWEEN(a_peer_that_stops_deep_inside_a_call_is_noticed, NULL, calm)
 {
     int code = MISSED;
     set("CECL_STAGING_BYTES", "4096");
@@ -225,7 +227,7 @@ static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
 }
 
 /* Both main lanes have then reached the same phase: only flags of the side lane show which rank is late. */
-static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
+TEST_BETWEEN(a_peer_that_stops_in_its_side_lane_is_noticed, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
     struct meeting *meeting = new_meeting();
@@ -259,7 +261,7 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
 }
 
 /* The child keeps the dying rank's sockets open. */
-static void a_death_is_noticed_though_a_forked_child_lives(void **state)
+TEST_BETWEEN(a_death_is_noticed_though_a_forked_child_lives, NULL, calm)
 {
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "0");
@@ -285,7 +287,7 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
 
 /* A thread of the program frees memory, which waits for the call; meanwhile the driver blocks all reads of
  * device memory. */
-static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
+TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
 {
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "0");
@@ -308,7 +310,7 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
 }
 
 /* All ranks are stopped for longer than the time limit, while rank 0 waits for rank 1. */
-static void no_time_passes_while_all_ranks_stand_still(void **state)
+TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 {
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "4000");
@@ -343,7 +345,7 @@ static void no_time_passes_while_all_ranks_stand_still(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
-static void a_forked_child_is_refused(void **state)
+TEST_BETWEEN(a_forked_child_is_refused, NULL, calm)
 {
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "60000");
@@ -373,7 +375,7 @@ static void a_forked_child_is_refused(void **state)
 
 /* Rank 0 has no descriptors for the others' connections: all ranks learn this as the reason, long before
  * the time limit. */
-static void a_rank_without_descriptors_says_so(void **state)
+TEST_BETWEEN(a_rank_without_descriptors_says_so, NULL, calm)
 {
     int told = 0;
     set("CECL_INIT_TIMEOUT_MS", "60000");
@@ -450,7 +452,7 @@ static void fail_in_the_middle(void)
     fail_at = 0;
 }
 
-static void a_call_that_fails_in_the_middle_holds_no_stream(void **state)
+TEST_BETWEEN(a_call_that_fails_in_the_middle_holds_no_stream, NULL, calm)
 {
     open_ranks(4096, "0");
     fail_in_the_middle();
@@ -459,7 +461,7 @@ static void a_call_that_fails_in_the_middle_holds_no_stream(void **state)
     close_ranks();
 }
 
-static void a_group_that_fails_in_the_middle_returns_the_error(void **state)
+TEST_BETWEEN(a_group_that_fails_in_the_middle_returns_the_error, NULL, calm)
 {
     open_ranks(4096, "0");
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -472,7 +474,7 @@ static void a_group_that_fails_in_the_middle_returns_the_error(void **state)
     close_ranks();
 }
 
-static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
+TEST_BETWEEN(a_call_that_fails_in_the_middle_may_be_destroyed, NULL, calm)
 {
     open_ranks(4096, "0");
     fail_in_the_middle();
@@ -482,7 +484,7 @@ static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
 
 /* At the end of a call's stream, both lanes have finished with the buffers. The side lane's own stream may
  * end a little later. */
-static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **state)
+TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
     ceclOptions_t push = CECL_OPTIONS_INITIALIZER;
@@ -525,7 +527,7 @@ static ceclResult_t gather_on(ceclStream_t stream)
 
 /* The call's first command waits for the previous call, on another stream. No call may look pending
  * afterwards: otherwise the watchdog would blame a peer, and no memory would be freed. */
-static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **state)
+TEST_BETWEEN(a_call_that_fails_before_it_begins_leaves_nothing_pending, NULL, calm)
 {
     ceclStream_t other;
     open_ranks(4096, "5000");
@@ -546,7 +548,7 @@ static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **sta
     close_ranks();
 }
 
-static void the_first_error_stays(void **state)
+TEST_BETWEEN(the_first_error_stays, NULL, calm)
 {
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "0");
@@ -559,7 +561,7 @@ static void the_first_error_stays(void **state)
     close_ranks();
 }
 
-static void flags_on_the_host_are_released_without_the_driver(void **state)
+TEST_BETWEEN(flags_on_the_host_are_released_without_the_driver, NULL, calm)
 {
     set("CECL_FLAGS", "host");
     for (int op = 0; op < 2; op++) {
@@ -582,7 +584,7 @@ static void flags_on_the_host_are_released_without_the_driver(void **state)
     }
 }
 
-static void flags_are_on_the_host_where_hardware_queues_are_few(void **state)
+TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
 {
     static const char *const queues[] = {"1", "7", "8", "32", "many"};
     for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
@@ -596,7 +598,7 @@ static void flags_are_on_the_host_where_hardware_queues_are_few(void **state)
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
-static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
+TEST_BETWEEN(a_small_call_whose_data_did_not_come_names_the_rank, NULL, calm)
 {
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
@@ -609,7 +611,7 @@ static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
 }
 
 /* Copies between the GPUs are lost. Such a call would not even begin, so it would have no time limit. */
-static void flags_that_do_not_arrive_fail_the_init(void **state)
+TEST_BETWEEN(flags_that_do_not_arrive_fail_the_init, NULL, calm)
 {
     lose_batches = true;
     assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclUnhandledCudaError);
@@ -617,7 +619,7 @@ static void flags_that_do_not_arrive_fail_the_init(void **state)
     assert_non_null(strstr(ceclGetLastError(NULL), "did not arrive"));
 }
 
-static void peers_hear_why_a_call_failed(void **state)
+TEST_BETWEEN(peers_hear_why_a_call_failed, NULL, calm)
 {
     open_ranks(4096, "0");
     fail_in_the_middle();
@@ -636,7 +638,7 @@ static int phases_told(int holder, int writer, uint32_t first)
 }
 
 /* Three chunks: rank 0 signals its arrival, gives up, and its released stream runs the remaining signals. */
-static void a_released_stream_tells_peers_nothing(void **state)
+TEST_BETWEEN(a_released_stream_tells_peers_nothing, NULL, calm)
 {
     const size_t block = 3 * (size_t)4096;
     set("CECL_STAGING_BYTES", "4096");
@@ -655,7 +657,7 @@ static void a_released_stream_tells_peers_nothing(void **state)
 }
 
 /* Without the watchdog: a thread that asks for errors reads what a peer has sent. */
-static void who_asks_hears_of_a_failure(void **state)
+TEST_BETWEEN(who_asks_hears_of_a_failure, NULL, calm)
 {
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
@@ -670,7 +672,7 @@ static void who_asks_hears_of_a_failure(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
-static void a_call_times_out_while_the_driver_is_held_up(void **state)
+TEST_BETWEEN(a_call_times_out_while_the_driver_is_held_up, NULL, calm)
 {
     open_ranks(4096, "300");
     hold_reads = true;
@@ -693,7 +695,7 @@ static ceclResult_t async_within(ceclComm_t comm, int ms)
     return result;
 }
 
-static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **state)
+TEST_BETWEEN(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up, NULL, calm)
 {
     open_ranks(4096, "0");
     hold_reads = true;
@@ -708,7 +710,7 @@ static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **sta
 }
 
 /* The peer has made all calls that are pending here. */
-static void a_peer_that_leaves_in_order_fails_nothing(void **state)
+TEST_BETWEEN(a_peer_that_leaves_in_order_fails_nothing, NULL, calm)
 {
     open_ranks(4096, "0");
     hold = HOLD_A_WHILE; /* delays the host's arithmetic */
@@ -722,7 +724,7 @@ static void a_peer_that_leaves_in_order_fails_nothing(void **state)
 }
 
 /* The watchdog's thread is blocked in the driver. Its memory cannot be freed before it returns. */
-static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
+TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
 {
     open_ranks(4096, "0");
     hold_reads = true;
@@ -743,7 +745,7 @@ static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
 }
 
 /* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. */
-static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
+TEST_BETWEEN(who_asks_hears_of_a_kernel_that_gave_up, NULL, calm)
 {
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
@@ -757,7 +759,7 @@ static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
-static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
+TEST_BETWEEN(the_watchdog_hears_of_a_kernel_that_gave_up, NULL, calm)
 {
     open_ranks(4096, "200");
     *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
@@ -768,7 +770,7 @@ static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
     close_ranks();
 }
 
-static void finalize_hears_of_a_kernel_that_gave_up(void **state)
+TEST_BETWEEN(finalize_hears_of_a_kernel_that_gave_up, NULL, calm)
 {
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[0]);
@@ -779,7 +781,7 @@ static void finalize_hears_of_a_kernel_that_gave_up(void **state)
 }
 
 /* A peer that gave up may have ended this rank's calls by wrong flags. It sent its reason before. */
-static void finalize_hears_of_a_peer_that_gave_up(void **state)
+TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
 {
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[0]);
@@ -790,7 +792,7 @@ static void finalize_hears_of_a_peer_that_gave_up(void **state)
 }
 
 /* A rank's own work that never ends does not affect its peers. */
-static void destroy_beside_work_without_end_fails_nobody_else(void **state)
+TEST_BETWEEN(destroy_beside_work_without_end_fails_nobody_else, NULL, calm)
 {
     static uint32_t never; /* the stream waits for it for ever */
     const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
@@ -804,7 +806,7 @@ static void destroy_beside_work_without_end_fails_nobody_else(void **state)
     assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
 }
 
-static void more_calls_than_flags_can_tell_are_released(void **state)
+TEST_BETWEEN(more_calls_than_flags_can_tell_are_released, NULL, calm)
 {
     open_ranks(4096, "300");
     for (int i = 0; i < 20000; i++)
@@ -815,7 +817,7 @@ static void more_calls_than_flags_can_tell_are_released(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
-static void a_call_of_more_phases_than_flags_can_tell_is_released(void **state)
+TEST_BETWEEN(a_call_of_more_phases_than_flags_can_tell_is_released, NULL, calm)
 {
     const size_t block = 9000 * (size_t)4096;
     set("CECL_STAGING_BYTES", "4096");
@@ -844,17 +846,17 @@ static void wait_for_copies_in(ceclResult_t (*end)(ceclComm_t))
     free(host);
 }
 
-static void destroy_waits_for_copies(void **state)
+TEST_BETWEEN(destroy_waits_for_copies, NULL, calm)
 {
     wait_for_copies_in(ceclCommDestroy);
 }
 
-static void finalize_waits_for_copies(void **state)
+TEST_BETWEEN(finalize_waits_for_copies, NULL, calm)
 {
     wait_for_copies_in(ceclCommFinalize);
 }
 
-static void a_destroyed_handle_is_refused(void **state)
+TEST_BETWEEN(a_destroyed_handle_is_refused, NULL, calm)
 {
     int count;
     open_ranks(4096, "5000");
@@ -872,7 +874,7 @@ static void a_destroyed_handle_is_refused(void **state)
     assert_int_equal(ceclCommCount(comms[1], &count), ceclInvalidArgument);
 }
 
-static void the_librarys_own_memory_is_nobodys(void **state)
+TEST_BETWEEN(the_librarys_own_memory_is_nobodys, NULL, calm)
 {
     void *peer;
     open_ranks(4096, "5000");
@@ -910,48 +912,9 @@ static int calm(void **state)
     return 0;
 }
 
-#define RELEASE(test) cmocka_unit_test_teardown(test, calm)
 int main(void)
 {
     set("CECL_DEVICE", "host");
     set("CECL_DEBUG", "none");
-    const struct CMUnitTest tests[] = {
-        /* these tests fork, so they run before any thread exists */
-        RELEASE(a_peer_that_stops_deep_inside_a_call_is_noticed),
-        RELEASE(a_peer_that_stops_in_its_side_lane_is_noticed),
-        RELEASE(a_death_is_noticed_though_a_forked_child_lives),
-        RELEASE(a_death_is_noticed_while_the_driver_is_held_up),
-        RELEASE(no_time_passes_while_all_ranks_stand_still),
-        RELEASE(a_forked_child_is_refused),
-        RELEASE(a_rank_without_descriptors_says_so),
-        RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),
-        RELEASE(a_group_that_fails_in_the_middle_returns_the_error),
-        RELEASE(a_call_that_fails_in_the_middle_may_be_destroyed),
-        RELEASE(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind),
-        RELEASE(a_call_that_fails_before_it_begins_leaves_nothing_pending),
-        RELEASE(the_first_error_stays),
-        RELEASE(flags_on_the_host_are_released_without_the_driver),
-        RELEASE(flags_are_on_the_host_where_hardware_queues_are_few),
-        RELEASE(a_small_call_whose_data_did_not_come_names_the_rank),
-        RELEASE(flags_that_do_not_arrive_fail_the_init),
-        RELEASE(peers_hear_why_a_call_failed),
-        RELEASE(a_released_stream_tells_peers_nothing),
-        RELEASE(who_asks_hears_of_a_failure),
-        RELEASE(a_call_times_out_while_the_driver_is_held_up),
-        RELEASE(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up),
-        RELEASE(a_peer_that_leaves_in_order_fails_nothing),
-        RELEASE(a_worker_that_the_driver_keeps_does_not_hold_up_an_end),
-        RELEASE(who_asks_hears_of_a_kernel_that_gave_up),
-        RELEASE(the_watchdog_hears_of_a_kernel_that_gave_up),
-        RELEASE(finalize_hears_of_a_kernel_that_gave_up),
-        RELEASE(finalize_hears_of_a_peer_that_gave_up),
-        RELEASE(more_calls_than_flags_can_tell_are_released),
-        RELEASE(a_call_of_more_phases_than_flags_can_tell_is_released),
-        RELEASE(destroy_waits_for_copies),
-        RELEASE(finalize_waits_for_copies),
-        RELEASE(a_destroyed_handle_is_refused),
-        RELEASE(the_librarys_own_memory_is_nobodys),
-        RELEASE(destroy_beside_work_without_end_fails_nobody_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

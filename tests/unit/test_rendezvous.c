@@ -171,13 +171,13 @@ static void expect_nothing_left(ceclResult_t expected)
         assert_int_equal(ranks[r].result, ceclSuccess);
 }
 
-static void memory_that_one_rank_cannot_create_leaves_nothing(void **state)
+TEST_BETWEEN(memory_that_one_rank_cannot_create_leaves_nothing, open_ranks, close_ranks)
 {
     ranks[1].create_above = 1;
     expect_nothing_left(ceclOutOfMemory);
 }
 
-static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
+TEST_BETWEEN(memory_that_one_rank_cannot_import_leaves_nothing, open_ranks, close_ranks)
 {
     for (int nth = 1; nth < RANKS; nth++) { /* a rank does not import its own memory */
         ranks[1].nth_import = nth;
@@ -185,7 +185,7 @@ static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
     }
 }
 
-static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
+TEST_BETWEEN(memory_that_one_rank_cannot_map_leaves_nothing, open_ranks, close_ranks)
 {
     for (int nth = 1; nth <= RANKS; nth++) {
         ranks[1].nth_map = nth;
@@ -195,7 +195,7 @@ static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
 
 /* The pool grows by more than requested if all ranks have room for it, and otherwise by the requested
  * size. */
-static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
+TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, close_ranks)
 {
     ceclPoolStats_t before, after;
     const size_t wanted = more_than_is_left(4096);
@@ -211,7 +211,8 @@ static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
 }
 
 /* An allocation inside the pool exchanges nothing, so the other ranks have theirs. */
-static void an_allocation_that_one_rank_alone_refuses_fails_the_communicator(void **state)
+TEST_BETWEEN(an_allocation_that_one_rank_alone_refuses_fails_the_communicator, open_ranks,
+             abort_ranks)
 {
     ceclResult_t result = ceclSuccess;
     const int64_t deadline = cecl_deadline(60000);
@@ -224,19 +225,4 @@ static void an_allocation_that_one_rank_alone_refuses_fails_the_communicator(voi
     assert_int_equal(result, ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(ranks[0].comm),
                            "rank 1 gave up: no host memory for the pool's table"));
-}
-
-#define RENDEZVOUS(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RENDEZVOUS(memory_that_one_rank_cannot_create_leaves_nothing),
-        RENDEZVOUS(memory_that_one_rank_cannot_import_leaves_nothing),
-        RENDEZVOUS(memory_that_one_rank_cannot_map_leaves_nothing),
-        RENDEZVOUS(growth_that_one_rank_has_no_room_for_is_tried_smaller),
-        cmocka_unit_test_setup_teardown(
-            an_allocation_that_one_rank_alone_refuses_fails_the_communicator, open_ranks,
-            abort_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

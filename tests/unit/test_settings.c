@@ -10,7 +10,7 @@
 
 #include "util/settings.h"
 
-static void defaults_lie_within_their_own_ranges(void **state)
+TEST(defaults_lie_within_their_own_ranges)
 {
     for (int id = 0; id < CECL_SETTING_COUNT; id++) {
         int64_t value;
@@ -21,7 +21,7 @@ static void defaults_lie_within_their_own_ranges(void **state)
     }
 }
 
-static void names_are_sorted_and_start_with_CECL(void **state)
+TEST(names_are_sorted_and_start_with_CECL)
 {
     for (int id = 0; id < CECL_SETTING_COUNT; id++) {
         assert_memory_equal(cecl_settings[id].name, "CECL_", 5);
@@ -30,7 +30,7 @@ static void names_are_sorted_and_start_with_CECL(void **state)
     }
 }
 
-static void byte_sizes_take_binary_suffixes(void **state)
+TEST(byte_sizes_take_binary_suffixes)
 {
     static const struct {
         const char *text;
@@ -47,7 +47,7 @@ static void byte_sizes_take_binary_suffixes(void **state)
     }
 }
 
-static void bad_values_are_refused_with_name_value_and_range(void **state)
+TEST(bad_values_are_refused_with_name_value_and_range)
 {
     static const struct {
         enum cecl_setting_id id;
@@ -79,7 +79,7 @@ static void bad_values_are_refused_with_name_value_and_range(void **state)
     }
 }
 
-static void an_unset_variable_without_default_leaves_the_value(void **state)
+TEST(an_unset_variable_without_default_leaves_the_value)
 {
     int64_t value = 5;
     bool is_set = true;
@@ -89,7 +89,7 @@ static void an_unset_variable_without_default_leaves_the_value(void **state)
     assert_true(value == 5);
 }
 
-static void a_choice_is_its_position(void **state)
+TEST(a_choice_is_its_position)
 {
     int64_t value;
     bool is_set;
@@ -100,7 +100,7 @@ static void a_choice_is_its_position(void **state)
     assert_int_equal(value, 2);
 }
 
-static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
+TEST(a_cuda_device_is_a_word_or_an_ordinal)
 {
     static const struct {
         const char *text;
@@ -118,7 +118,7 @@ static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
     }
 }
 
-static void names_of_the_build_and_of_tests_are_known(void **state)
+TEST(names_of_the_build_and_of_tests_are_known)
 {
     assert_true(cecl_setting_is_known("CECL_TIMEOUT_MS"));
     assert_false(cecl_setting_is_known("CECL_TIMEOUT"));
@@ -161,7 +161,7 @@ static void warnings_of(const char *name, const char *value, char *said, size_t 
     assert_int_equal(status, 0);
 }
 
-static void an_unknown_variable_is_warned_of_once(void **state)
+TEST(an_unknown_variable_is_warned_of_once)
 {
     char said[512];
     warnings_of("CECL_TIMOUT_MS", "100", said, sizeof(said));
@@ -172,28 +172,11 @@ static void an_unknown_variable_is_warned_of_once(void **state)
                               "(docs/env.md lists them all)\n");
 }
 
-static void settings_and_empty_variables_are_not_warned_of(void **state)
+TEST(settings_and_empty_variables_are_not_warned_of)
 {
     char said[512];
     warnings_of("CECL_TIMEOUT_MS", "100", said, sizeof(said));
     assert_string_equal(said, "");
     warnings_of("CECL_TIMOUT_MS", "", said, sizeof(said));
     assert_string_equal(said, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_lie_within_their_own_ranges),
-        cmocka_unit_test(names_are_sorted_and_start_with_CECL),
-        cmocka_unit_test(byte_sizes_take_binary_suffixes),
-        cmocka_unit_test(bad_values_are_refused_with_name_value_and_range),
-        cmocka_unit_test(an_unset_variable_without_default_leaves_the_value),
-        cmocka_unit_test(a_choice_is_its_position),
-        cmocka_unit_test(a_cuda_device_is_a_word_or_an_ordinal),
-        cmocka_unit_test(names_of_the_build_and_of_tests_are_known),
-        cmocka_unit_test(an_unknown_variable_is_warned_of_once),
-        cmocka_unit_test(settings_and_empty_variables_are_not_warned_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void expect_shared(const ceclExplanation_t *e)
                                    "within it and run on its SMs");
 }
 
-static void collectives_that_move_data_are_not_zero_sm(void **state)
+TEST_BETWEEN(collectives_that_move_data_are_not_zero_sm, open_sharing, close_all)
 {
     ceclExplanation_t e = {.zeroSm = -1};
     OK(ceclExplain(ceclOpAllGather, out, out, BLOCK, ceclInt8, comms[0], &e));
@@ -48,7 +48,7 @@ static void collectives_that_move_data_are_not_zero_sm(void **state)
 }
 
 /* Peers make this rank's copies. */
-static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
+TEST_BETWEEN(a_call_in_which_this_rank_copies_nothing_is_not_either, open_sharing, close_all)
 {
     OK(ceclGroupStart());
     OK(ceclBroadcast(in, out, BLOCK, ceclInt8, 1, comms[0], NULL));
@@ -56,7 +56,7 @@ static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
     expect_shared(&e);
 }
 
-static void a_group_is_not_zero_sm(void **state)
+TEST_BETWEEN(a_group_is_not_zero_sm, open_sharing, close_all)
 {
     OK(ceclGroupStart());
     OK(ceclBarrier(comms[0], NULL));
@@ -65,7 +65,7 @@ static void a_group_is_not_zero_sm(void **state)
     expect_shared(&e);
 }
 
-static void messages_are_not_zero_sm(void **state)
+TEST_BETWEEN(messages_are_not_zero_sm, open_sharing, close_all)
 {
     for (int receives = 0; receives < 2; receives++) {
         OK(ceclGroupStart());
@@ -76,7 +76,7 @@ static void messages_are_not_zero_sm(void **state)
     }
 }
 
-static void a_reduction_says_what_needs_sms_in_any_case(void **state)
+TEST_BETWEEN(a_reduction_says_what_needs_sms_in_any_case, open_sharing, close_all)
 {
     OK(ceclGroupStart());
     OK(ceclAllReduce(in, out, BLOCK, ceclInt8, ceclSum, comms[0], NULL));
@@ -85,7 +85,7 @@ static void a_reduction_says_what_needs_sms_in_any_case(void **state)
     assert_non_null(strstr(e.reason, "arithmetic needs SMs"));
 }
 
-static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
+TEST_BETWEEN(what_has_no_copy_between_ranks_is_zero_sm, open_sharing, close_all)
 {
     OK(ceclGroupStart());
     OK(ceclBarrier(comms[0], NULL));
@@ -99,15 +99,3 @@ static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
 }
 
 #define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_sharing, close_all)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BETWEEN(collectives_that_move_data_are_not_zero_sm),
-        BETWEEN(a_call_in_which_this_rank_copies_nothing_is_not_either),
-        BETWEEN(a_group_is_not_zero_sm),
-        BETWEEN(messages_are_not_zero_sm),
-        BETWEEN(a_reduction_says_what_needs_sms_in_any_case),
-        BETWEEN(what_has_no_copy_between_ranks_is_zero_sm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -4,7 +4,7 @@
 
 #include "util/siphash.h"
 
-static void known_vectors_are_met(void **state)
+TEST(known_vectors_are_met)
 {
     uint8_t key[16], message[16];
     for (uint8_t i = 0; i < 16; i++)
@@ -12,10 +12,4 @@ static void known_vectors_are_met(void **state)
     assert_true(cecl_siphash(key, message, 0) == 0x726fdb47dd0e0e31u);
     assert_true(cecl_siphash(key, message, 1) == 0x74f839c593dc67fdu);
     assert_true(cecl_siphash(key, message, 15) == 0xa129ca6149be45e5u);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_vectors_are_met)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,7 +324,7 @@ static struct call random_call(uint64_t *seed)
     return call;
 }
 
-static void any_calls_in_sequence_give_what_plain_loops_give(void **state)
+TEST_BETWEEN(any_calls_in_sequence_give_what_plain_loops_give, NULL, close_ranks)
 {
     static const struct {
         int nranks, ncalls;
@@ -340,7 +340,7 @@ static void any_calls_in_sequence_give_what_plain_loops_give(void **state)
     }
 }
 
-static void reductions_of_every_type_and_operation_give_what_plain_loops_give(void **state)
+TEST_BETWEEN(reductions_of_every_type_and_operation_give_what_plain_loops_give, NULL, close_ranks)
 {
     static const size_t counts[] = {1, 13, 401};
     open_ranks(3);
@@ -358,7 +358,7 @@ static void reductions_of_every_type_and_operation_give_what_plain_loops_give(vo
     run_calls();
 }
 
-static void blocks_of_any_few_bytes_arrive_whole(void **state)
+TEST_BETWEEN(blocks_of_any_few_bytes_arrive_whole, NULL, close_ranks)
 {
     open_ranks(2);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
@@ -374,7 +374,7 @@ static void blocks_of_any_few_bytes_arrive_whole(void **state)
 
 /* Sizes at which a share has one, two and three vectors, a block has one group and several, and a slot is
  * full. */
-static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
+TEST_BETWEEN(blocks_around_edges_arrive_whole_at_any_alignment, NULL, close_ranks)
 {
     static const size_t edges[] = {512, 1024, 1536, 2048, 3072, SLOT - 1};
     open_ranks(3);
@@ -390,7 +390,7 @@ static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
 }
 
 /* Ranks learn of the others' progress only through the calls. */
-static void a_rank_that_is_always_late_is_waited_for(void **state)
+TEST_BETWEEN(a_rank_that_is_always_late_is_waited_for, NULL, close_ranks)
 {
     open_ranks(4);
     for (int turn = 0; turn < 8; turn++) {
@@ -422,7 +422,7 @@ static void slots_set(int byte)
 }
 
 /* The epochs include 0, the value of zeroed slots. The slots hold other bytes by then. */
-static void epochs_may_wrap_around(void **state)
+TEST_BETWEEN(epochs_may_wrap_around, NULL, close_ranks)
 {
     open_ranks(3);
     slots_set(0x55);
@@ -435,7 +435,7 @@ static void epochs_may_wrap_around(void **state)
 }
 
 /* Calls that use almost no lines renew all of them, one row each. */
-static void all_lines_are_renewed_by_and_by(void **state)
+TEST_BETWEEN(all_lines_are_renewed_by_and_by, NULL, close_ranks)
 {
     open_ranks(2);
     slots_set(0x55);
@@ -455,7 +455,7 @@ static void all_lines_are_renewed_by_and_by(void **state)
 }
 
 /* A line that no call has used gets a value far from every epoch that comes soon. */
-static void a_renewed_line_is_half_a_cycle_away(void **state)
+TEST_BETWEEN(a_renewed_line_is_half_a_cycle_away, NULL, close_ranks)
 {
     open_ranks(2);
     set_epoch(12); /* renews row 6 of that half, which a call with one vector does not use */
@@ -470,7 +470,7 @@ static void a_renewed_line_is_half_a_cycle_away(void **state)
 }
 
 /* GPU kernels and this code share the layout of slots, and plans describe it. */
-static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
+TEST_BETWEEN(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch, NULL, close_ranks)
 {
     unsigned char block[SLOT];
     open_ranks(2);
@@ -539,7 +539,7 @@ static void peers_hear_that_ranks_began(void)
         }
 }
 
-static void a_wait_ends_by_its_bound_and_sets_late(void **state)
+TEST_BETWEEN(a_wait_ends_by_its_bound_and_sets_late, NULL, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     begin_to_wait(50000000);
@@ -568,14 +568,14 @@ static bool all_tell_who_is_missing_within(uint64_t limit_ns)
     return told;
 }
 
-static void late_tells_whose_data_is_missing(void **state)
+TEST_BETWEEN(late_tells_whose_data_is_missing, NULL, close_ranks)
 {
     assert_true(all_tell_who_is_missing_within(2000000000) ||
                 all_tell_who_is_missing_within(20000000000));
 }
 
 /* A timeout of 0 means no time limit. */
-static void a_wait_ends_by_its_word_and_not_before(void **state)
+TEST_BETWEEN(a_wait_ends_by_its_word_and_not_before, NULL, close_ranks)
 {
     begin_to_wait(0);
     peers_hear_that_ranks_began();
@@ -592,7 +592,7 @@ static void a_wait_ends_by_its_word_and_not_before(void **state)
     }
 }
 
-static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **state)
+TEST_BETWEEN(a_call_that_begins_after_the_end_sends_and_tells_nothing, NULL, close_ranks)
 {
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
         open_ranks(2);
@@ -615,7 +615,7 @@ static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **stat
     }
 }
 
-static void without_a_meeting_nothing_is_told(void **state)
+TEST_BETWEEN(without_a_meeting_nothing_is_told, NULL, close_ranks)
 {
     open_ranks(2);
     const struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
@@ -625,7 +625,7 @@ static void without_a_meeting_nothing_is_told(void **state)
     assert_int_equal(ranks[0].done, 0);
 }
 
-static void a_meeting_that_asks_for_nothing_is_left_alone(void **state)
+TEST_BETWEEN(a_meeting_that_asks_for_nothing_is_left_alone, NULL, close_ranks)
 {
     begin_to_wait(1000000); /* ranks 1 and 2, whose meeting has parts */
     struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
@@ -646,7 +646,7 @@ static void refused(const struct cecl_small *small, const char *words)
     assert_non_null(strstr(cecl_message(), words));
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST(what_cannot_be_is_refused)
 {
     struct cecl_small small = {.nranks = 1, .bytes = 16, .slot_bytes = SLOT};
     refused(&small, "rank 0 of 1: 2 to 16 ranks expected");
@@ -683,35 +683,14 @@ static int close_counted(void **state)
 }
 
 #define RANKS(test) cmocka_unit_test_teardown(test, close_ranks)
-#define COUNTED(test)                                                                              \
-    {                                                                                              \
-        "counted: " #test, test, count_calls, close_counted, NULL                                  \
-    }
+TEST_AGAIN(any_calls_in_sequence_give_what_plain_loops_give, count_calls, close_counted)
+TEST_AGAIN(a_rank_that_is_always_late_is_waited_for, count_calls, close_counted)
+TEST_AGAIN(epochs_may_wrap_around, count_calls, close_counted)
+TEST_AGAIN(all_lines_are_renewed_by_and_by, count_calls, close_counted)
+TEST_AGAIN(a_renewed_line_is_half_a_cycle_away, count_calls, close_counted)
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_is_refused),
-        RANKS(any_calls_in_sequence_give_what_plain_loops_give),
-        RANKS(reductions_of_every_type_and_operation_give_what_plain_loops_give),
-        RANKS(blocks_of_any_few_bytes_arrive_whole),
-        RANKS(blocks_around_edges_arrive_whole_at_any_alignment),
-        RANKS(a_rank_that_is_always_late_is_waited_for),
-        RANKS(epochs_may_wrap_around),
-        RANKS(all_lines_are_renewed_by_and_by),
-        RANKS(a_renewed_line_is_half_a_cycle_away),
-        COUNTED(any_calls_in_sequence_give_what_plain_loops_give),
-        COUNTED(a_rank_that_is_always_late_is_waited_for),
-        COUNTED(epochs_may_wrap_around),
-        COUNTED(all_lines_are_renewed_by_and_by),
-        COUNTED(a_renewed_line_is_half_a_cycle_away),
-        RANKS(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch),
-        RANKS(a_wait_ends_by_its_bound_and_sets_late),
-        RANKS(late_tells_whose_data_is_missing),
-        RANKS(a_wait_ends_by_its_word_and_not_before),
-        RANKS(a_call_that_begins_after_the_end_sends_and_tells_nothing),
-        RANKS(without_a_meeting_nothing_is_told),
-        RANKS(a_meeting_that_asks_for_nothing_is_left_alone),
-    };
     reference_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

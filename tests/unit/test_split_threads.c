@@ -77,7 +77,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void threads_split_and_shrink(void **state)
+TEST(threads_split_and_shrink)
 {
     ceclComm_t comms[RANKS];
     struct member members[RANKS] = {0};
@@ -97,7 +97,7 @@ static void threads_split_and_shrink(void **state)
 }
 
 /* One thread cannot wait for itself: the message names the solution. */
-static void one_thread_that_has_all_ranks_is_told_why_it_waited(void **state)
+TEST(one_thread_that_has_all_ranks_is_told_why_it_waited)
 {
     ceclComm_t comms[2], child = (ceclComm_t)8;
     setenv("CECL_TIMEOUT_MS", "200", 1);
@@ -122,9 +122,5 @@ int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_DEBUG", "none", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_split_and_shrink),
-        cmocka_unit_test(one_thread_that_has_all_ranks_is_told_why_it_waited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

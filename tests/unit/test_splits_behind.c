@@ -57,7 +57,7 @@ static void check(int rank, int round)
         assert_int_equal(mine->recv[p * ROW], round + p * RANKS + rank);
 }
 
-static void staging_that_peers_still_read_is_left_alone(void **state)
+TEST_BETWEEN(staging_that_peers_still_read_is_left_alone, open_with_memory, close_all)
 {
     for (int round = 0; round < ROUNDS; round++) {
         for (int r = 0; r < RANKS; r++)
@@ -102,7 +102,7 @@ static void find_trouble(void)
 
 /* Rank 0's kernel has found rows that do not fit, while a peer has not reached its own kernel. If rank 0
  * failed now, the peer would learn of it and move no rows. */
-static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
+TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, abort_all)
 {
     for (int r = 0; r < RANKS - 1; r++)
         OK(ceclBarrier(comms[r], NULL));
@@ -115,24 +115,11 @@ static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 }
 
 /* The same, if the rank first learns of a peer's end. */
-static void a_peers_end_does_not_hide_rows_that_do_not_fit(void **state)
+TEST_BETWEEN(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all, abort_all)
 {
     OK(ceclBarrier(comms[0], NULL));
     find_trouble();
     OK(ceclCommRevoke(comms[1]));
     (void)!ceclStreamSynchronize(comms[0], NULL);
     assert_int_equal(error_of(0), ceclInvalidUsage);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(staging_that_peers_still_read_is_left_alone,
-                                        open_with_memory, close_all),
-        cmocka_unit_test_setup_teardown(rows_that_do_not_fit_are_told_once_the_call_has_ended,
-                                        open_all, abort_all),
-        cmocka_unit_test_setup_teardown(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all,
-                                        abort_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

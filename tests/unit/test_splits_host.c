@@ -35,7 +35,7 @@ static void no_meeting(void)
 {
 }
 
-static void random_splits_give_what_the_model_gives(void **state)
+TEST(random_splits_give_what_the_model_gives)
 {
     const uint64_t begin = (uint64_t)time(NULL);
     unsigned found[3] = {0};
@@ -53,7 +53,7 @@ static void random_splits_give_what_the_model_gives(void **state)
 }
 
 /* Splits too large for any buffer neither overflow nor cause reads or writes. */
-static void splits_near_the_largest_number_are_cut_off(void **state)
+TEST(splits_near_the_largest_number_are_cut_off)
 {
     uint64_t x = 1;
     do
@@ -72,7 +72,7 @@ static void splits_near_the_largest_number_are_cut_off(void **state)
     }
 }
 
-static void a_failed_communicators_steps_touch_nothing(void **state)
+TEST(a_failed_communicators_steps_touch_nothing)
 {
     uint64_t x = 7;
     model_draw(&x, 3, 8, &model, memory);
@@ -86,23 +86,23 @@ static void a_failed_communicators_steps_touch_nothing(void **state)
     }
 }
 
-static void no_rows_move_by_a_line_of_an_earlier_call(void **state)
+TEST(no_rows_move_by_a_line_of_an_earlier_call)
 {
     model_early_line(&model, memory, cecl_splits_host, no_meeting);
 }
 
-static void no_rows_move_by_a_line_that_has_come_in_part(void **state)
+TEST(no_rows_move_by_a_line_that_has_come_in_part)
 {
     model_torn_line(&model, memory, cecl_splits_host, no_meeting);
 }
 
-static void no_rows_move_between_ranks_with_other_sizes(void **state)
+TEST(no_rows_move_between_ranks_with_other_sizes)
 {
     model_odd_line(&model, memory, cecl_splits_host, no_meeting);
 }
 
 /* A peer's words are not trusted: a rank does not write rows of a recvbuff outside of the peer's slice. */
-static void a_place_outside_of_a_slice_is_not_written(void **state)
+TEST(a_place_outside_of_a_slice_is_not_written)
 {
     uint64_t x = 9;
     do
@@ -116,7 +116,7 @@ static void a_place_outside_of_a_slice_is_not_written(void **state)
         assert_int_equal(memory->slices[1][i], MODEL_UNTOUCHED);
 }
 
-static void forms_out_of_range_are_refused(void **state)
+TEST(forms_out_of_range_are_refused)
 {
     const struct cecl_splits_form fine = {
         .nranks = 4, .experts = 128, .align = 1, .send_rows = 1, .recv_rows = 1, .row_bytes = 1};
@@ -137,15 +137,5 @@ static void forms_out_of_range_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_splits_give_what_the_model_gives),
-        cmocka_unit_test(splits_near_the_largest_number_are_cut_off),
-        cmocka_unit_test(a_failed_communicators_steps_touch_nothing),
-        cmocka_unit_test(no_rows_move_by_a_line_of_an_earlier_call),
-        cmocka_unit_test(no_rows_move_by_a_line_that_has_come_in_part),
-        cmocka_unit_test(no_rows_move_between_ranks_with_other_sizes),
-        cmocka_unit_test(a_place_outside_of_a_slice_is_not_written),
-        cmocka_unit_test(forms_out_of_range_are_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

@@ -167,7 +167,7 @@ static void check(const struct definition *d, int rank)
                      (unsigned long long)memory[rank].out[i]);
 }
 
-static void what_pytorch_documents_is_what_arrives(void **state)
+TEST_BETWEEN(what_pytorch_documents_is_what_arrives, open_all, close_all)
 {
     allocate();
     for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++) {
@@ -179,10 +179,6 @@ static void what_pytorch_documents_is_what_arrives(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_pytorch_documents_is_what_arrives, open_all,
-                                        close_all),
-    };
     setenv("CECL_SM_POLICY", "allow", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

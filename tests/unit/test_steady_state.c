@@ -172,24 +172,15 @@ static void repeat_on_all_ranks(void)
     assert_true(in_time);
 }
 
-static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
+TEST(repeated_calls_allocate_nothing_and_make_no_plan)
 {
     repeat_on_all_ranks();
 }
 
-static void nor_do_they_with_nvtx_ranges(void **state)
+TEST(nor_do_they_with_nvtx_ranges)
 {
     setenv("CECL_NVTX", "1", 1);
     repeat_on_all_ranks();
     unsetenv("CECL_NVTX");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeated_calls_allocate_nothing_and_make_no_plan),
-        cmocka_unit_test(nor_do_they_with_nvtx_ranges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

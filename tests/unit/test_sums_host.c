@@ -58,7 +58,7 @@ static uint32_t expected(const struct cecl_row_sums *s, uint64_t token, uint64_t
     return bits_of(s, sum);
 }
 
-static void random_sums_have_the_right_bits(void **state)
+TEST(random_sums_have_the_right_bits)
 {
     uint64_t seed = 20261125;
     for (int round = 0; round < 600; round++) {
@@ -80,7 +80,7 @@ static void random_sums_have_the_right_bits(void **state)
     }
 }
 
-static void only_types_that_are_added_in_fp32_are(void **state)
+TEST(only_types_that_are_added_in_fp32_are)
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
         bool listed = false;
@@ -92,10 +92,6 @@ static void only_types_that_are_added_in_fp32_are(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_sums_have_the_right_bits),
-        cmocka_unit_test(only_types_that_are_added_in_fp32_are),
-    };
     reference_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

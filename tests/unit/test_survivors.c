@@ -380,56 +380,42 @@ static int most(void)
     return device && strcmp(device, "cuda") == 0 ? 4 : MOST_RANKS;
 }
 
-static void survivors_go_on_until_one_is_left(void **state)
+TEST(survivors_go_on_until_one_is_left)
 {
     for (int n = 2; n <= most(); n++)
         run_with(n, one_after_the_other_dies);
 }
 
-static void half_of_the_ranks_may_die_at_once(void **state)
+TEST(half_of_the_ranks_may_die_at_once)
 {
     for (int n = 2; n <= most(); n++)
         run_with(n, several_die_at_once);
 }
 
-static void a_list_that_lacks_the_dead_names_it(void **state)
+TEST(a_list_that_lacks_the_dead_names_it)
 {
     for (int n = 2; n <= most(); n++)
         run_with(n, a_dead_rank_that_is_not_excluded_is_named);
 }
 
-static void a_death_inside_the_call_keeps_nobody(void **state)
+TEST(a_death_inside_the_call_keeps_nobody)
 {
     for (delay_us = 0; delay_us < 8000; delay_us += 400)
         run_with(4, a_rank_dies_inside_the_call);
 }
 
-static void a_death_inside_a_split_keeps_nobody(void **state)
+TEST(a_death_inside_a_split_keeps_nobody)
 {
     for (delay_us = 0; delay_us < 8000; delay_us += 400)
         run_with(4, a_rank_dies_inside_a_split);
 }
 
-static void a_death_with_all_copies_of_the_meetings_keeps_nobody(void **state)
+TEST(a_death_with_all_copies_of_the_meetings_keeps_nobody)
 {
     run_with(3, a_rank_dies_with_all_copies);
 }
 
-static void copies_of_a_failed_call_end_before_the_shrink(void **state)
+TEST(copies_of_a_failed_call_end_before_the_shrink)
 {
     run_with(3, nothing_of_a_failed_call_comes_after_the_shrink);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivors_go_on_until_one_is_left),
-        cmocka_unit_test(half_of_the_ranks_may_die_at_once),
-        cmocka_unit_test(a_list_that_lacks_the_dead_names_it),
-        cmocka_unit_test(a_death_inside_the_call_keeps_nobody),
-        cmocka_unit_test(a_death_inside_a_split_keeps_nobody),
-        cmocka_unit_test(a_death_with_all_copies_of_the_meetings_keeps_nobody),
-        cmocka_unit_test(copies_of_a_failed_call_end_before_the_shrink),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,17 +84,17 @@ static void run(const char *flags, const char *direction)
     }
 }
 
-static void collectives_among_threads_are_right_with_copied_flags(void **state)
+TEST(collectives_among_threads_are_right_with_copied_flags)
 {
     run("auto", "push");
 }
 
-static void collectives_among_threads_are_right_with_flags_on_the_host_and_pull(void **state)
+TEST(collectives_among_threads_are_right_with_flags_on_the_host_and_pull)
 {
     run("host", "pull");
 }
 
-static void collectives_among_threads_are_right_in_an_urgent_communicator(void **state)
+TEST(collectives_among_threads_are_right_in_an_urgent_communicator)
 {
     setenv("CECL_URGENT", "1", 1);
     run("auto", "auto");
@@ -109,7 +109,7 @@ static bool all_have_names(void)
            strstr(names, "cecl-stream");
 }
 
-static void threads_of_the_library_have_names(void **state)
+TEST(threads_of_the_library_have_names)
 {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -122,7 +122,7 @@ static void threads_of_the_library_have_names(void **state)
     assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-static void a_missing_gpu_list_entry_is_refused(void **state)
+TEST(a_missing_gpu_list_entry_is_refused)
 {
     ceclComm_t comms[2];
     const int bad[2] = {0, -3};
@@ -133,7 +133,7 @@ static void a_missing_gpu_list_entry_is_refused(void **state)
 }
 
 /* With or without a GPU, the call fails: two ranks cannot both use GPU 0. */
-static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
+TEST(cuda_without_a_gpu_for_each_rank_is_refused)
 {
     ceclComm_t comms[2] = {NULL, NULL};
     const int same[2] = {0, 0};
@@ -144,17 +144,4 @@ static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
         fail_msg("said: %s", said);
     assert_null(comms[0]);
     setenv("CECL_DEVICE", "host", 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_of_the_library_have_names),
-        cmocka_unit_test(collectives_among_threads_are_right_with_copied_flags),
-        cmocka_unit_test(collectives_among_threads_are_right_with_flags_on_the_host_and_pull),
-        cmocka_unit_test(collectives_among_threads_are_right_in_an_urgent_communicator),
-        cmocka_unit_test(a_missing_gpu_list_entry_is_refused),
-        cmocka_unit_test(cuda_without_a_gpu_for_each_rank_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

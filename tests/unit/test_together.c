@@ -18,7 +18,7 @@ static ceclResult_t see_mask(void *argument)
     return ceclSuccess;
 }
 
-static void handlers_of_the_program_run_on_its_own_threads(void **state)
+TEST(handlers_of_the_program_run_on_its_own_threads)
 {
     bool blocks[TASKS] = {false};
     struct cecl_task tasks[TASKS];
@@ -28,12 +28,4 @@ static void handlers_of_the_program_run_on_its_own_threads(void **state)
     assert_false(blocks[0]); /* the caller's thread */
     for (int t = 1; t < TASKS; t++)
         assert_true(blocks[t]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handlers_of_the_program_run_on_its_own_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

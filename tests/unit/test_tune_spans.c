@@ -6,14 +6,14 @@
 
 static struct span spans[4];
 
-static void nothing_is_faster(void **state)
+TEST(nothing_is_faster)
 {
     const struct point points[] = {{256, {10, 10}}, {512, {10, 9.9}}, {1024, {10, 20}}};
     assert_int_equal(spans_of(points, 3, spans), 0);
     assert_int_equal(spans_of(points, 0, spans), 0);
 }
 
-static void all_sizes_are_one_span(void **state)
+TEST(all_sizes_are_one_span)
 {
     const struct point points[] = {{256, {10, 9}}, {512, {10, 9.8}}, {1024, {10, 1}}};
     assert_int_equal(spans_of(points, 3, spans), 1);
@@ -21,7 +21,7 @@ static void all_sizes_are_one_span(void **state)
     assert_int_equal(spans[0].most, 1024);
 }
 
-static void a_slower_size_between_divides_them(void **state)
+TEST(a_slower_size_between_divides_them)
 {
     const struct point points[] = {{256, {10, 12}},  {512, {10, 9}},  {1024, {10, 8}},
                                    {2048, {10, 11}}, {4096, {10, 9}}, {8192, {10, 10}}};
@@ -30,12 +30,4 @@ static void a_slower_size_between_divides_them(void **state)
     assert_int_equal(spans[0].most, 1024);
     assert_int_equal(spans[1].least, 4096);
     assert_int_equal(spans[1].most, 4096);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_faster),
-                                       cmocka_unit_test(all_sizes_are_one_span),
-                                       cmocka_unit_test(a_slower_size_between_divides_them)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,27 +11,27 @@ static const struct point crossing[] = {
     {1 * KIB, {11, 12}}, {2 * KIB, {12, 12}}, {4 * KIB, {14, 12}}, {8 * KIB, {18, 12}}};
 #define COUNT 4
 
-static void a_max_threshold_is_the_last_size_of_the_first_way(void **state)
+TEST(a_max_threshold_is_the_last_size_of_the_first_way)
 {
     assert_int_equal(split_value(crossing, COUNT, false, 0, 0), 1 * KIB);
     assert_int_equal(split_value(crossing, COUNT, false, 64 * KIB, 0), 2 * KIB);
 }
 
-static void a_min_threshold_is_the_first_size_of_the_second_way(void **state)
+TEST(a_min_threshold_is_the_first_size_of_the_second_way)
 {
     assert_int_equal(split_value(crossing, COUNT, true, 1, 1), 2 * KIB);
     assert_int_equal(split_value(crossing, COUNT, true, UINT64_MAX, 1), 4 * KIB);
 }
 
 /* Differences within the tie keep the threshold, also between measured sizes. */
-static void a_threshold_that_loses_nothing_stays(void **state)
+TEST(a_threshold_that_loses_nothing_stays)
 {
     assert_int_equal(split_value(crossing, COUNT, false, 1500, 0), 1500);
     assert_int_equal(split_value(crossing, COUNT, false, 3000, 0), 3000);
     assert_int_equal(split_value(crossing, COUNT, true, 4000, 0), 4000);
 }
 
-static void less_than_two_percent_move_nothing(void **state)
+TEST(less_than_two_percent_move_nothing)
 {
     const struct point points[] = {{KIB, {101.9, 100}}, {2 * KIB, {101.9, 100}}};
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 64 * KIB);
@@ -39,7 +39,7 @@ static void less_than_two_percent_move_nothing(void **state)
     assert_int_equal(split_value(won, 2, false, 64 * KIB, 7), 7);
 }
 
-static void the_first_way_may_win_everywhere(void **state)
+TEST(the_first_way_may_win_everywhere)
 {
     const struct point points[] = {{KIB, {10, 20}}, {2 * KIB, {10, 20}}};
     assert_int_equal(split_value(points, 2, false, 0, 0), 2 * KIB);
@@ -47,7 +47,7 @@ static void the_first_way_may_win_everywhere(void **state)
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 64 * KIB);
 }
 
-static void one_disturbed_size_does_not_decide(void **state)
+TEST(one_disturbed_size_does_not_decide)
 {
     const struct point points[] = {
         {KIB, {10, 13}}, {2 * KIB, {900, 13}}, {4 * KIB, {10, 13}}, {8 * KIB, {10, 13}}};
@@ -55,23 +55,9 @@ static void one_disturbed_size_does_not_decide(void **state)
 }
 
 /* Neither method wins at the last size, so the best one for larger sizes is unknown. */
-static void sizes_that_were_not_measured_keep_their_way(void **state)
+TEST(sizes_that_were_not_measured_keep_their_way)
 {
     const struct point points[] = {{KIB, {15, 10}}, {2 * KIB, {15, 10}}, {4 * KIB, {10, 10}}};
     assert_int_equal(split_value(points, 3, false, 64 * KIB, 0), 64 * KIB);
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_max_threshold_is_the_last_size_of_the_first_way),
-        cmocka_unit_test(a_min_threshold_is_the_first_size_of_the_second_way),
-        cmocka_unit_test(a_threshold_that_loses_nothing_stays),
-        cmocka_unit_test(less_than_two_percent_move_nothing),
-        cmocka_unit_test(the_first_way_may_win_everywhere),
-        cmocka_unit_test(one_disturbed_size_does_not_decide),
-        cmocka_unit_test(sizes_that_were_not_measured_keep_their_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

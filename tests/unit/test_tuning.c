@@ -27,7 +27,7 @@ static uint64_t value_of(const struct cecl_tuning_file *file, enum cecl_threshol
 
 /* ---- the built-in table */
 
-static void every_threshold_has_a_value_everywhere(void **state)
+TEST(every_threshold_has_a_value_everywhere)
 {
     for (int t = 0; t < CECL_TUNE_COUNT; t++)
         for (int d = 0; d < CECL_TUNING_DEVICES; d++)
@@ -36,7 +36,7 @@ static void every_threshold_has_a_value_everywhere(void **state)
                                                    (enum cecl_tuning_device)d, n));
 }
 
-static void built_in_values_lie_in_their_own_ranges(void **state)
+TEST(built_in_values_lie_in_their_own_ranges)
 {
     for (size_t i = 0; i < cecl_tuning_nrows; i++) {
         const struct cecl_tuning_row *row = &cecl_tuning_rows[i];
@@ -45,7 +45,7 @@ static void built_in_values_lie_in_their_own_ranges(void **state)
     }
 }
 
-static void every_row_has_words(void **state)
+TEST(every_row_has_words)
 {
     for (int t = 0; t < CECL_TUNE_COUNT; t++) {
         assert_true(strlen(cecl_thresholds[t].name) <= 42);
@@ -58,13 +58,13 @@ static void every_row_has_words(void **state)
 }
 
 /* The rows of one threshold must be contiguous, because they are read as one list. */
-static void rows_of_a_threshold_stand_together_in_order(void **state)
+TEST(rows_of_a_threshold_stand_together_in_order)
 {
     for (size_t i = 1; i < cecl_tuning_nrows; i++)
         assert_in_range(cecl_tuning_rows[i].which - cecl_tuning_rows[i - 1].which, 0, 1);
 }
 
-static void the_first_row_that_fits_ranks_and_device_holds(void **state)
+TEST(the_first_row_that_fits_ranks_and_device_holds)
 {
     const enum cecl_threshold small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
                               staging = CECL_TUNE_STAGING_MAX_BYTES;
@@ -76,7 +76,7 @@ static void the_first_row_that_fits_ranks_and_device_holds(void **state)
     assert_int_equal(value_of(NULL, staging, CECL_TUNING_HOST, 6), 256 << 10);
 }
 
-static void unequal_values_have_unequal_hashes(void **state)
+TEST(unequal_values_have_unequal_hashes)
 {
     struct cecl_tuning a = cecl_tuning_default(CECL_TUNING_HOST, 4), b = a;
     assert_true(cecl_tuning_hash(&a, 1) == cecl_tuning_hash(&b, 1));
@@ -87,7 +87,7 @@ static void unequal_values_have_unequal_hashes(void **state)
 
 /* ---- good files */
 
-static void a_files_row_comes_before_the_built_in_ones(void **state)
+TEST(a_files_row_comes_before_the_built_in_ones)
 {
     struct cecl_tuning_file file;
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS,
@@ -110,7 +110,7 @@ static void a_files_row_comes_before_the_built_in_ones(void **state)
     cecl_tuning_forget(&file);
 }
 
-static void of_a_files_rows_the_first_that_fits_holds(void **state)
+TEST(of_a_files_rows_the_first_that_fits_holds)
 {
     struct cecl_tuning_file file;
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
@@ -123,7 +123,7 @@ static void of_a_files_rows_the_first_that_fits_holds(void **state)
     cecl_tuning_forget(&file);
 }
 
-static void a_header_alone_changes_nothing(void **state)
+TEST(a_header_alone_changes_nothing)
 {
     struct cecl_tuning_file file;
     assert_int_equal(parse(CECL_TUNING_HEADER, &file), ceclSuccess);
@@ -131,7 +131,7 @@ static void a_header_alone_changes_nothing(void **state)
     cecl_tuning_forget(&file);
 }
 
-static void what_is_printed_is_read_back_alike(void **state)
+TEST(what_is_printed_is_read_back_alike)
 {
     static char text[64 << 10];
     struct cecl_tuning_file file;
@@ -157,7 +157,7 @@ static void what_is_printed_is_read_back_alike(void **state)
 
 /* ---- bad files */
 
-static void bad_lines_are_refused_with_their_number(void **state)
+TEST(bad_lines_are_refused_with_their_number)
 {
     static const struct {
         const char *text, *line, *found, *expected;
@@ -205,7 +205,7 @@ static void bad_lines_are_refused_with_their_number(void **state)
     }
 }
 
-static void a_file_that_is_not_there_is_refused(void **state)
+TEST(a_file_that_is_not_there_is_refused)
 {
     struct cecl_tuning_file file;
     assert_int_equal(cecl_tuning_read("/nowhere/at/all", &file), ceclInvalidArgument);
@@ -215,7 +215,7 @@ static void a_file_that_is_not_there_is_refused(void **state)
 }
 
 /* /proc/kmsg and the like may be files of endless bytes, too. */
-static void a_file_of_too_many_bytes_is_refused(void **state)
+TEST(a_file_of_too_many_bytes_is_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
     struct cecl_tuning_file file;
@@ -228,7 +228,7 @@ static void a_file_of_too_many_bytes_is_refused(void **state)
 }
 
 /* Opening a pipe would wait for somebody who writes to it. */
-static void pipes_and_devices_are_refused(void **state)
+TEST(pipes_and_devices_are_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
     struct cecl_tuning_file file;
@@ -242,7 +242,7 @@ static void pipes_and_devices_are_refused(void **state)
     assert_non_null(strstr(cecl_message(), "=/dev/zero: a device: "));
 }
 
-static void a_file_is_read(void **state)
+TEST(a_file_is_read)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
     static const char text[] = HEAD "reduction.staged_sms * any 24\n";
@@ -283,7 +283,7 @@ static size_t draw(uint64_t *x, char *text, size_t room)
     return bytes;
 }
 
-static void any_bytes_are_read_or_refused_with_a_line(void **state)
+TEST(any_bytes_are_read_or_refused_with_a_line)
 {
     uint64_t x = 20261122;
     int taken = 0, refused = 0;
@@ -304,27 +304,4 @@ static void any_bytes_are_read_or_refused_with_a_line(void **state)
         cecl_tuning_forget(&file);
     }
     assert_true(taken > 1000 && refused > 1000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_threshold_has_a_value_everywhere),
-        cmocka_unit_test(built_in_values_lie_in_their_own_ranges),
-        cmocka_unit_test(every_row_has_words),
-        cmocka_unit_test(rows_of_a_threshold_stand_together_in_order),
-        cmocka_unit_test(the_first_row_that_fits_ranks_and_device_holds),
-        cmocka_unit_test(unequal_values_have_unequal_hashes),
-        cmocka_unit_test(a_files_row_comes_before_the_built_in_ones),
-        cmocka_unit_test(of_a_files_rows_the_first_that_fits_holds),
-        cmocka_unit_test(a_header_alone_changes_nothing),
-        cmocka_unit_test(what_is_printed_is_read_back_alike),
-        cmocka_unit_test(bad_lines_are_refused_with_their_number),
-        cmocka_unit_test(a_file_that_is_not_there_is_refused),
-        cmocka_unit_test(a_file_of_too_many_bytes_is_refused),
-        cmocka_unit_test(pipes_and_devices_are_refused),
-        cmocka_unit_test(a_file_is_read),
-        cmocka_unit_test(any_bytes_are_read_or_refused_with_a_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

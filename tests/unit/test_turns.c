@@ -55,12 +55,12 @@ static void expect_late(int rank)
         assert_int_equal(late.ranks[0], rank);
 }
 
-static void nobody_is_late_at_first(void **state)
+TEST_BETWEEN(nobody_is_late_at_first, open_words, close_words)
 {
     expect_late(-1);
 }
 
-static void the_peer_that_is_a_phase_behind_is_late(void **state)
+TEST_BETWEEN(the_peer_that_is_a_phase_behind_is_late, open_words, close_words)
 {
     for (uint32_t n = 3; n <= 20; n++)
         for (uint32_t j = 1; j <= n; j++) {
@@ -73,7 +73,7 @@ static void the_peer_that_is_a_phase_behind_is_late(void **state)
         }
 }
 
-static void the_sum_changes_with_each_signal(void **state)
+TEST_BETWEEN(the_sum_changes_with_each_signal, open_words, close_words)
 {
     for (int r = 0; r < RANKS; r++)
         for (uint32_t j = 1; j <= 3; j++) {
@@ -84,7 +84,7 @@ static void the_sum_changes_with_each_signal(void **state)
 }
 
 /* n: also more phases than the cycle has values */
-static void a_call_runs_between_its_first_phase_and_its_last(void **state)
+TEST_BETWEEN(a_call_runs_between_its_first_phase_and_its_last, open_words, close_words)
 {
     static const uint32_t counts[] = {3, 4, 20, 65535, 65536, 65537, 200000};
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
@@ -100,7 +100,7 @@ static void a_call_runs_between_its_first_phase_and_its_last(void **state)
     assert_true(cecl_turns_run(&flags));
 }
 
-static void a_look_tells_whether_a_phase_was_signalled_since_the_last(void **state)
+TEST_BETWEEN(a_look_tells_whether_a_phase_was_signalled_since_the_last, open_words, close_words)
 {
     assert_true(cecl_turns_go_on(&flags));
     assert_true(cecl_turns_go_on(&flags)); /* no call runs */
@@ -121,7 +121,8 @@ static void a_look_tells_whether_a_phase_was_signalled_since_the_last(void **sta
 }
 
 /* The next call here may wait for this peer, and shows nothing until then (comm/replays.c asks the driver). */
-static void a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here(void **state)
+TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here, open_words,
+             close_words)
 {
     for (int r = 0; r < RANKS; r++)
         signal_phase(r, 2, 3);
@@ -136,7 +137,7 @@ static void a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here(
 
 /* Waits of this rank for all phases of a call of the longest cycle of bits. The peers are in another call, or their
  * waits for that were ended. */
-static void a_release_ends_each_wait_for_a_peer(void **state)
+TEST_BETWEEN(a_release_ends_each_wait_for_a_peer, open_words, close_words)
 {
     ceclStream_t stream = new_stream();
     signal_phase(ME, 1, 20);
@@ -155,7 +156,7 @@ static void a_release_ends_each_wait_for_a_peer(void **state)
 }
 
 /* The word has only some bits of the number. */
-static void a_release_ends_the_wait_for_a_large_number(void **state)
+TEST_BETWEEN(a_release_ends_the_wait_for_a_large_number, open_words, close_words)
 {
     const uint32_t number = 3 * CECL_TURNS_NUMBERS + 5;
     ceclStream_t stream = new_stream();
@@ -193,7 +194,7 @@ static void expect_difference(int rank, uint32_t mine, uint32_t theirs)
     assert_int_equal(found.theirs, theirs);
 }
 
-static void another_call_with_phases_is_found(void **state)
+TEST_BETWEEN(another_call_with_phases_is_found, open_words, close_words)
 {
     for (int r = 0; r < RANKS; r++)
         enter(r, 1, 7);
@@ -205,7 +206,7 @@ static void another_call_with_phases_is_found(void **state)
     expect_difference(3, 7, 9);
 }
 
-static void a_kernel_before_this_call_is_found(void **state)
+TEST_BETWEEN(a_kernel_before_this_call_is_found, open_words, close_words)
 {
     count_kernel(ME, 4, 2);
     count_kernel(0, 4, 2);
@@ -217,7 +218,7 @@ static void a_kernel_before_this_call_is_found(void **state)
     expect_difference(-1, 0, 0);
 }
 
-static void another_kernel_is_found(void **state)
+TEST_BETWEEN(another_kernel_is_found, open_words, close_words)
 {
     replay = CECL_REPLAY_BEGUN;
     for (int r = 0; r < RANKS; r++)
@@ -232,7 +233,7 @@ static void another_kernel_is_found(void **state)
 }
 
 /* The peer's own host still sees whether its call runs. */
-static void a_release_leaves_how_far_a_peer_is(void **state)
+TEST_BETWEEN(a_release_leaves_how_far_a_peer_is, open_words, close_words)
 {
     signal_phase(ME, 1, 3);
     for (uint32_t j = 1; j <= 3; j++) {
@@ -242,7 +243,7 @@ static void a_release_leaves_how_far_a_peer_is(void **state)
     }
 }
 
-static void a_release_ends_the_wait_that_a_call_begins_with(void **state)
+TEST_BETWEEN(a_release_ends_the_wait_that_a_call_begins_with, open_words, close_words)
 {
     ceclStream_t stream = new_stream();
     signal_phase(3, 2, 3); /* and then its process ended */
@@ -255,32 +256,10 @@ static void a_release_ends_the_wait_that_a_call_begins_with(void **state)
 }
 
 /* Peers that still run their own captured calls must not go on because of this rank. */
-static void a_release_without_a_call_that_runs_writes_nothing(void **state)
+TEST_BETWEEN(a_release_without_a_call_that_runs_writes_nothing, open_words, close_words)
 {
     signal_phase(3, 1, 3);
     cecl_turns_release(&flags);
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(*word_of(r), r == 3 ? cecl_turns_word(1, 3, 1) : cecl_turns_bit(0, 1));
-}
-
-int main(void)
-{
-#define TURNS_TEST(test) cmocka_unit_test_setup_teardown(test, open_words, close_words)
-    const struct CMUnitTest tests[] = {
-        TURNS_TEST(nobody_is_late_at_first),
-        TURNS_TEST(the_peer_that_is_a_phase_behind_is_late),
-        TURNS_TEST(the_sum_changes_with_each_signal),
-        TURNS_TEST(a_call_runs_between_its_first_phase_and_its_last),
-        TURNS_TEST(a_look_tells_whether_a_phase_was_signalled_since_the_last),
-        TURNS_TEST(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here),
-        TURNS_TEST(a_release_ends_each_wait_for_a_peer),
-        TURNS_TEST(a_release_ends_the_wait_for_a_large_number),
-        TURNS_TEST(another_call_with_phases_is_found),
-        TURNS_TEST(a_kernel_before_this_call_is_found),
-        TURNS_TEST(another_kernel_is_found),
-        TURNS_TEST(a_release_leaves_how_far_a_peer_is),
-        TURNS_TEST(a_release_ends_the_wait_that_a_call_begins_with),
-        TURNS_TEST(a_release_without_a_call_that_runs_writes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void expect_refused(ceclResult_t result, ceclComm_t comm, const char *nam
         fail_msg("said: %s\nexpected: %s", ceclGetLastError(NULL), whole);
 }
 
-static void lone_calls_of_a_second_thread_are_refused(void **state)
+TEST_BETWEEN(lone_calls_of_a_second_thread_are_refused, open_quietly, close_all)
 {
     int mine[COUNT] = {0}, all[RANKS * COUNT];
     void *place;
@@ -122,7 +122,7 @@ static void lone_calls_of_a_second_thread_are_refused(void **state)
     end_exchange(thread, &result);
 }
 
-static void a_group_with_such_a_call_is_refused(void **state)
+TEST_BETWEEN(a_group_with_such_a_call_is_refused, open_quietly, close_all)
 {
     int mine[COUNT] = {0}, all[RANKS * COUNT];
     void *place;
@@ -139,7 +139,7 @@ static void a_group_with_such_a_call_is_refused(void **state)
 }
 
 /* The group's calls were made before the other thread's call. */
-static void the_end_of_a_group_beside_another_call_is_refused(void **state)
+TEST_BETWEEN(the_end_of_a_group_beside_another_call_is_refused, open_quietly, close_all)
 {
     int mine[COUNT] = {0}, all[RANKS][RANKS * COUNT];
     ceclExplanation_t explanation;
@@ -160,7 +160,7 @@ static void the_end_of_a_group_beside_another_call_is_refused(void **state)
 
 /* ---- what is allowed beside a call, and after it */
 
-static void questions_and_a_revocation_are_answered_beside_a_call(void **state)
+TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly, NULL)
 {
     ceclResult_t result, async = ceclInternalError;
     int count = 0;
@@ -186,7 +186,7 @@ static void *gather_for_all_ranks(void *unused)
     return (void *)(intptr_t)(result == ceclSuccess ? ended : result);
 }
 
-static void threads_may_make_calls_one_after_the_other(void **state)
+TEST_BETWEEN(threads_may_make_calls_one_after_the_other, open_quietly, close_all)
 {
     for (int i = 0; i < 20; i++) {
         pthread_t thread;
@@ -199,7 +199,7 @@ static void threads_may_make_calls_one_after_the_other(void **state)
 }
 
 /* A refused call has left the communicator, too. */
-static void a_refused_call_does_not_stay_inside(void **state)
+TEST_BETWEEN(a_refused_call_does_not_stay_inside, open_quietly, close_all)
 {
     int mine[COUNT] = {0};
     for (int i = 0; i < 2; i++) {
@@ -254,7 +254,7 @@ static void *exchange_often(void *unused)
     return unused;
 }
 
-static void messages_of_two_threads_at_once_are_made_or_refused(void **state)
+TEST(messages_of_two_threads_at_once_are_made_or_refused)
 {
     pthread_t threads[2];
     setenv("CECL_DEVICE", "host", 1);
@@ -269,16 +269,3 @@ static void messages_of_two_threads_at_once_are_made_or_refused(void **state)
 }
 
 #define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_quietly, close_all)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BETWEEN(lone_calls_of_a_second_thread_are_refused),
-        BETWEEN(a_group_with_such_a_call_is_refused),
-        BETWEEN(the_end_of_a_group_beside_another_call_is_refused),
-        cmocka_unit_test_setup(questions_and_a_revocation_are_answered_beside_a_call, open_quietly),
-        BETWEEN(threads_may_make_calls_one_after_the_other),
-        BETWEEN(a_refused_call_does_not_stay_inside),
-        cmocka_unit_test(messages_of_two_threads_at_once_are_made_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

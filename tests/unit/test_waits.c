@@ -57,7 +57,7 @@ static void blames(int rank, struct cecl_rank_list late, const char *expected)
     assert_string_equal(cecl_rank_list_words(&late), expected);
 }
 
-static void a_rank_that_waits_for_nobody_is_named(void **state)
+TEST_BETWEEN(a_rank_that_waits_for_nobody_is_named, set_up, tear_down)
 {
     blames(0, list(1, 0), "rank 1");
     tells(0, 1, 0, NOW);
@@ -65,7 +65,7 @@ static void a_rank_that_waits_for_nobody_is_named(void **state)
     blames(0, list(1, 2), "ranks 1, 2 and 3");
 }
 
-static void a_chain_is_followed_to_its_end(void **state)
+TEST_BETWEEN(a_chain_is_followed_to_its_end, set_up, tear_down)
 {
     tells(0, 1, 0, NOW);
     tells(1, 150, 0, NOW); /* beyond the first 64 */
@@ -76,7 +76,7 @@ static void a_chain_is_followed_to_its_end(void **state)
     blames(0, list(1, 0), "rank 150");
 }
 
-static void those_that_wait_are_left_out(void **state)
+TEST_BETWEEN(those_that_wait_are_left_out, set_up, tear_down)
 {
     tells(1, 3, 0, NOW);
     tells(2, 3, 1, NOW);
@@ -85,7 +85,7 @@ static void those_that_wait_are_left_out(void **state)
     blames(0, list(1, 2), "rank 3");
 }
 
-static void ranks_that_wait_for_each_other_are_all_named(void **state)
+TEST_BETWEEN(ranks_that_wait_for_each_other_are_all_named, set_up, tear_down)
 {
     tells(0, 1, 1, NOW);
     tells(1, 2, 0, NOW);
@@ -97,7 +97,7 @@ static void ranks_that_wait_for_each_other_are_all_named(void **state)
     blames(0, list(1, 1), "rank 3");
 }
 
-static void what_was_told_long_ago_excuses_nobody(void **state)
+TEST_BETWEEN(what_was_told_long_ago_excuses_nobody, set_up, tear_down)
 {
     tells(1, 2, 0, NOW - 501);
     blames(0, list(1, 0), "rank 1");
@@ -111,7 +111,7 @@ static void what_was_told_long_ago_excuses_nobody(void **state)
     assert_string_equal(cecl_rank_list_words(&late), "rank 1");
 }
 
-static void a_list_that_is_cut_stays(void **state)
+TEST_BETWEEN(a_list_that_is_cut_stays, set_up, tear_down)
 {
     const struct cecl_rank_list cut = list(1, CECL_RANKS_NAMED);
     for (int r = 1; r <= CECL_RANKS_NAMED; r++)
@@ -124,7 +124,7 @@ static void a_list_that_is_cut_stays(void **state)
            "ranks 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113 and 114");
 }
 
-static void a_look_keeps_what_all_its_parts_found(void **state)
+TEST_BETWEEN(a_look_keeps_what_all_its_parts_found, set_up, tear_down)
 {
     looks(1, 2, 70, NOW);
     blames(0, list(1, 0), "ranks 2 and 70");
@@ -134,19 +134,4 @@ static void a_look_keeps_what_all_its_parts_found(void **state)
     blames(0, list(1, 0), "rank 2");
     looks(1, -1, -1, NOW);
     blames(0, list(1, 0), "rank 1");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_rank_that_waits_for_nobody_is_named),
-        TEST(a_chain_is_followed_to_its_end),
-        TEST(those_that_wait_are_left_out),
-        TEST(ranks_that_wait_for_each_other_are_all_named),
-        TEST(what_was_told_long_ago_excuses_nobody),
-        TEST(a_list_that_is_cut_stays),
-        TEST(a_look_keeps_what_all_its_parts_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
