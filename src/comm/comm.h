@@ -241,6 +241,12 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
+/* Whether a peer has told why it gave up. If so this sets the asynchronous error, and the caller blames nobody: a peer
+ * that has just given up may look late. */
+bool cecl_comm_knows_why(ceclComm_t comm);
+/* The text about a rank that has left; its number comes first. */
+#define CECL_COMM_HAS_LEFT(what)                                                                   \
+    "rank %d has left, and " what ": its process or its communicator ended"
 /* The same for a rank that has left, although a call waits for it. */
 void cecl_comm_lost_leaver(ceclComm_t comm, int rank);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that

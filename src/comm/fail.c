@@ -137,9 +137,7 @@ static void hear_trouble(ceclComm_t comm, bool now)
 
 void cecl_comm_lost_leaver(ceclComm_t comm, int rank)
 {
-    cecl_fail(ceclRemoteError,
-              "rank %d has left, and a call waits for it: its process or its communicator ended",
-              rank);
+    cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a call waits for it"), rank);
     cecl_comm_lost_peer(comm, ceclRemoteError);
 }
 
@@ -178,6 +176,14 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
     cecl_comm_set_async(comm, result, words);
 }
 
+bool cecl_comm_knows_why(ceclComm_t comm)
+{
+    const ceclResult_t news = cecl_mesh_news(comm->mesh);
+    if (news != ceclSuccess)
+        cecl_comm_lost_peer(comm, news);
+    return news != ceclSuccess;
+}
+
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others)
 {
@@ -203,13 +209,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
  * reason, which is known by then: a peer that fails tells so before it signals without its line. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
-    if (cecl_comm_hear_kernels(comm) != ceclSuccess)
+    if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))
         return;
-    const ceclResult_t news = cecl_mesh_news(comm->mesh);
-    if (news != ceclSuccess) {
-        cecl_comm_lost_peer(comm, news);
-        return;
-    }
     cecl_fail(ceclInvalidUsage,
               "splits on the device: those of rank %d are not of rank %d's call: rank %d made a "
               "different call, or not as many before, or has failed; last call of rank %d: %s%s",

@@ -64,8 +64,7 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, ui
     for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
         if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last) && !has_gone_on(comm, sum)) {
             cecl_fail(ceclRemoteError,
-                      "rank %d has left, and a graph that rank %d launched waits for it: its "
-                      "process or its communicator ended",
+                      CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
                       late->ranks[i], comm->rank);
             cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
             return;
@@ -74,10 +73,8 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late, ui
 
 static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waited_ms)
 {
-    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
-        cecl_comm_lost_peer(comm, ceclRemoteError);
+    if (cecl_comm_knows_why(comm))
         return;
-    }
     cecl_fail(ceclTimeout,
               "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); last "
               "captured call: %s; did every rank launch the graph, in the same order among its "

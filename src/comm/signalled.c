@@ -11,11 +11,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
             cecl_signal_is_late(&comm->engine.flags, r)) {
-            cecl_fail(
-                ceclRemoteError,
-                "rank %d has left, and ceclWaitSignal waits for its signal: its process or its "
-                "communicator ended",
-                r);
+            cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("ceclWaitSignal waits for its signal"),
+                      r);
             cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
             return true;
         }
@@ -25,10 +22,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
 static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
                      struct cecl_rank_list *late, int64_t waited_ms)
 {
-    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
-        cecl_comm_lost_peer(comm, ceclRemoteError);
+    if (cecl_comm_knows_why(comm))
         return;
-    }
     const char *who = cecl_comm_to_blame(comm, late);
     cecl_fail(
         ceclTimeout,
@@ -42,10 +37,8 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
 static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
                            struct cecl_rank_list *late, int64_t waited_ms)
 {
-    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
-        cecl_comm_lost_peer(comm, ceclRemoteError);
+    if (cecl_comm_knows_why(comm))
         return;
-    }
     cecl_fail(ceclTimeout,
               "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s; "
               "did the peer launch a graph with its part, as often as rank %d?",
@@ -97,9 +90,7 @@ static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
         return;
     cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (is_in_vain) {
-        cecl_fail(ceclRemoteError,
-                  "rank %d has left, and a graph that rank %d launched waits for it: its process "
-                  "or its communicator ended",
+        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
                   gone, comm->rank);
         cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
     } else if (cecl_comm_time_is_up(comm, &late, now_ms - first.since)) {

@@ -98,14 +98,10 @@ static const char *what_to_look_for(ceclComm_t comm, const struct cecl_progress 
                : "did the peer make its part?";
 }
 
-/* A peer that has just given up may look late. It is not blamed here, because it has told its peers that it
- * gave up. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
-    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
-        cecl_comm_lost_peer(comm, ceclRemoteError);
+    if (cecl_comm_knows_why(comm))
         return;
-    }
     char pending[PENDING_BYTES];
     const char *who = cecl_comm_to_blame(comm, &progress->late);
     cecl_fail(ceclTimeout,

@@ -25,11 +25,8 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
     ceclResult_t result = ceclTimeout;
     CECL_TRY(cecl_comm_async(comm));
     if (has_left)
-        result =
-            cecl_fail(ceclRemoteError,
-                      "rank %d has left, and a captured %s waits for its %s: its process or its "
-                      "communicator ended",
-                      m->peer, mine, theirs);
+        result = cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a captured %s waits for its %s"),
+                           m->peer, mine, theirs);
     else
         cecl_fail(result,
                   "a captured %s has waited %d ms (CECL_TIMEOUT_MS) for rank %d: that rank has not "

@@ -54,10 +54,8 @@ static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
             "make calls in the same order%s",
             gone, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
-        return cecl_fail(ceclRemoteError,
-                         "rank %d has left, and a captured %s waits for it: its process or its "
-                         "communicator ended",
-                         gone, name);
+        return cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a captured %s waits for it"), gone,
+                         name);
     return say_late(launch, missing);
 }
 

@@ -96,10 +96,7 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))
         return ceclSuccess;
     return cecl_comm_break(
-        comm, cecl_fail(ceclRemoteError,
-                        "rank %d has left, and a one-sided call needs it: its process or its "
-                        "communicator ended",
-                        peer));
+        comm, cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a one-sided call needs it"), peer));
 }
 
 static ceclResult_t refuse_freed(const struct cecl_one_sided_args *args)
