@@ -105,14 +105,12 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    if (comm->mesh && comm->engine.flags.done)
-        cecl_mesh_last_words(comm->mesh,
-                             (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN]});
+    const struct cecl_mesh_goodbye words = {comm->engine.flags.epoch[CECL_LANE_MAIN]};
     if (comm->net && !cecl_net_shut(comm->net))
         drained = false;
     /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
-        cecl_mesh_say_goodbye(comm->mesh);
+        cecl_mesh_say_goodbye(comm->mesh, comm->engine.flags.done ? &words : NULL);
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     comm->drained = drained && held == 0;
     if (held > 0) { /* the communicator's memory stays */

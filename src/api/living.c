@@ -94,8 +94,7 @@ static void say_goodbye(ceclComm_t comm)
         cecl_lifeline_leave(comm->net->line);
         return;
     }
-    cecl_mesh_last_words(comm->mesh, (struct cecl_mesh_goodbye){comm->living.word});
-    cecl_mesh_say_goodbye(comm->mesh);
+    cecl_mesh_say_goodbye(comm->mesh, &(struct cecl_mesh_goodbye){comm->living.word});
 }
 
 /* Runs after the program's atexit handlers and static objects, because these may still make

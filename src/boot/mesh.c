@@ -80,7 +80,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 {
     if (!mesh)
         return;
-    cecl_mesh_say_goodbye(mesh);
+    cecl_mesh_say_goodbye(mesh, NULL);
     for (int r = 0; r < mesh->nranks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
         int fds[] = {peer->data, peer->life, peer->post, peer->process};

@@ -67,10 +67,9 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 struct cecl_mesh_goodbye {
     uint32_t epoch; /* the last one of the main lane */
 };
-/* Sets what this rank's goodbye says. Local. */
-void cecl_mesh_last_words(struct cecl_mesh *mesh, struct cecl_mesh_goodbye words);
-/* Says goodbye to the peers, so that they do not take this rank for dead when the connections end. Local. */
-void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
+/* Says goodbye to the peers, so that they do not take this rank for dead when the connections end. Local.
+ * words: what the goodbye says, or NULL. */
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 

@@ -93,8 +93,6 @@ struct cecl_mesh {
     /* [nranks + 1], behind `life_polls`, for the thread that takes messages */
     struct pollfd *post_polls;
     bool has_left;  /* the goodbye was said; only the thread that ends the mesh says it */
-    bool has_words; /* whether `words` were set */
-    struct cecl_mesh_goodbye words;
     int take_turn;  /* the rank that cecl_mesh_take asks first */
     void *verdicts; /* [nranks], for cecl_mesh_agree */
     struct mesh_peer peers[];

@@ -49,19 +49,15 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
     tell(mesh, mesh_abort_message(mesh, cause));
 }
 
-void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words)
 {
+    struct mesh_life goodbye = {.kind = LIFE_GOODBYE, .has_words = words != NULL};
     if (mesh->has_left)
         return;
     mesh->has_left = true;
-    tell(mesh, (struct mesh_life){
-                   .kind = LIFE_GOODBYE, .has_words = mesh->has_words, .words = mesh->words});
-}
-
-void cecl_mesh_last_words(struct cecl_mesh *mesh, struct cecl_mesh_goodbye words)
-{
-    mesh->has_words = true;
-    mesh->words = words;
+    if (words)
+        goodbye.words = *words;
+    tell(mesh, goodbye);
 }
 
 bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
