@@ -258,8 +258,6 @@ static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const str
     uint16_t host[CECL_MAX_RANKS];
     int nhosts;
     comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
-    comm->shares_process = comm->ranks_here > 1;
-    comm->is_one_process = comm->ranks_here == comm->nranks;
     for (int r = 0; r < comm->nranks; r++)
         comm->id ^= all[r].drawn;
     CECL_TRY(cecl_hellos_hosts(all, comm->nranks, host, &nhosts));

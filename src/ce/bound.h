@@ -33,8 +33,7 @@ struct cecl_ends {
 };
 
 struct cecl_bound {
-    /* the plan's calls, and what ranks have told each other about these calls. The owner must keep both as
-     * long as this bound plan exists */
+    /* the plan's calls, and what ranks have told each other about these calls; used only while binding */
     const struct cecl_call *calls;
     const struct cecl_told *told;
     struct cecl_advance advance; /* by how much this call advances the counters */

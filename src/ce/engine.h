@@ -69,8 +69,7 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* Binds `plan`, which was made from `calls` and `told`. Both must outlive the bound plan. The caller frees
- * the bound plan. */
+/* Binds `plan`, which was made from `calls` and `told`. The caller frees the bound plan. */
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
                               const struct cecl_told *told, const struct cecl_plan *plan,
                               struct cecl_bound **bound);

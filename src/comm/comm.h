@@ -126,10 +126,8 @@ struct ceclComm {
     struct cecl_worker worker;
     /* written only by a thread that is inside a call; read before a thread enters */
     _Atomic bool finalized;
-    bool shares_process; /* another rank is in this process */
-    bool is_one_process; /* every rank is in this process */
-    int ranks_here;      /* ranks in this process, this one included */
-    bool shares_gpu;     /* some ranks share a GPU (CECL_SHARE_GPU=1) */
+    int ranks_here;  /* ranks in this process, this one included */
+    bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* on some rank streams share fewer hardware queues than CUDA's default */
     bool few_queues;
     bool drained;        /* no work was pending on its memory when the communicator ended */

@@ -292,7 +292,7 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure)
 {
-    return result == ceclTimeout && comm->shares_process
+    return result == ceclTimeout && comm->ranks_here > 1
                ? cecl_fail(result, "%.400s; %s", cecl_message(), cure)
                : result;
 }

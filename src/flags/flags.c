@@ -139,7 +139,7 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
         result = cecl_pads_clear(flags);
     if (result == ceclSuccess)
         result = make_host_words(flags, hosted);
-    if (result == ceclSuccess && hosted && hosted->words)
+    if (result == ceclSuccess && hosted->words)
         result = cecl_pairs_describe(flags, hosted);
     if (result == ceclSuccess)
         cecl_turns_describe(flags, flags->hosted);

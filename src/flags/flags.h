@@ -138,8 +138,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries whether copied flags arrive.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  memory for messages, and for flags if `on_host`; its words must be zero on every rank. NULL, or a
- *         zeroed struct: there is no such memory */
+ * hosted  memory for messages, and for flags if `on_host`; its words must be zero on every rank. A zeroed
+ *         struct: there is no such memory */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, bool on_host);
 

@@ -165,7 +165,7 @@ void cecl_pair_release(const struct cecl_flags *flags)
 {
     for (uint32_t i = 0; flags->awaited && i < words_of_peers(flags); i++)
         if (is_behind(flags, i))
-            flags->hosted->dev->ops->host_write(flags->hosted->dev,
-                                                cecl_hosted_pairs(flags->hosted, flags->rank) + i,
-                                                1, atomic_load(&flags->awaited[i]));
+            flags->dev->ops->host_write(flags->dev,
+                                        cecl_hosted_pairs(flags->hosted, flags->rank) + i, 1,
+                                        atomic_load(&flags->awaited[i]));
 }

@@ -20,7 +20,7 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
     struct cecl_signals *signals = &flags->signals;
     const size_t count = cecl_hosted_signal_words(flags->nranks);
     const bool is_alone = flags->nranks == 1;
-    if (count == 0 || (!is_alone && !(hosted && hosted->words)))
+    if (count == 0 || (!is_alone && !hosted->words))
         return ceclSuccess;
     signals->reached = words;
     signals->sent = calloc(count, sizeof(*signals->sent));

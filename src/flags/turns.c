@@ -176,7 +176,7 @@ static uint32_t awaited(struct cecl_flags *flags)
 
 static void release_from(const struct cecl_flags *flags, int peer, uint32_t mine)
 {
-    struct cecl_device *dev = flags->hosted->dev;
+    struct cecl_device *dev = flags->dev;
     dev->ops->host_set_bits(dev, (uint32_t *)word_of(flags, peer), CECL_TURNS_PHASES);
     if (mine != 0 && call_of(flags, peer) != mine)
         dev->ops->host_write(dev, cecl_flags_word(flags, peer, peer, CECL_COUNTER_CALL), 1, mine);

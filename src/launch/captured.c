@@ -12,7 +12,7 @@
 /* A captured call waits for the peers. */
 static ceclResult_t check_thread(const struct cecl_launch *launch)
 {
-    return launch->comm->shares_process && cecl_thread_is_alone()
+    return launch->comm->ranks_here > 1 && cecl_thread_is_alone()
                ? cecl_fail(ceclInvalidUsage,
                            "%s: a captured call waits for the peers, but this thread has several "
                            "ranks: put their calls into one group",
@@ -25,13 +25,13 @@ static ceclResult_t check_capture(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;
     struct cecl_capture capture;
-    CECL_TRY(dev->captures->find(dev, launch->order.stream, &capture));
+    CECL_TRY(dev->captures->find(dev, launch->stream, &capture));
     return capture.id == launch->capture.id
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "stream %p: the capture of this call has ended; end the group "
                            "(ceclGroupEnd) before the capture",
-                           (void *)launch->order.stream);
+                           (void *)launch->stream);
 }
 
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
@@ -86,8 +86,8 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
     bool started = false;
     ceclResult_t result = hold(launch);
     if (result == ceclSuccess && program)
-        result = cecl_graph_capture(&comm->engine, program, launch->order.stream, &launch->capture,
-                                    &started);
+        result =
+            cecl_graph_capture(&comm->engine, program, launch->stream, &launch->capture, &started);
     cecl_registry_made(&comm->registry);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);

@@ -127,7 +127,7 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
                           "%s: this process has other ranks of the communicator, and no other "
                           "thread that could make their calls: " CURE,
                           call->op->name);
-    return comm->is_one_process ? local : cecl_comm_break(comm, local);
+    return comm->ranks_here == comm->nranks ? local : cecl_comm_break(comm, local);
 }
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
@@ -135,7 +135,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     struct told mine, *all = comm->check_room;
     if (!comm->config.check)
         return local;
-    if (comm->shares_process && cecl_thread_is_alone())
+    if (comm->ranks_here > 1 && cecl_thread_is_alone())
         return refuse_alone(comm, call, local);
     tell(call, local, &mine);
     mine.compared = comm->launcher->compared;
@@ -206,9 +206,9 @@ static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, u
 {
     const ceclComm_t comm = parts[index].comm;
     int here = 0;
-    for (uint32_t i = 0; i < count && comm->shares_process; i++)
+    for (uint32_t i = 0; i < count && comm->ranks_here > 1; i++)
         here += parts[i].comm->id == comm->id;
-    return comm->shares_process && here < comm->ranks_here && cecl_thread_is_alone();
+    return here < comm->ranks_here && comm->ranks_here > 1 && cecl_thread_is_alone();
 }
 
 /* Refuses calls on communicators with missing ranks. Returns `local`, or the error of a refusal. */
