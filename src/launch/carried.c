@@ -49,7 +49,7 @@ ceclResult_t cecl_carried_check(const struct cecl_launch *launch)
         return cecl_fail(ceclInvalidUsage,
                          "stream %p captures: the host device captures no calls "
                          "over several hosts",
-                         (void *)launch->order.stream);
+                         (void *)launch->stream);
     return launch->kind == CECL_LAUNCH_MESSAGES ? check_own(launch) : ceclSuccess;
 }
 
@@ -103,7 +103,7 @@ ceclResult_t cecl_carried_run(struct cecl_launch *list)
     struct cecl_device *dev = first->comm->dev;
     while (behind && result == ceclSuccess) {
         cecl_comm_called(behind->comm, behind->ncalls > 0 ? behind->calls[0].op->name : "");
-        note(&result, cecl_net_begin(behind->comm->net, behind->order.stream, behind->is_captured),
+        note(&result, cecl_net_begin(behind->comm->net, behind->stream, behind->is_captured),
              words);
         behind = result == ceclSuccess ? carried_from(behind->next) : behind;
     }

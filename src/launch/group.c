@@ -163,12 +163,12 @@ static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm
                                  ceclStream_t stream)
 {
     const struct cecl_launch *launch = cecl_group_first(group, comm);
-    return !launch || launch->order.stream == stream
+    return !launch || launch->stream == stream
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "stream %p: all calls of a group on one communicator must use one "
                            "stream; the first of them uses %p",
-                           (void *)stream, (void *)launch->order.stream);
+                           (void *)stream, (void *)launch->stream);
 }
 
 /* Returns the group's launch of this kind on `comm`. Makes the launch if it is missing. NULL without host

@@ -46,14 +46,6 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
     return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
 }
 
-/* A launch's order among the launches of its communicator. Launches run in the order in which they are
- * enqueued, even on different streams. If two consecutive launches are on different streams, the second
- * launch's stream first waits until `done` says that the first launch has ended. */
-struct cecl_order {
-    ceclStream_t stream;
-    int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */
-};
-
 /* A list of copies between buffers of this rank. */
 struct cecl_carried {
     struct cecl_call *calls; /* [count] calls of the op CECL_OP_CARRY */
@@ -99,7 +91,8 @@ struct cecl_launch {
     bool is_gone;     /* the graph that held the launch is gone */
     struct cecl_capture capture;
     struct cecl_launch *next_held; /* in the list of launches that graphs hold */
-    struct cecl_order order;
+    ceclStream_t stream;
+    int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */
     struct cecl_leases leases;
 
     /* -- the calls: first the `nfull` calls with effect, then the calls without effect -- */

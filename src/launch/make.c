@@ -21,9 +21,8 @@
 static ceclResult_t check_stream(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    return launch->is_captured
-               ? cecl_captured_check(launch)
-               : comm->dev->ops->stream_check(comm->dev, launch->order.stream, NULL);
+    return launch->is_captured ? cecl_captured_check(launch)
+                               : comm->dev->ops->stream_check(comm->dev, launch->stream, NULL);
 }
 
 /* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer
@@ -164,8 +163,8 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     bool started;
     if (launch->is_captured)
         return cecl_captured_issue(launch, launch->program);
-    const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
-                                                launch->order.stream, &started);
+    const ceclResult_t result =
+        cecl_engine_run(&launch->comm->engine, launch->runs->program, launch->stream, &started);
     note_use(launch);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);
@@ -197,7 +196,7 @@ ceclResult_t cecl_launch_carry(const struct cecl_launch *launch, const struct ce
         const uint32_t left = carried->count - first,
                        count = left < CARRIED_MOST ? left : CARRIED_MOST;
         struct cecl_launch *carrying =
-            cecl_launch_take(launch->comm, CECL_LAUNCH_CARRIED, launch->order.stream);
+            cecl_launch_take(launch->comm, CECL_LAUNCH_CARRIED, launch->stream);
         if (!carrying)
             return ceclOutOfMemory;
         result = run_carried(carrying, &carried->calls[first], count);

@@ -291,8 +291,8 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
     CECL_TRY(cecl_messages_bind(launch));
     if (launch->nmessages == 1)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
-    const ceclResult_t result = cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound,
-                                                launch->order.stream, &started);
+    const ceclResult_t result =
+        cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound, launch->stream, &started);
     note_use(launch);
     cecl_registry_made(&comm->registry);
     return result;

@@ -53,7 +53,7 @@ bool cecl_launch_goes_on(void *context)
     ceclComm_t comm = context;
     const struct cecl_launch *launch = comm->launcher->making;
     return atomic_load(&comm->async_result) == ceclSuccess &&
-           (!launch || (cecl_ms_left(launch->order.deadline) != 0 && cecl_launch_gone(launch) < 0));
+           (!launch || (cecl_ms_left(launch->deadline) != 0 && cecl_launch_gone(launch) < 0));
 }
 
 bool cecl_launch_captures(const void *context)
@@ -64,6 +64,6 @@ bool cecl_launch_captures(const void *context)
 
 void cecl_launch_bound_waits(struct cecl_launch *launch)
 {
-    launch->order.deadline = cecl_deadline(launch->comm->config.timeout_ms);
+    launch->deadline = cecl_deadline(launch->comm->config.timeout_ms);
     launch->comm->launcher->making = launch;
 }

@@ -166,7 +166,8 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     find_capture(launch, stream);
     launch->told = (struct cecl_told){0};
     launch->number = launch->group_calls = 0;
-    launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
+    launch->stream = stream;
+    launch->deadline = CECL_NO_DEADLINE;
     return launch;
 }
 
