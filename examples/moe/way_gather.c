@@ -1,5 +1,5 @@
 /* All ranks gather all tokens, and each selects the rows of its experts. A reduce-scatter adds the
- * outputs of a token at the token's rank. The gathers take no SM. See docs/guide.md for when this
+ * outputs of a token at the token's rank. The gathers take no SM. See docs/experts.md for when this
  * is better. */
 #include "moe.h"
 
