@@ -445,9 +445,22 @@ static void check_parts(struct root *root)
             lose_rank(root, r, "has left, and takes no part");
 }
 
+/* Sends the parts of all to all. A rank that does not take them in time gets nothing more, because it would find the
+ * middle of a reply. */
+static void answer(struct root *root, struct pollfd *polls)
+{
+    const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
+    root->nparts = 0;
+    reply_to_all(root, polls);
+    for (int r = 0; r < root->nranks; r++)
+        if (root->seats[r].fd >= 0 && root->seats[r].taken < bytes)
+            lose_rank(root, r, "did not take what other ranks sent it");
+}
+
 static void serve_lines(struct root *root, struct pollfd *polls)
 {
     int open = 1;
+    root->patience = CECL_NO_DEADLINE; /* it was that of the join */
     while (open > 0) {
         open = 0;
         for (int r = 0; r < root->nranks; r++) {
@@ -460,10 +473,8 @@ static void serve_lines(struct root *root, struct pollfd *polls)
             if (root->seats[r].fd >= 0)
                 hear_rank(root, r);
         check_parts(root);
-        if (root->nparts == root->nranks && root->failed == ceclSuccess) {
-            root->nparts = 0;
-            reply_to_all(root, polls);
-        }
+        if (root->nparts == root->nranks && root->failed == ceclSuccess)
+            answer(root, polls);
     }
 }
 
