@@ -100,6 +100,9 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
     within(cuda, cuda_result_, expr);                                                              \
     return cuda_result_
 
+/* stream_check in a context that is current. may_capture: a stream that captures a graph is good, too. */
+ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool may_capture);
+
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
 CECL_DEVICE_OP_DECLARED(cuda, stream_create_urgent)
 

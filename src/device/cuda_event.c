@@ -24,28 +24,24 @@ ceclResult_t cuda_event_destroy(struct cecl_device *dev, ceclEvent_t event)
 }
 
 /* The stream is checked first, so that CUDA's refusal is about the event. */
-static ceclResult_t record(struct cecl_device *dev, struct cuda_device *cuda, CUevent event,
-                           CUstream stream)
+static ceclResult_t record(struct cuda_device *cuda, CUevent event, CUstream stream)
 {
-    bool captures = false;
-    CECL_TRY(cuda_stream_check(dev, stream, &captures));
+    CECL_TRY(cuda_check_stream(cuda, stream, true));
     return check(cuda, cuda->cu->cuEventRecord(event, stream), event, "cuEventRecord");
 }
 
 ceclResult_t cuda_event_record(struct cecl_device *dev, ceclEvent_t event, ceclStream_t stream)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, record(dev, cuda, event, stream));
+    CUDA_RETURN_WITHIN(cuda, dev, record(cuda, event, stream));
 }
 
-static ceclResult_t follow(struct cecl_device *dev, struct cuda_device *cuda, CUstream stream,
-                           CUevent event)
+static ceclResult_t follow(struct cuda_device *cuda, CUstream stream, CUevent event)
 {
-    bool captures = false;
-    CECL_TRY(cuda_stream_check(dev, stream, &captures));
+    CECL_TRY(cuda_check_stream(cuda, stream, true));
     return check(cuda, cuda->cu->cuStreamWaitEvent(stream, event, 0), event, "cuStreamWaitEvent");
 }
 
 ceclResult_t cuda_event_wait(struct cecl_device *dev, ceclStream_t stream, ceclEvent_t event)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, follow(dev, cuda, stream, event));
+    CUDA_RETURN_WITHIN(cuda, dev, follow(cuda, stream, event));
 }

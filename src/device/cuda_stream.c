@@ -37,8 +37,8 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
  * argument"), so its work runs on an internal stream between two events. */
 
 /* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the
- * driver. `captures`: as in stream_check. */
-static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream, bool *captures)
+ * driver. */
+ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool may_capture)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUdevice device = cuda->device;
@@ -53,13 +53,11 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream, bool
     if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
         struct cecl_capture capture; /* names a broken capture, or another GPU */
         CECL_TRY(cuda_capture_ops.find(&cuda->base, (ceclStream_t)stream, &capture));
-        if (captures) {
-            *captures = true;
-            return ceclSuccess;
-        }
-        return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, and this call cannot be captured",
-                         (void *)stream);
+        return may_capture
+                   ? ceclSuccess
+                   : cecl_fail(ceclInvalidUsage,
+                               "stream %p: captures a graph, and this call cannot be captured",
+                               (void *)stream);
     }
     /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
@@ -77,7 +75,7 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream, bool
 
 static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
 {
-    CECL_TRY(check_stream(cuda, stream, NULL));
+    CECL_TRY(cuda_check_stream(cuda, stream, false));
     if (!cuda_is_legacy(stream)) {
         *work = stream;
         return ceclSuccess;
@@ -88,9 +86,9 @@ static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStr
     return ceclSuccess;
 }
 
-ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream, bool *captures)
+ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, check_stream(cuda, stream, captures));
+    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, false));
 }
 
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)

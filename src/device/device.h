@@ -253,11 +253,8 @@ struct cecl_device_ops {
      * stream_create nor a blocking one, so only threads of the program call this, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
-     * device). Enqueues nothing.
-     *
-     * captures  [out] true if the stream captures a graph; such a stream is then not refused. Must be false
-     *           before. NULL: refuses a stream that captures */
-    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream, bool *captures);
+     * device). Enqueues nothing. */
+    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
     /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
      * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
      * forked from it. Refuses a capturing stream with ceclInvalidUsage. Call stream_join after

@@ -149,7 +149,7 @@ ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *s
 {
     struct host_stream *stream;
     if (bytes == 0)
-        return host_stream_check(dev, handle, NULL);
+        return host_stream_check(dev, handle);
     CECL_TRY(host_check_pointer(dev, dst, bytes, "dst"));
     CECL_TRY(host_check_pointer(dev, src, bytes, "src"));
     CECL_TRY(host_begin_adding(dev, handle, 1, &stream));

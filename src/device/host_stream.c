@@ -194,14 +194,10 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
-ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle, bool *captures)
+ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
-    if (!captures)
-        return find_outside(dev, handle, &stream);
-    CECL_TRY(host_stream_find(dev, handle, &stream));
-    *captures = captures_now(stream);
-    return ceclSuccess;
+    return find_outside(dev, handle, &stream);
 }
 
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)

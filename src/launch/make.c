@@ -22,7 +22,7 @@ static ceclResult_t check_stream(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     return launch->is_captured ? cecl_captured_check(launch)
-                               : comm->dev->ops->stream_check(comm->dev, launch->stream, NULL);
+                               : comm->dev->ops->stream_check(comm->dev, launch->stream);
 }
 
 /* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer

@@ -220,7 +220,7 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
     CECL_TRY(launch->is_captured ? cecl_captured_check(launch)
-                                 : comm->dev->ops->stream_check(comm->dev, launch->stream, NULL));
+                                 : comm->dev->ops->stream_check(comm->dev, launch->stream));
     CECL_TRY(reserve(launch));
     if (!launch->is_captured) /* a captured group has one lane */
         CECL_TRY(make_lanes(comm));

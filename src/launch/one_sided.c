@@ -363,7 +363,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
                          args->name, (void *)stream);
     CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
-        return ops->stream_check(comm->dev, stream, NULL);
+        return ops->stream_check(comm->dev, stream);
     /* pairs of a slot and a value: three for each wait (after, reached, signal), and four for the call
      * (line, after, signal, done) */
     CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,
