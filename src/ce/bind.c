@@ -1,4 +1,4 @@
-/* Binding: turns a plan's symbolic steps into commands for the device. */
+/* Binding: turns a plan's symbolic steps into commands for the device, which makes it a program. */
 #include "ce/bound.h"
 
 /* The last command, or NULL if there is none yet. */
@@ -338,5 +338,37 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     CECL_TRY(bind_steps(engine, plan, bound));
     if (cecl_advance_end(advance) > 0)
         bind_end(engine, bound);
+    return ceclSuccess;
+}
+
+/* Makes the side lane's stream when a plan first needs it, for a side lane or for urgent
+ * kernels. */
+static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
+{
+    bool wanted = false;
+    for (uint32_t i = 0; i < bound->ncommands; i++)
+        wanted = wanted || bound->commands[i].lane == CECL_LANE_SIDE || bound->commands[i].urgent;
+    if (!wanted || engine->side)
+        return ceclSuccess;
+    return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
+}
+
+ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
+                              const struct cecl_told *told, const struct cecl_plan *plan,
+                              struct cecl_bound **out)
+{
+    struct cecl_bound *bound = cecl_bound_new(plan);
+    if (!bound)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
+    bound->calls = calls;
+    bound->told = told;
+    ceclResult_t result = cecl_bind_plan(engine, plan, bound);
+    if (result == ceclSuccess)
+        result = make_side(engine, bound);
+    if (result != ceclSuccess) {
+        cecl_bound_free(bound);
+        return result;
+    }
+    *out = bound;
     return ceclSuccess;
 }
