@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "boot/net.h"
 #include "boot/process.h"
-#include "util/queues.h"
 #include "util/settings.h"
 
 /* Identifies the host: a boot of a kernel and a network namespace, because Unix sockets reach no further. */
@@ -25,6 +25,17 @@ static ceclResult_t find_host(int32_t parent_host, uint64_t *host)
     return ceclSuccess;
 }
 
+/* Whether there are fewer hardware queues, which all streams of this process share, than CUDA's default. CUDA reads
+ * their number from the environment, and has no call that returns it. */
+static bool has_few_queues(void)
+{
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    char *end = NULL;
+    errno = 0;
+    const long queues = text ? strtol(text, &end, 10) : 0;
+    return text && end != text && *end == '\0' && errno == 0 && queues >= 1 && queues < 8;
+}
+
 /* Fills in this rank's introduction. Makes the mesh first, because the introduction says how peers reach
  * it. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
@@ -34,7 +45,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                               .version = CECL_VERSION,
                               .nranks = oob->nranks,
                               .rank = oob->rank,
-                              .few_queues = cecl_queues_are_few(),
+                              .few_queues = has_few_queues(),
                               .config = *config};
     if (local == ceclSuccess)
         local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);

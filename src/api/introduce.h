@@ -15,7 +15,7 @@ struct cecl_hello {
     int32_t version, nranks, rank;
     struct cecl_invitation invitation;
     uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
-    int32_t few_queues; /* cecl_queues_are_few */
+    int32_t few_queues; /* streams soon hold all hardware queues, because there are few */
     int32_t status;     /* ceclResult_t of what this rank has done so far; `text` has the message */
     struct cecl_resolved config;
     struct cecl_gpu_id gpu;
