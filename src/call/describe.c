@@ -1,4 +1,4 @@
-/* Describes calls: what all calls share, and calls with dense blocks. */
+/* Describes calls: what all calls share, calls with dense blocks, reductions, and messages. */
 #include "call/describe.h"
 
 static ceclResult_t check_root(int root, int nranks)
@@ -99,4 +99,40 @@ ceclResult_t cecl_describe_dense(const struct cecl_scope *scope, const struct ce
 {
     CECL_TRY(cecl_describe_bytes(call, args->count, (size_t)scope->nranks, &call->bytes));
     return cecl_describe_buffers(scope, args, call);
+}
+
+ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size)
+{
+    if ((uintptr_t)buffer % size != 0)
+        return cecl_fail(ceclInvalidArgument, "%s %p: not aligned to its elements of %zu bytes",
+                         name, buffer, size);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struct cecl_args *args,
+                                     struct cecl_call *call)
+{
+    CECL_TRY(cecl_reduction_check(args->type, args->red_op));
+    CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
+    CECL_TRY(cecl_describe_buffers(scope, args, call));
+    if (cecl_call_is_empty(call))
+        return ceclSuccess;
+    CECL_TRY(cecl_describe_aligned("sendbuff", args->send, call->element));
+    return cecl_describe_aligned("recvbuff", args->recv, call->element);
+}
+
+ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cecl_args *args,
+                                struct cecl_call *call)
+{
+    const bool sends = call->op->to == CECL_TO_PEER;
+    const void *buffer = sends ? args->send : args->recv;
+    if (args->root < 0 || args->root >= scope->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", args->root,
+                         scope->nranks - 1);
+    CECL_TRY(cecl_describe_bytes(call, args->count, 1, &call->bytes));
+    if (call->bytes > 0 && !buffer)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", sends ? "sendbuff" : "recvbuff");
+    if (call->bytes > 0)
+        *(sends ? &call->send : &call->recv) = cecl_window_find(scope->windows, buffer);
+    return ceclSuccess;
 }

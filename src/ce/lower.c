@@ -82,3 +82,13 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
     snprintf(plan->reason, sizeof(plan->reason), "%s", reason_of(plan));
     return ceclSuccess;
 }
+
+/* All ranks meet, and nothing moves. A rank's stream goes on when every rank's stream has reached the call. This is
+ * zero SM, because flags are stream operations. */
+ceclResult_t cecl_lower_barrier(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    if (part->call.nranks > 1)
+        cecl_plan_barrier(plan);
+    cecl_plan_say(plan, "barrier");
+    return ceclSuccess;
+}

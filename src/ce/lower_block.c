@@ -1,4 +1,5 @@
 /* Building blocks of lowerings: copies of blocks, dense or of rows, and blocks in pieces. */
+#include "call/tiles.h"
 #include "ce/lowering.h"
 #include "util/round.h"
 
@@ -63,4 +64,24 @@ struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, 
     const uint64_t whole = cecl_round_up((bytes + count - 1) / count, align);
     const uint64_t room = most / count < align ? most / count : most / count / align * align;
     return (struct cecl_pieces){(int)count, whole < room ? whole : room};
+}
+
+/* Copies of tiles to staging, where they lie densely. Copy engines move the rows, so no kernel packs them. A
+ * reduction finds one dense block in staging, however many tiles it has. */
+void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
+                      int to, uint64_t first, uint64_t bytes)
+{
+    const struct cecl_call *call = &part->call;
+    const uint64_t size = call->view.shape.width * cecl_tile_rows(call), end = first + bytes;
+    for (uint64_t at = first; at < end;) {
+        const uint64_t tile = at / size, within = at % size, rest = size - within,
+                       count = rest < end - at ? rest : end - at;
+        const struct cecl_extent source = {.at = cecl_place_at(CECL_AREA_SEND, call->rank,
+                                                               cecl_tile_begin(call, to, tile)),
+                                           .pitch = call->view.shape.send_pitch},
+                                 target = {.at = dst, .from = within};
+        cecl_lower_copy(part, plan, target, source, within, count);
+        dst.offset += count;
+        at += count;
+    }
 }

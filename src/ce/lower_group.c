@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ce/lowering.h"
-#include "ce/route.h"
 #include "util/round.h"
 
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls

@@ -76,7 +76,7 @@ void cecl_staged_follow(struct cecl_part *part, bool last);
  * same staging. */
 ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
                                  uint32_t count, struct cecl_plan *plan);
-/* lower_tiles.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to` to `dst`. Bytes are
+/* lower_block.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to` to `dst`. Bytes are
  * counted as if the tiles were dense. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                       int to, uint64_t first, uint64_t bytes);
@@ -128,5 +128,9 @@ static inline const char *cecl_plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
 }
+
+/* route.c: rewrites a plan that was made from `parts`, the parts of a late call. Pass `parts` as they were before
+ * lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
+ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 #endif

@@ -19,11 +19,9 @@
  * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
  * makes pushes and pulls one after the other, on any streams, because one copy engine makes all of
  * its copies over links. */
-#include "ce/route.h"
+#include "ce/lowering.h"
 
 #include <stdlib.h>
-
-#include "ce/lower.h"
 
 static bool came_before(const struct cecl_plan *plan, int rank)
 {
