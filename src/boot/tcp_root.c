@@ -347,12 +347,22 @@ static void send_all(struct root *root, struct pollfd *polls)
     } while (ready > 0 || (ready < 0 && errno == EINTR));
 }
 
-static void reply_to_all(struct root *root, struct pollfd *polls)
+/* Closes the connections of ranks that do not take the whole reply in time, because whatever came next they would find
+ * in its middle. Returns the first of these ranks, or -1. */
+static int reply_to_all(struct root *root, struct pollfd *polls)
 {
+    const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
+    int slow = -1;
     root->deadline = deadline_in(root, root->timeout_ms);
     for (int r = 0; r < root->nranks; r++)
         root->seats[r].taken = 0;
     send_all(root, polls);
+    for (int r = root->nranks - 1; r >= 0; r--)
+        if (root->seats[r].fd >= 0 && root->seats[r].taken < bytes) {
+            close_seat(&root->seats[r]);
+            slow = r;
+        }
+    return slow;
 }
 
 /* ---- lines */
@@ -445,16 +455,13 @@ static void check_parts(struct root *root)
             lose_rank(root, r, "has left, and takes no part");
 }
 
-/* Sends the parts of all to all. A rank that does not take them in time gets nothing more, because it would find the
- * middle of a reply. */
+/* Sends the parts of all to all. */
 static void answer(struct root *root, struct pollfd *polls)
 {
-    const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
     root->nparts = 0;
-    reply_to_all(root, polls);
-    for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd >= 0 && root->seats[r].taken < bytes)
-            lose_rank(root, r, "did not take what other ranks sent it");
+    const int slow = reply_to_all(root, polls);
+    if (slow >= 0)
+        lose_rank(root, slow, "did not take what other ranks sent it");
 }
 
 static void serve_lines(struct root *root, struct pollfd *polls)
@@ -502,7 +509,7 @@ static void *serve(void *argument)
                  cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks),
                  NULL);
     if (root->failed == ceclSuccess) {
-        reply_to_all(root, polls);
+        (void)reply_to_all(root, polls);
         serve_lines(root, polls);
     }
     free(polls);
