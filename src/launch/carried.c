@@ -6,6 +6,8 @@
 
 #include "net/net.h"
 
+#define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
+
 ceclResult_t cecl_carried_check_call(const struct cecl_launch *launch, const struct cecl_call *call)
 {
     return cecl_net_check(call, launch->comm->net->nccl->version);
@@ -50,6 +52,10 @@ ceclResult_t cecl_carried_check(const struct cecl_launch *launch)
                          "stream %p captures: the host device captures no calls "
                          "over several hosts",
                          (void *)launch->stream);
+    if (launch->stream == STREAM_PER_THREAD && !launch->comm->net->nccl->on_host)
+        return cecl_fail(ceclInvalidArgument,
+                         "stream: cudaStreamPerThread, which NCCL's thread would take for its own "
+                         "stream; over several hosts another stream expected");
     return launch->kind == CECL_LAUNCH_MESSAGES ? check_own(launch) : ceclSuccess;
 }
 
