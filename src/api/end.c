@@ -11,8 +11,8 @@
 #include "net/net.h"
 #include "util/log.h"
 
-#define GRAVES                                                                                     \
-    64 /* the handles of this many ended communicators are recognized, however many are made */
+/* The handles of this many ended communicators are recognized, however many are made. */
+#define GRAVES 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

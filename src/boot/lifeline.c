@@ -238,12 +238,12 @@ void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
 
 void cecl_lifeline_leave(struct cecl_lifeline *line)
 {
+    const int64_t deadline = cecl_deadline(SAY_MS);
     char rest;
     if (pthread_mutex_trylock(&line->lock) != 0)
         return;
     if (line->fd >= 0 && say(line, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
-        while (cecl_net_recv(line->fd, line->process, &rest, 1, cecl_deadline(SAY_MS), ROOT) ==
-               ceclSuccess)
+        while (cecl_net_recv(line->fd, line->process, &rest, 1, deadline, ROOT) == ceclSuccess)
             ;
     hang_up(line);
     pthread_mutex_unlock(&line->lock);

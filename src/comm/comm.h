@@ -107,8 +107,7 @@ struct ceclComm {
     struct cecl_options options; /* for the next calls */
     struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
-    struct cecl_net
-        *net; /* over several hosts: NCCL carries the communicator (net/net.h); otherwise NULL */
+    struct cecl_net *net; /* over several hosts, where NCCL carries calls (net/net.h); or NULL */
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
     struct cecl_meeting_table *meetings; /* this rank's memory for the meetings of shrinks */

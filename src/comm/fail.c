@@ -241,13 +241,8 @@ void cecl_comm_compare_calls(ceclComm_t comm)
 
 ceclResult_t cecl_comm_hear(ceclComm_t comm)
 {
-    if (!comm->net && cecl_comm_hear_kernels(comm) == ceclSuccess) {
-        const ceclResult_t news = cecl_mesh_news(comm->mesh);
-        if (news != ceclSuccess)
-            cecl_comm_lost_peer(comm, news);
-        else
-            cecl_comm_compare_calls(comm);
-    }
+    if (!comm->net && cecl_comm_hear_kernels(comm) == ceclSuccess && !cecl_comm_knows_why(comm))
+        cecl_comm_compare_calls(comm);
     return cecl_comm_async(comm);
 }
 

@@ -303,13 +303,11 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_progress progress;
-    if (comm->net)
-        return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
-                         cecl_comm_last_call(comm), (long long)waited_ms);
-    if (ask_progress(comm, &progress) != ceclSuccess || !progress.started ||
+    if (comm->net || ask_progress(comm, &progress) != ceclSuccess || !progress.started ||
         progress.late.count == 0)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
-                         cecl_flags_idle(flags)         ? "a graph that was launched"
+                         comm->net                      ? cecl_comm_last_call(comm)
+                         : cecl_flags_idle(flags)       ? "a graph that was launched"
                          : cecl_flags_calls_idle(flags) ? "a one-sided call"
                                                         : cecl_comm_last_call(comm),
                          (long long)waited_ms);

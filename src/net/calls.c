@@ -23,8 +23,8 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     const struct cecl_device_ops *ops = net->dev->ops;
     net->stream = net->work = stream;
     net->is_captured = is_captured;
-    if (net->nccl
-            ->on_host) { /* it knows no streams: a call is made when the stream has come to it */
+    if (net->nccl->on_host) {
+        /* it knows no streams: a call is made when the stream has come to it */
         CECL_TRY(ops->stream_synchronize(net->dev, stream));
     } else if (!is_captured) {
         CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));

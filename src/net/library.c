@@ -1,4 +1,4 @@
-/* Opens NCCL's library; see nccl.h. */
+/* Opens NCCL's library; see net.h. */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>

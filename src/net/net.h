@@ -118,9 +118,8 @@ struct cecl_net {
     nccl_comm comm;       /* NULL: not made yet, aborted, or ended */
     /* the stream writes an ordinary call's number to *begun and to *ended. word: what barriers reduce */
     uint32_t *begun, *ended, *word, number;
-    uint64_t stream_id; /* of the last call */
-    ceclStream_t stream,
-        work; /* of the call that is being made; work: by the device's stream_fork */
+    uint64_t stream_id;        /* of the last call */
+    ceclStream_t stream, work; /* of the call that is being made; work: by stream_fork */
     bool is_captured;
     pthread_t thread;
     bool has_thread;
