@@ -9,8 +9,6 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-#define HOST_POOL_BYTES (INT64_C(4) << 30)
-
 /* Called by the thread of src/net. */
 static void fails(void *context, ceclResult_t result, const char *words)
 {
@@ -44,8 +42,7 @@ static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, in
     CECL_TRY(mesh_alone(comm, deadline));
     CECL_TRY(cecl_setup_device(comm, all, false));
     if (config->pool_bytes < 0)
-        config->pool_bytes =
-            comm->dev->kind == CECL_KIND_HOST ? HOST_POOL_BYTES : (int64_t)comm->dev->total_bytes;
+        config->pool_bytes = (int64_t)cecl_setup_pool_bytes(comm);
     const struct cecl_pool_config pool = {
         .slice_bytes = (uint64_t)config->pool_bytes,
         .segment_bytes = config->segment_bytes < 0 ? 1 : (uint64_t)config->segment_bytes};

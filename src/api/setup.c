@@ -79,13 +79,18 @@ static int64_t staging_of(ceclComm_t comm, uint64_t memory)
     return (int64_t)(wanted < room ? wanted : room);
 }
 
+uint64_t cecl_setup_pool_bytes(ceclComm_t comm)
+{
+    return is_on_host(comm) ? UINT64_C(4) << 30 : comm->dev->total_bytes;
+}
+
 /* Sets sizes that are not configured to the device's defaults. Ranks agree, because the smallest
  * GPU decides. */
 static ceclResult_t settle_sizes(ceclComm_t comm)
 {
     const bool host = is_on_host(comm);
     struct cecl_resolved *config = &comm->config;
-    const uint64_t mine = host ? UINT64_C(4) << 30 : comm->dev->total_bytes;
+    const uint64_t mine = cecl_setup_pool_bytes(comm);
     uint64_t *all = comm->check_room, least = mine;
 
     ceclResult_t result = cecl_mesh_allgather(comm->mesh, "sizes", &mine, all, sizeof(mine));
