@@ -1,9 +1,9 @@
 /* See carried.h. */
 #include "launch/carried.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
+#include "launch/messenger.h"
 #include "net/net.h"
 
 #define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
@@ -13,36 +13,17 @@ ceclResult_t cecl_carried_check_call(const struct cecl_launch *launch, const str
     return cecl_net_check(call, launch->comm->net->nccl->version);
 }
 
-/* The next message, from *at on, that this rank sends to itself, or receives from itself; NULL: there is none. */
-static const struct cecl_call *next_own(const struct cecl_launch *launch, bool sends, uint32_t *at)
-{
-    while (*at < launch->ncalls) {
-        const struct cecl_call *call = &launch->calls[(*at)++];
-        if (call->root == call->rank && (call->op->to == CECL_TO_PEER) == sends)
-            return call;
-    }
-    return NULL;
-}
-
 /* NCCL would find out only when it makes the calls. */
 static ceclResult_t check_own(const struct cecl_launch *launch)
 {
-    uint32_t sent = 0, received = 0;
-    const struct cecl_call *from = next_own(launch, true, &sent),
-                           *to = next_own(launch, false, &received);
-    while (from && to) {
-        if (from->bytes != to->bytes)
-            return cecl_fail(ceclInvalidUsage,
-                             "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
-                             from->rank, from->bytes, to->bytes);
-        from = next_own(launch, true, &sent);
-        to = next_own(launch, false, &received);
-    }
-    return !from && !to ? ceclSuccess
-                        : cecl_fail(ceclInvalidUsage,
-                                    "peer %d is the rank itself: a group must have as many "
-                                    "ceclSend to it as ceclRecv from it",
-                                    launch->comm->rank);
+    struct cecl_own_message own = {0};
+    while (cecl_next_own_message(launch, &own))
+        CECL_TRY(cecl_check_own_bytes(&own));
+    return !own.from && !own.to ? ceclSuccess
+                                : cecl_fail(ceclInvalidUsage,
+                                            "peer %d is the rank itself: a group must have as many "
+                                            "ceclSend to it as ceclRecv from it",
+                                            launch->comm->rank);
 }
 
 ceclResult_t cecl_carried_check(const struct cecl_launch *launch)

@@ -95,6 +95,15 @@ bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_mes
     return own->from && own->to;
 }
 
+ceclResult_t cecl_check_own_bytes(const struct cecl_own_message *own)
+{
+    return own->from->bytes == own->to->bytes
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
+                           own->from->rank, own->from->bytes, own->to->bytes);
+}
+
 /* Requires that messages of a rank to itself are sent and received in one group, because a stream
  * cannot wait for itself. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch)
@@ -109,10 +118,7 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
                          "ceclRecv from it; this group has %u and %u",
                          comm->rank, sent, received);
     while (sent > 0 && cecl_next_own_message(launch, &own)) {
-        if (own.from->bytes != own.to->bytes)
-            return cecl_fail(ceclInvalidUsage,
-                             "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
-                             comm->rank, own.from->bytes, own.to->bytes);
+        CECL_TRY(cecl_check_own_bytes(&own));
         if (comm->nranks == 1 && own.from->bytes > 0 &&
             own.from->options.sm_policy == CECL_SM_NEVER)
             return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: a message of a rank to itself "

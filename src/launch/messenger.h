@@ -49,5 +49,7 @@ struct cecl_own_message {
     uint32_t sent, received; /* where the search for the next message goes on */
 };
 bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
+/* Requires that both parts of such a message have equally many bytes. */
+ceclResult_t cecl_check_own_bytes(const struct cecl_own_message *own);
 
 #endif
