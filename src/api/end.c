@@ -1,6 +1,5 @@
 /* Frees a communicator: ends its threads, then frees its parts. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/life.h"
 #include "api/living.h"
@@ -11,19 +10,13 @@
 #include "net/net.h"
 #include "util/log.h"
 
-/* The handles of this many ended communicators are recognized, however many are made. */
-#define GRAVES 64
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Ended communicators. Their memory is never freed, so that calls with their handles are recognized and refused; new
- * communicators get the oldest. */
-static ceclComm_t first, last;
-static int count;
+/* Ended communicators. 64 of them are recognized, however many are made. */
+static struct cecl_handles ended = CECL_HANDLES(64);
 
 /* Keeps a communicator for ever, because something may still touch its memory. */
 static void lose(ceclComm_t comm)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static ceclComm_t lost;
 
     comm->magic = 0;
@@ -33,31 +26,9 @@ static void lose(ceclComm_t comm)
     pthread_mutex_unlock(&lock);
 }
 
-static void bury(ceclComm_t comm)
-{
-    memset(comm, 0, sizeof(*comm));
-    pthread_mutex_lock(&lock);
-    if (last)
-        last->next = comm;
-    else
-        first = comm;
-    last = comm;
-    count++;
-    pthread_mutex_unlock(&lock);
-}
-
 ceclComm_t cecl_comm_alloc(void)
 {
-    ceclComm_t comm = NULL;
-    pthread_mutex_lock(&lock);
-    if (count > GRAVES) {
-        comm = first;
-        first = comm->next;
-        comm->next = NULL;
-        count--;
-    }
-    pthread_mutex_unlock(&lock);
-    return comm ? comm : calloc(1, sizeof(*comm));
+    return cecl_handle_new(&ended, sizeof(struct ceclComm));
 }
 
 /* Frees what remains once the communicator's threads have ended. */
@@ -88,7 +59,7 @@ static void free_parts(ceclComm_t comm)
     pthread_mutex_destroy(&comm->watch.lock);
     cecl_worker_close(&comm->worker);
     if (drained)
-        bury(comm);
+        cecl_handle_free(&ended, comm, sizeof(*comm));
     else
         lose(comm);
 }

@@ -1,40 +1,18 @@
 /* Graphs, for programs that run with and without a GPU. */
-#include <stdlib.h>
-
 #include "comm/comm.h"
+#include "util/handles.h"
 
 #define GRAPH_MAGIC 0x63656367u
 
-/* Destroyed handles are kept for new graphs, and their memory is never freed, so that the use of a destroyed handle can be
- * refused. */
 struct ceclGraph {
+    struct cecl_handle handle;
     uint32_t magic;
     ceclComm_t comm;
     const struct cecl_capture_ops *ops;
-    void *graph;      /* the device's own handle for this graph */
-    ceclGraph_t next; /* in the list of destroyed handles */
+    void *graph; /* the device's own handle for this graph */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ceclGraph_t destroyed;
-
-static ceclGraph_t take_handle(void)
-{
-    pthread_mutex_lock(&lock);
-    ceclGraph_t graph = destroyed;
-    if (graph)
-        destroyed = graph->next;
-    pthread_mutex_unlock(&lock);
-    return graph ? graph : calloc(1, sizeof(*graph));
-}
-
-static void put_back(ceclGraph_t graph)
-{
-    pthread_mutex_lock(&lock);
-    *graph = (struct ceclGraph){.next = destroyed};
-    destroyed = graph;
-    pthread_mutex_unlock(&lock);
-}
+static struct cecl_handles handles = CECL_HANDLES(0);
 
 static ceclResult_t check_handle(ceclGraph_t graph)
 {
@@ -57,15 +35,17 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
     CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can be ended after a failure, too */
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
-    ceclGraph_t made = take_handle();
+    ceclGraph_t made = cecl_handle_new(&handles, sizeof(*made));
     if (!made)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
-    *made = (struct ceclGraph){.magic = GRAPH_MAGIC, .comm = comm, .ops = comm->dev->captures};
+    made->magic = GRAPH_MAGIC;
+    made->comm = comm;
+    made->ops = comm->dev->captures;
     const ceclResult_t result = made->ops->stream_end(comm->dev, stream, &made->graph);
     if (result == ceclSuccess)
         *graph = made;
     else
-        put_back(made);
+        cecl_handle_free(&handles, made, sizeof(*made));
     return result;
 }
 
@@ -86,6 +66,6 @@ CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph)
         return ceclSuccess;
     CECL_TRY(check_handle(graph));
     const ceclResult_t result = graph->ops->graph_destroy(graph->graph);
-    put_back(graph);
+    cecl_handle_free(&handles, graph, sizeof(*graph));
     return result;
 }

@@ -32,35 +32,16 @@ struct told {
 
 /* ---- handles */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ceclWindow_t freed;
-
-static ceclWindow_t take_handle(void)
-{
-    pthread_mutex_lock(&lock);
-    ceclWindow_t window = freed;
-    if (window)
-        freed = window->next;
-    pthread_mutex_unlock(&lock);
-    if (!window)
-        return calloc(1, sizeof(*window));
-    *window = (struct ceclWindow){0};
-    return window;
-}
+static struct cecl_handles handles = CECL_HANDLES(0);
 
 static void put_back(ceclWindow_t window)
 {
-    window->magic = 0;
-    window->comm = NULL;
-    pthread_mutex_lock(&lock);
-    window->next = freed;
-    freed = window;
-    pthread_mutex_unlock(&lock);
+    cecl_handle_free(&handles, window, sizeof(*window));
 }
 
 static ceclWindow_t new_window(ceclComm_t comm)
 {
-    ceclWindow_t window = take_handle();
+    ceclWindow_t window = cecl_handle_new(&handles, sizeof(*window));
     if (!window)
         return NULL;
     window->comm = comm;

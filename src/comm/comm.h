@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "flags/flags.h"
 #include "tune/table.h"
+#include "util/handles.h"
 #include "util/thread.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
@@ -100,6 +101,7 @@ enum cecl_shared_part {
 #define CECL_NUMBERED_NAMES 256u
 
 struct ceclComm {
+    struct cecl_handle handle;
     uint32_t magic;
     int rank, nranks;
     uint64_t id; /* equal on all ranks, and different for each communicator */
@@ -131,7 +133,7 @@ struct ceclComm {
     bool few_queues;
     bool drained;        /* no work was pending on its memory when the communicator ended */
     unsigned generation; /* of the process that made the communicator: see util/fork.h */
-    ceclComm_t next;     /* next in end.c's list of ended communicators */
+    ceclComm_t next;     /* in end.c's list of those that something may still touch */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
      * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;

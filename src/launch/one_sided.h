@@ -29,6 +29,7 @@ struct cecl_share_part {
 /* A window that ranks share. Freed handles are kept for new windows, and their memory is never freed, so that
  * the use of a freed handle can be refused. */
 struct ceclWindow {
+    struct cecl_handle handle;
     uint32_t magic;
     ceclComm_t comm;
     uint32_t number; /* number of the window in the communicator, from 1 on; equal on all ranks */
@@ -37,7 +38,7 @@ struct ceclWindow {
     ceclRegistration_t registration;
     uint64_t used
         [CECL_LINES]; /* the last call of each line that copies to or from the window; 0: none */
-    struct ceclWindow *next; /* in the communicator's list, or in the list of freed handles */
+    struct ceclWindow *next; /* in the communicator's list */
 };
 
 /* The state that one-sided calls need. A part of the launcher. */
