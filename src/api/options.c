@@ -2,7 +2,7 @@
 #include "comm/comm.h"
 
 /* Over several hosts NCCL's kernels need SMs, and how many is decided when NCCL's communicator is made. */
-static ceclResult_t check_carried(ceclComm_t comm, const struct cecl_options *chosen)
+static ceclResult_t check_by_nccl(ceclComm_t comm, const struct cecl_options *chosen)
 {
     if (chosen->sm_policy == CECL_SM_NEVER)
         CECL_TRY(cecl_comm_check_own(comm, "smPolicy = CECL_SM_NEVER",
@@ -36,7 +36,7 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
         if (options->direction != CECL_UNDEF)
             chosen.direction = (uint8_t)options->direction;
     }
-    CECL_TRY(check_carried(comm, &chosen));
+    CECL_TRY(check_by_nccl(comm, &chosen));
     CECL_TRY(cecl_comm_enter(comm, "ceclSetOptions"));
     comm->options = chosen;
     return cecl_comm_left(comm, ceclSuccess);

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "api/carry.h"
+#include "api/by_nccl.h"
 #include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
@@ -267,7 +267,7 @@ static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const str
         comm->id ^= all[r].drawn;
     CECL_TRY(cecl_hellos_hosts(all, comm->nranks, host, &nhosts));
     if (nhosts > 1)
-        return cecl_comm_carry(comm, oob, all, host, nhosts);
+        return cecl_comm_by_nccl(comm, oob, all, host, nhosts);
     cecl_lifeline_close(oob->line);
     oob->line = NULL;
     return build(comm, all, tunings);

@@ -1,7 +1,7 @@
 /* Describes calls; see describe.h. */
 #include "launch/describe.h"
 
-#include "launch/carried.h"
+#include "launch/by_nccl.h"
 #include "launch/carry.h"
 #include "launch/launcher.h"
 #include "launch/settle.h"
@@ -28,7 +28,7 @@ static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
         if (comm->net) /* no peer opens this rank's memory */
-            return cecl_carried_check_call(launch, call);
+            return cecl_by_nccl_check_call(launch, call);
         CECL_TRY(cecl_settle(comm, call, &changed));
     }
     return ceclSuccess;

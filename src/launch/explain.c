@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "ce/capture.h"
+#include "launch/by_nccl.h"
 #include "launch/captured.h"
-#include "launch/carried.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/messages.h"
@@ -65,7 +65,7 @@ static ceclResult_t explain(struct cecl_launch *launch, ceclExplanation_t *expla
 {
     if (launch->comm->net) {
         CECL_TRY(cecl_launch_check(launch));
-        cecl_carried_explain(launch, explanation);
+        cecl_by_nccl_explain(launch, explanation);
         return ceclSuccess;
     }
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)

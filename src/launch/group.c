@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "launch/carried.h"
+#include "launch/by_nccl.h"
 #include "launch/describe.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
@@ -416,10 +416,10 @@ static ceclResult_t refuse(const struct cecl_group *group)
 
 /* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
  * these, because peers make their calls. */
-static void run_carried(struct cecl_group *group)
+static void run_by_nccl(struct cecl_group *group)
 {
     if (group->failed == ceclSuccess) {
-        (void)!remember(group, NULL, cecl_carried_run(group->first));
+        (void)!remember(group, NULL, cecl_by_nccl_run(group->first));
         return;
     }
     for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
@@ -440,6 +440,6 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
     for_each(group, prepare);
     for_each(group, issue);
     if (!is_refused)
-        run_carried(group);
+        run_by_nccl(group);
     return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "device/nvtx.h"
+#include "launch/by_nccl.h"
 #include "launch/captured.h"
-#include "launch/carried.h"
 #include "launch/check.h"
 #include "launch/exchange.h"
 #include "launch/kept.h"
@@ -89,17 +89,17 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
 }
 
 /* Over several hosts. */
-static ceclResult_t check_carried(struct cecl_launch *launch)
+static ceclResult_t check_by_nccl(struct cecl_launch *launch)
 {
     CECL_TRY(cecl_launch_check_buffers(launch));
     CECL_TRY(check_stream(launch));
-    return cecl_carried_check(launch);
+    return cecl_by_nccl_check(launch);
 }
 
 ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 {
     if (launch->comm->net)
-        return check_carried(launch);
+        return check_by_nccl(launch);
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
                                                 : check_collectives(launch);
 }
@@ -277,12 +277,12 @@ ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct ce
     return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);
 }
 
-static ceclResult_t make_carried(struct cecl_launch *launch, ceclResult_t local)
+static ceclResult_t make_by_nccl(struct cecl_launch *launch, ceclResult_t local)
 {
     if (local == ceclSuccess)
         local = cecl_launch_check(launch);
     if (local == ceclSuccess)
-        local = cecl_carried_run(launch);
+        local = cecl_by_nccl_run(launch);
     return local == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, local);
 }
 
@@ -290,7 +290,7 @@ ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call
                               ceclResult_t local)
 {
     if (launch->comm->net)
-        return make_carried(launch, local);
+        return make_by_nccl(launch, local);
     uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
     ceclResult_t result = cecl_launch_check_alone(launch, call, local);
     if (result == ceclSuccess)

@@ -1,5 +1,5 @@
-/* See carried.h. */
-#include "launch/carried.h"
+/* See by_nccl.h. */
+#include "launch/by_nccl.h"
 
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 
 #define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
 
-ceclResult_t cecl_carried_check_call(const struct cecl_launch *launch, const struct cecl_call *call)
+ceclResult_t cecl_by_nccl_check_call(const struct cecl_launch *launch, const struct cecl_call *call)
 {
     return cecl_net_check(call, launch->comm->net->nccl->version);
 }
@@ -26,7 +26,7 @@ static ceclResult_t check_own(const struct cecl_launch *launch)
                                             launch->comm->rank);
 }
 
-ceclResult_t cecl_carried_check(const struct cecl_launch *launch)
+ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
 {
     if (launch->is_captured && launch->comm->net->nccl->on_host)
         return cecl_fail(ceclInvalidUsage,
@@ -42,7 +42,7 @@ ceclResult_t cecl_carried_check(const struct cecl_launch *launch)
 
 /* ---- making */
 
-static struct cecl_launch *carried_from(struct cecl_launch *launch)
+static struct cecl_launch *next_by_nccl(struct cecl_launch *launch)
 {
     while (launch && !launch->comm->net)
         launch = launch->next;
@@ -64,7 +64,7 @@ static ceclResult_t add_all(void *context)
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_net_group_begin(first->comm->net));
     ceclResult_t result = ceclSuccess;
-    for (struct cecl_launch *l = first; l && result == ceclSuccess; l = carried_from(l->next))
+    for (struct cecl_launch *l = first; l && result == ceclSuccess; l = next_by_nccl(l->next))
         result = add_calls(l);
     cecl_keep_message(words);
     const ceclResult_t closed = cecl_net_group_end(first->comm->net);
@@ -80,9 +80,9 @@ static void note(ceclResult_t *first, ceclResult_t result, char words[CECL_MESSA
     cecl_keep_message(words);
 }
 
-ceclResult_t cecl_carried_run(struct cecl_launch *list)
+ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
 {
-    struct cecl_launch *first = carried_from(list), *behind = first;
+    struct cecl_launch *first = next_by_nccl(list), *behind = first;
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = ceclSuccess;
     if (!first)
@@ -92,15 +92,15 @@ ceclResult_t cecl_carried_run(struct cecl_launch *list)
         cecl_comm_called(behind->comm, behind->ncalls > 0 ? behind->calls[0].op->name : "");
         note(&result, cecl_net_begin(behind->comm->net, behind->stream, behind->is_captured),
              words);
-        behind = result == ceclSuccess ? carried_from(behind->next) : behind;
+        behind = result == ceclSuccess ? next_by_nccl(behind->next) : behind;
     }
     if (result == ceclSuccess)
         note(&result, dev->ops->within(dev, add_all, first), words);
-    for (struct cecl_launch *l = first; l != behind; l = carried_from(l->next))
+    for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         cecl_net_unlock(l->comm->net);
-    for (struct cecl_launch *l = first; l != behind; l = carried_from(l->next))
+    for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         note(&result, cecl_net_end(l->comm->net), words);
-    for (struct cecl_launch *l = first; l; l = carried_from(l->next)) {
+    for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next)) {
         if (result == ceclSuccess) {
             cecl_launch_bound(l);
             cecl_launch_go(l, CECL_LAUNCH_ENQUEUED);
@@ -112,7 +112,7 @@ ceclResult_t cecl_carried_run(struct cecl_launch *list)
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-void cecl_carried_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation)
+void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation)
 {
     struct cecl_net *net = launch->comm->net;
     if (launch->nfull == 0)

@@ -1,5 +1,5 @@
-/* Makes a communicator over several hosts; see carry.h. */
-#include "api/carry.h"
+/* Makes a communicator over several hosts; see by_nccl.h. */
+#include "api/by_nccl.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -90,8 +90,8 @@ static struct cecl_net *net_of(ceclComm_t comm, const uint16_t *host, int nhosts
     return net;
 }
 
-ceclResult_t cecl_comm_carry(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
-                             const uint16_t *host, int nhosts)
+ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
+                               const uint16_t *host, int nhosts)
 {
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(check_settings(comm)); /* equal on all ranks */
