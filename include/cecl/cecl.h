@@ -390,7 +390,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
  *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
- *   NCCL before 2.24.
+ *   NCCL before 2.24. cudaStreamPerThread is refused, too (ceclInvalidArgument).
  * - ceclMemAlloc gives memory of this rank alone; so it is local, and sizes may differ.
  *   ceclCommRegister has no effect. Calls are not compared, also under CECL_CHECK=1.
  * - ceclCommSplit makes communicators of one host, which are cecl's own, and others.
