@@ -2,7 +2,7 @@
 #ifndef CECL_BENCH_GPU_H
 #define CECL_BENCH_GPU_H
 
-#include "driver/driver.h"
+#include "util/driver.h"
 
 /* X(function, version of its signature): those that the library itself does not use */
 #define GPU_FUNCTIONS(X)                                                                           \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Fails when an include between folders of src runs up: a file may include its own folder, and
 # folders before it in this list. The folder of the library in NCCL's place, src/nccl, includes
-# itself, src/learn and src/util alone, and no other folder includes it. docs/architecture.md says
+# itself and src/util alone, and no other folder includes it. docs/architecture.md says
 # what each folder is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-order=(util learn driver sm boot device alloc call net tune plan flags ce comm launch api nccl)
+order=(util sm boot device alloc plan net flags ce comm launch api nccl)
 
 rank_of() {
     local i
@@ -22,9 +22,8 @@ rank_of() {
 # may_include FOLDER OTHER
 may_include() {
     case $1 in
-    nccl) [ "$2" = nccl ] || [ "$2" = learn ] || [ "$2" = util ] ;;
-    learn) [ "$2" = learn ] ;;
-    *) [ "$2" != learn ] && [ "$(rank_of "$2")" -le "$(rank_of "$1")" ] ;;
+    nccl) [ "$2" = nccl ] || [ "$2" = util ] ;;
+    *) [ "$(rank_of "$2")" -le "$(rank_of "$1")" ] ;;
     esac
 }
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver/driver.h"
 #include "sm/hold.h"
+#include "util/driver.h"
 
 #define HOLDS_MAX 16 /* at the same time */
 #define LIMIT_NS 20000000000ull

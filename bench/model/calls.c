@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ce/lower.h"
-#include "tune/choose.h"
-#include "tune/table.h"
+#include "plan/choose.h"
+#include "plan/tuning.h"
 
 static const struct {
     const char *name;

@@ -1,6 +1,6 @@
 /* Measures how fast the reduction kernels read, by kernel, type and number of SMs. All sources are on this
  * GPU. If there are peers, a second table has all sources but the first at peers, in turn. The thresholds in
- * src/tune/thresholds.h come from this program's table.
+ * src/plan/thresholds.h come from this program's table.
  *
  * cecl_reduce_perf [--kib N] [--sources N] [--avg]
  *     --kib      KiB of each source (32768)

@@ -6,8 +6,8 @@
 #include <limits.h>
 
 #include "bench.h"
+#include "plan/tuning_file.h"
 #include "split.h"
-#include "tune/file.h"
 
 #define MAX_POINTS 32
 

@@ -1,4 +1,4 @@
-/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a
+/* How ranks begin a trial, take turns and decide (src/nccl/trial.c), for Spin. Each rank is a
  * process. The program has CALLS steps, and each step has a boundary of each communicator. A rank
  * may be any number of steps ahead of another, and a GPU any number of steps behind its host.
  * Ranks share three things for each communicator: the words of its decisions, an offer of each

@@ -1,7 +1,7 @@
 /* Binds the kernels of a call by splits on the device. */
-#include "call/splits.h"
 #include "ce/bound.h"
 #include "flags/pads.h"
+#include "plan/splits.h"
 
 /* The offset of an address in this rank's slice of the pool; 0 for NULL. */
 static uint64_t offset_of(const struct cecl_engine *engine, const void *at)

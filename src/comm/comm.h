@@ -15,7 +15,7 @@
 #include "comm/waits.h"
 #include "device/device.h"
 #include "flags/flags.h"
-#include "tune/table.h"
+#include "plan/tuning.h"
 #include "util/handles.h"
 #include "util/thread.h"
 

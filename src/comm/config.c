@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "tune/file.h"
+#include "plan/tuning_file.h"
 #include "util/settings.h"
 
 #define DEFAULT_TIMEOUT_MS 30000

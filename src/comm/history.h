@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "call/facts.h"
+#include "plan/facts.h"
 
 #define CECL_HISTORY_CALLS 64u
 

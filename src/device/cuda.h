@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "device/ops.h"
-#include "driver/driver.h"
+#include "util/driver.h"
 
 /* `scratch` has words to which words_read copies, and two words that are only written. */
 #define CUDA_SCRATCH_WORDS 1024

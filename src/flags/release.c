@@ -2,10 +2,10 @@
  * waits once the communicator has failed. */
 #include "flags/flags.h"
 
-#include "call/layout.h"
 #include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
+#include "plan/layout.h"
 
 /* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
  * counts as later, and any other value counts as earlier. */

@@ -3,9 +3,9 @@
 
 #include <time.h>
 
-#include "call/splits.h"
 #include "ce/graph.h"
 #include "launch/launcher.h"
+#include "plan/splits.h"
 #include "util/alone.h"
 #include "util/clock.h"
 

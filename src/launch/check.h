@@ -2,8 +2,8 @@
 #ifndef CECL_LAUNCH_CHECK_H
 #define CECL_LAUNCH_CHECK_H
 
-#include "call/facts.h"
 #include "comm/comm.h"
+#include "plan/facts.h"
 
 /* The names of a call's `in_place` values, for messages. */
 extern const char *const cecl_placements[2];

@@ -2,8 +2,8 @@
 #ifndef CECL_LAUNCH_COLLECTIVE_H
 #define CECL_LAUNCH_COLLECTIVE_H
 
-#include "call/describe.h"
 #include "comm/comm.h"
+#include "plan/describe.h"
 
 /* Makes a public call from its arguments: carries it out, or keeps it for the end of the group. Under
  * CECL_CHECK peers learn of a refusal. */

@@ -2,8 +2,8 @@
 #ifndef CECL_LAUNCH_EXCHANGE_H
 #define CECL_LAUNCH_EXCHANGE_H
 
-#include "call/call.h"
 #include "comm/comm.h"
+#include "plan/call.h"
 
 /* Allocates memory for the exchanges of layouts. Returns NULL without memory. */
 void *cecl_exchange_room(int nranks);

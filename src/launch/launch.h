@@ -20,10 +20,10 @@
 #define CECL_LAUNCH_LAUNCH_H
 
 #include "alloc/places.h"
-#include "call/describe.h"
 #include "ce/bound.h"
 #include "ce/messages.h"
 #include "comm/comm.h"
+#include "plan/describe.h"
 
 enum cecl_launch_state {
     CECL_LAUNCH_DESCRIBED,

@@ -1,10 +1,10 @@
 /* The table of public calls, and the table of their families. Only this file connects a call's name with
  * the call's blocks, and a family with the functions that choose a way for its calls and lower them.
  * CONTRIBUTING.md says how to add a collective. */
-#include "call/block.h"
-#include "call/describe.h"
 #include "ce/lower.h"
-#include "tune/choose.h"
+#include "plan/block.h"
+#include "plan/choose.h"
+#include "plan/describe.h"
 
 const struct cecl_lowering cecl_lowerings[CECL_FAMILIES] = {
     [CECL_FAMILY_GATHERED] = {cecl_choose_gathered, cecl_lower_gathered},

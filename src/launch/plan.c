@@ -9,7 +9,7 @@
 #include "comm/replays.h"
 #include "launch/kept.h"
 #include "launch/launcher.h"
-#include "tune/choose.h"
+#include "plan/choose.h"
 #include "util/log.h"
 
 /* Whether cecl_call_is_outside differs between ranks. */

@@ -1,8 +1,8 @@
 /* Settles windows; see settle.h. */
 #include "launch/settle.h"
 
-#include "call/splits.h"
 #include "launch/carry.h"
+#include "plan/splits.h"
 #include "util/log.h"
 
 /* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice

@@ -5,9 +5,9 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "learn/trial.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/trial.h"
 #include "util/clock.h"
 #include "util/log.h"
 

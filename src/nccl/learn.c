@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "learn/reservation.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/learning.h"
 #include "nccl/library.h"
+#include "nccl/trial_reservation.h"
 #include "util/clock.h"
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
@@ -121,7 +121,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-/* A hash of those properties of a call that are equal on all ranks (learn/period.h). Ranks may use either name of a
+/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). Ranks may use either name of a
  * broadcast. in_group: how many calls of its group came before. */
 static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
 {

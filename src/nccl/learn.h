@@ -1,6 +1,6 @@
 /* Learns, in the program itself, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator looks
- * for a period in its collectives (learn/period.h), and lets NCCL and cecl carry out periods in turn
- * (learn/trial.h). If there is no period, the table of gains.h decides.
+ * for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in turn
+ * (nccl/trial.h). If there is no period, the table of gains.h decides.
  * Decisions do not depend on buffers, so all ranks take the same way at the same call.
  *
  * Sends and receives have no part in this, because not all ranks make them. */

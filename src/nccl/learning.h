@@ -2,11 +2,11 @@
 #ifndef CECL_NCCL_LEARNING_H
 #define CECL_NCCL_LEARNING_H
 
-#include "learn/period.h"
-#include "learn/trial.h"
 #include "nccl/comms.h"
 #include "nccl/marks.h"
 #include "nccl/report.h"
+#include "nccl/trial.h"
+#include "nccl/trial_period.h"
 
 /* The arms of trials: the ways that are tried. cecl_nccl_arm_words names them. */
 enum { CECL_NCCL_BY_NCCL, CECL_NCCL_NO_SMS, CECL_NCCL_WITH_SMS, CECL_NCCL_MOVES_ALONE };

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "learn/trial.h"
 #include "nccl/abi.h"
+#include "nccl/trial.h"
 
 /* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has a mark for each of
  * 60 periods. So a trial's times are not lost even if the host has enqueued the whole trial before the GPU begins

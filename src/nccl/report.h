@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "learn/verdict.h"
+#include "nccl/trial_verdict.h"
 
 enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */

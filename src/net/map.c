@@ -1,5 +1,5 @@
 /* Which functions of NCCL carry a call: NCCL's own one, if NCCL has it, or else a message for each block, as the
- * collective defines it (call/block.h). Calls that only move data move bytes. */
+ * collective defines it (plan/block.h). Calls that only move data move bytes. */
 #include "net/net.h"
 
 static ceclResult_t refuse(const char *what, const char *instead)

@@ -11,8 +11,8 @@
 #define CECL_NET_NET_H
 
 #include "boot/lifeline.h"
-#include "call/call.h"
 #include "device/device.h"
+#include "plan/call.h"
 
 /* ---- NCCL's interface, as far as it is used */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/splits.h"
+#include "plan/splits.h"
 #include "util/grow.h"
 
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)

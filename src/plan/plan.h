@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "call/call.h"
-#include "call/way.h"
+#include "plan/call.h"
+#include "plan/way.h"
 #include "util/lane.h"
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "driver/driver.h"
 #include "sm/images.h"
+#include "util/driver.h"
 
 /* The GPU of the calling thread's current context. */
 struct cecl_gpu {

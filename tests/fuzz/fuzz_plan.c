@@ -5,8 +5,8 @@
 #include "input.h"
 
 #include "ce/lower.h"
-#include "tune/choose.h"
-#include "tune/table.h"
+#include "plan/choose.h"
+#include "plan/tuning.h"
 #include "verify/verify.h"
 
 #define RANKS_MOST 7

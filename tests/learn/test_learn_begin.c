@@ -3,7 +3,7 @@
 
 #include "../with_cmocka.h"
 
-#include "learn/trial.h"
+#include "nccl/trial.h"
 
 enum { RANKS = 2, OFTEN = 10000 };
 

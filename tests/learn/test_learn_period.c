@@ -3,7 +3,7 @@
 
 #include "../with_cmocka.h"
 
-#include "learn/period.h"
+#include "nccl/trial_period.h"
 
 static struct cecl_period period;
 

@@ -1,7 +1,7 @@
 /* Which communicator of a process has a trial. */
 #include "../with_cmocka.h"
 
-#include "learn/reservation.h"
+#include "nccl/trial_reservation.h"
 
 enum { A = 1, B = 3 };
 #define IDLE CECL_RESERVATION_IDLE_NS

@@ -2,7 +2,7 @@
 
 #include "../with_cmocka.h"
 
-#include "learn/verdict.h"
+#include "nccl/trial_verdict.h"
 #include "world.h"
 
 enum { EACH = 10 };

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "learn/period.h"
-#include "learn/trial.h"
+#include "nccl/trial.h"
+#include "nccl/trial_period.h"
 
 enum { MOST_RANKS = 8, MOST_COMMS = 4, MOST_PENDING = 64 };
 

@@ -249,7 +249,7 @@ static void fill_counts(struct asked *asked)
 
 #define LAYOUT_WORDS CECL_LAYOUT_WORDS_MAX(RANKS_MAX)
 
-/* Returns a rank's layout as an array of 64-bit words, in the format of call/layout.h. */
+/* Returns a rank's layout as an array of 64-bit words, in the format of plan/layout.h. */
 static const uint64_t *layout_of(const struct asked *asked, bool own, int rank,
                                  uint64_t layout[LAYOUT_WORDS])
 {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/describe.h"
 #include "net/net.h"
+#include "plan/describe.h"
 
 #define RANKS 5
 #define ROOM 4096

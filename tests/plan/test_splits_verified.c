@@ -3,9 +3,9 @@
  * missing steps. */
 #include "plans.h"
 
-#include "call/splits.h"
 #include "ce/capture.h"
 #include "flags/turns.h"
+#include "plan/splits.h"
 
 #define MOST CECL_SPLITS_RANKS_MAX
 #define EXPERTS 3

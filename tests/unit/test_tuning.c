@@ -8,7 +8,7 @@
 #include "../share.h"
 #include "../with_cmocka.h"
 
-#include "tune/file.h"
+#include "plan/tuning_file.h"
 
 #define HEAD CECL_TUNING_HEADER "\n"
 

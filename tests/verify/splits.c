@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "call/splits.h"
+#include "plan/splits.h"
 #include "verify/internal.h"
 
 /* The contents of a table once all ranks have sent their lines. */

@@ -1,0 +1,308 @@
+/* See trial.h. */
+#include "nccl/trial_turns.h"
+
+/* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank comes
+ * too late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the
+ * next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
+#define OFFER_PERIODS 4u
+#define LONGEST_OFFER 2048u
+/* If several repetitions of a subject make one period, the trial begins only after this many periods. A turn
+ * of such a subject takes hundreds of calls, which a benchmark of one size may not even make. */
+#define EARLY_PERIODS 8u
+#define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
+/* Shorter repetitions are joined to periods of this length, because measuring times costs something. */
+#define LEAST_PERIOD_NS UINT64_C(200000)
+#define MOST_MERGED 256u
+#define LONG_NS UINT64_C(1000000000) /* longer repetitions count as this long */
+#define HOLDS 10000u                 /* for how many periods a verdict holds */
+#define LEFT 512u /* periods until a subject is wanted again, if its trial could not begin */
+
+void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
+                     const struct cecl_trial_host *host)
+{
+    *trial =
+        (struct cecl_trial){.shared = shared, .host = *host, .nranks = nranks, .id = drawn | 1};
+    trial->mine = &trial->shared->ranks[rank];
+}
+
+/* ---- decisions */
+
+/* Makes the next decision, or reads the one that another rank has made. */
+static uint32_t decide(struct cecl_trial *trial, uint32_t mine)
+{
+    uint32_t word = 0;
+    _Atomic uint32_t *const at = &trial->shared->decisions[trial->decisions++];
+    if (atomic_compare_exchange_strong(at, &word, CECL_DECISION_MADE | mine))
+        word = CECL_DECISION_MADE | mine;
+    return word & ~CECL_DECISION_MADE;
+}
+
+static bool is_made(const struct cecl_trial *trial)
+{
+    return atomic_load(&trial->shared->decisions[trial->decisions]) != 0;
+}
+
+/* ---- states */
+
+static void let_go(struct cecl_trial *trial)
+{
+    if (trial->holds)
+        trial->host.release(trial->host.context, trial->id);
+    trial->holds = false;
+}
+
+static void rest(struct cecl_trial *trial)
+{
+    let_go(trial);
+    trial->state = CECL_TRIAL_IDLE;
+    trial->wait = 0;
+}
+
+/* This rank's offer stays in shared memory, so the decision to which the offer belongs is skipped. */
+void cecl_trial_cancel(struct cecl_trial *trial)
+{
+    trial->decisions += trial->state == CECL_TRIAL_OFFERED;
+    rest(trial);
+    trial->has_verdict = false;
+}
+
+static struct cecl_learned *find_learned(struct cecl_trial *trial)
+{
+    for (uint32_t i = 0; i < CECL_TRIAL_LEARNED && i < trial->nlearned; i++)
+        if (trial->learned[i].subject == trial->subject)
+            return &trial->learned[i];
+    return NULL;
+}
+
+void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms)
+{
+    cecl_trial_cancel(trial);
+    trial->subject = subject;
+    trial->arms = arms | 1;
+    trial->attempt = trial->seen = 0;
+    trial->host_ns = trial->longest_ns = 0;
+    trial->is_busy = false;
+    trial->offers = OFFER_PERIODS;
+    const struct cecl_learned *known = find_learned(trial);
+    if (known && known->left > 0) {
+        trial->arm = known->arm;
+        trial->has_verdict = true;
+        return;
+    }
+    /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is
+     * put off */
+    if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
+        CECL_TRIAL_DECISIONS) {
+        trial->state = CECL_TRIAL_WAITING;
+        trial->wait = 1;
+    }
+}
+
+static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
+{
+    struct cecl_learned *known = find_learned(trial);
+    if (!known)
+        known = &trial->learned[trial->nlearned++ % CECL_TRIAL_LEARNED];
+    *known = (struct cecl_learned){trial->subject, arm, HOLDS * merged};
+}
+
+/* merged  how many repetitions make a period */
+static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
+{
+    remember(trial, arm, merged);
+    rest(trial);
+    trial->arm = arm;
+    trial->has_verdict = true;
+}
+
+/* ---- beginning */
+
+/* Offers to begin. If this rank's process tries another communicator, the offer says that; all ranks then put
+ * the trial off, at the same boundary. */
+static void offer(struct cecl_trial *trial)
+{
+    trial->state = CECL_TRIAL_OFFERED;
+    trial->wait = trial->offers;
+    trial->holds = trial->host.reserve(trial->host.context, trial->id);
+    atomic_store(&trial->mine->offer, (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
+}
+
+/* The decision that follows from all ranks' offers: START, or PUT_OFF with the reason. */
+static uint32_t answer_of_offers(const struct cecl_trial *trial)
+{
+    uint32_t answer = CECL_DECISION_START;
+    for (int r = 0; r < trial->nranks; r++) {
+        const uint64_t word = atomic_load(&trial->shared->ranks[r].offer);
+        const bool has_come = word >> 1 == trial->decisions + 1;
+        if (has_come && word & 1)
+            return CECL_DECISION_PUT_OFF | CECL_DECISION_BUSY;
+        if (!has_come)
+            answer = CECL_DECISION_PUT_OFF;
+    }
+    return answer;
+}
+
+/* Adds how long a repetition took on this host. Leaves out the first time, because its beginning is not
+ * known. */
+static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
+{
+    const uint64_t ns = host_ns < LONG_NS ? host_ns : LONG_NS;
+    if (trial->seen++ == 0)
+        return;
+    trial->host_ns += ns;
+    trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
+}
+
+/* How many repetitions make a period of LEAST_PERIOD_NS, by the mean time of repetitions on this host. The
+ * longest repetition does not count in the mean. */
+static uint32_t merged_of(const struct cecl_trial *trial)
+{
+    const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
+    const uint64_t sum = trial->host_ns - (trial->seen > 2 ? trial->longest_ns : 0);
+    uint32_t merged = 1;
+    while (merged < MOST_MERGED && merged * sum < LEAST_PERIOD_NS * count)
+        merged *= 2;
+    return merged;
+}
+
+/* `seen` is equal on all ranks: it counts boundaries since the trial was asked for. */
+static bool is_early(const struct cecl_trial *trial, uint32_t merged)
+{
+    return merged > 1 && trial->seen < EARLY_PERIODS * merged;
+}
+
+static uint32_t beginning(const struct cecl_trial *trial)
+{
+    const uint32_t answer = answer_of_offers(trial), merged = merged_of(trial);
+    if (answer != CECL_DECISION_START)
+        return answer | merged;
+    return is_early(trial, merged) ? CECL_DECISION_PUT_OFF | CECL_DECISION_EARLY | merged
+                                   : answer | merged;
+}
+
+/* How long the next offer lasts, if a rank came too late to the last offer. */
+static uint32_t longer_offer(uint32_t offers, uint32_t merged)
+{
+    const uint32_t least = OFFER_PERIODS * merged, longer = 4 * (offers > least ? offers : least);
+    return longer < LONGEST_OFFER ? longer : LONGEST_OFFER;
+}
+
+static void try_later(struct cecl_trial *trial, uint32_t word)
+{
+    const uint32_t merged = word & CECL_DECISION_NUMBER;
+    const uint64_t drawn = cecl_trial_mix(trial->id + ++trial->attempt);
+    const bool is_early = (word & CECL_DECISION_EARLY) != 0;
+    uint32_t least = 1;
+    trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
+    let_go(trial);
+    if (trial->is_busy) /* other communicators are tried meanwhile */
+        least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
+    else if (!is_early)
+        trial->offers = longer_offer(trial->offers, merged);
+    /* different attempts wait for different times */
+    trial->wait = is_early ? EARLY_PERIODS * merged - trial->seen
+                           : merged * (least + (uint32_t)(drawn % (least + 1)));
+    trial->state = CECL_TRIAL_WAITING;
+    if (trial->attempt == CECL_TRIAL_ATTEMPTS) {
+        rest(trial);
+        trial->wait = merged * LEFT;
+    }
+}
+
+/* ---- turns */
+
+/* Decides what comes next, and begins it. */
+static void go_on(struct cecl_trial *trial)
+{
+    const uint32_t word = decide(trial, is_made(trial) ? 0 : cecl_trial_next_step(trial));
+    trial->period = trial->counted = 0;
+    trial->has_turn = (word & CECL_DECISION_KIND) == CECL_DECISION_TURN;
+    trial->arm = trial->has_turn ? word & CECL_DECISION_NUMBER : 0;
+    trial->turn += trial->has_turn;
+    trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
+    if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
+        settle(trial, word & CECL_DECISION_NUMBER, trial->merged);
+}
+
+static struct cecl_trial_mark begin(struct cecl_trial *trial)
+{
+    const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
+    if ((word & CECL_DECISION_KIND) != CECL_DECISION_START) {
+        try_later(trial, word);
+        return (struct cecl_trial_mark){.slot = -1};
+    }
+    trial->state = CECL_TRIAL_RUNNING;
+    trial->first = trial->decisions - 1;
+    trial->merged = word & CECL_DECISION_NUMBER;
+    trial->trials++;
+    trial->turn = trial->put_off = trial->repeated = 0;
+    go_on(trial);
+    return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
+}
+
+/* Marks the remaining times of this turn as lost. */
+static void end_turn(struct cecl_trial *trial)
+{
+    for (uint32_t i = trial->counted; trial->has_turn && i < CECL_TRIAL_COUNTED; i++)
+        cecl_trial_publish(trial, trial->trials, (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + i),
+                           0);
+    go_on(trial);
+}
+
+/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all. A
+ * GPU's queue holds fewer. */
+static uint32_t periods_put_off(const struct cecl_trial *trial)
+{
+    return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);
+}
+
+static bool is_turn_over(const struct cecl_trial *trial)
+{
+    if (!trial->has_turn)
+        return trial->period >= periods_put_off(trial);
+    return trial->counted == CECL_TRIAL_COUNTED || trial->period == MOST_TURN_PERIODS;
+}
+
+static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
+{
+    struct cecl_trial_mark mark = {.slot = -1};
+    trial->repeated++;
+    if (was_whole && trial->repeated < trial->merged)
+        return mark;
+    trial->repeated = 0;
+    trial->period++;
+    if (was_whole && trial->has_turn && trial->period > 1)
+        mark.slot = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
+    if (is_turn_over(trial))
+        end_turn(trial);
+    mark.is_mark = mark.slot >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
+    return mark;
+}
+
+/* Counts down until a verdict expires, or until a subject whose trial could not begin is wanted again. */
+static void wear(struct cecl_trial *trial)
+{
+    struct cecl_learned *known = find_learned(trial);
+    if ((trial->wait > 0 && --trial->wait == 0) || (known && known->left > 0 && --known->left == 0))
+        cecl_trial_want(trial, trial->subject, trial->arms);
+}
+
+struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
+                                           uint64_t host_ns)
+{
+    if (trial->state == CECL_TRIAL_WAITING || trial->state == CECL_TRIAL_OFFERED)
+        note_host_time(trial, host_ns);
+    switch (trial->state) {
+    case CECL_TRIAL_WAITING:
+        if (--trial->wait == 0)
+            offer(trial);
+        break;
+    case CECL_TRIAL_OFFERED:
+        if (--trial->wait == 0)
+            return begin(trial);
+        break;
+    case CECL_TRIAL_RUNNING: return run(trial, was_whole);
+    default: wear(trial);
+    }
+    return (struct cecl_trial_mark){.slot = -1};
+}

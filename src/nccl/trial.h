@@ -1,0 +1,162 @@
+/* Trials: several arms (ways to carry calls out) take turns in a program's own periods, and the arm that
+ * makes periods shorter is kept.
+ *
+ * - IDLE: nothing is tried. A verdict may keep an arm in force
+ * - WAITING: a trial was asked for or put off. After some periods this rank offers to begin it
+ * - OFFERED: this rank has offered to begin, or has said that its process tries another communicator
+ * - RUNNING: arms take turns
+ *
+ * A start is put off if a rank has not offered yet or is busy, or if the subject is short and has not come often
+ * enough: a benchmark that calls each size some hundred times is over before a trial could tell anything.
+ *
+ * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
+ * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from
+ * the sequence. It is one word in memory that all ranks share. The first rank to reach a decision makes it by
+ * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ,
+ * and no rank waits. Decisions are numbered, and no word is used twice.
+ *
+ * A turn has three periods of one arm. The first period is not counted, because work of the turn before still
+ * runs. Each rank publishes how long the second and the third took, once its GPU has reached their end. A
+ * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
+ * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three
+ * rounds only arm 0 and the arm that seems best go on, so that small gains become clear. The decision behind the
+ * last turn is the verdict (verdict.h). If times are missing because a GPU is behind, the verdict is put off by
+ * one period, and from the fifth time on by more.
+ *
+ * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
+ * and deciding. One thread at a time may use a struct cecl_trial. */
+#ifndef CECL_NCCL_TRIAL_H
+#define CECL_NCCL_TRIAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl/trial_verdict.h"
+
+enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNING };
+
+#define CECL_TRIAL_COUNTED 2u /* counted periods of a turn */
+#define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
+#define CECL_TRIAL_SLOTS (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
+#define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after these it learns no more */
+#define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
+#define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
+
+/* The words that one rank writes and all ranks read. Starts zeroed. */
+struct cecl_trial_rank {
+    /* (D + 1) << 1: the rank is ready for decision number D. The lowest bit: the rank's process tries another
+     * communicator */
+    _Atomic uint64_t offer;
+    /* the trial's number << 48 | ns; 0 ns: the time was not measured */
+    _Atomic uint64_t times[CECL_TRIAL_SLOTS];
+};
+struct cecl_trial_shared {
+    _Atomic uint32_t decisions[CECL_TRIAL_DECISIONS];
+    struct cecl_trial_rank ranks[];
+};
+
+/* What a trial needs from its process. */
+struct cecl_trial_host {
+    void *context;
+    /* Reserves trials of this process for communicator `id`. Returns false if another communicator has
+     * reserved them. Each reservation ends with `release`. */
+    bool (*reserve)(void *context, uint64_t id);
+    void (*release)(void *context, uint64_t id);
+};
+
+/* A verdict that holds for a while. */
+struct cecl_learned {
+    uint64_t subject;
+    uint32_t arm;
+    uint32_t left; /* repetitions of the subject until it is tried again: 10,000 periods */
+};
+
+struct cecl_trial {
+    struct cecl_trial_shared *shared;
+    struct cecl_trial_rank *mine; /* this rank's words */
+    struct cecl_trial_host host;
+    uint64_t id;
+    int nranks;
+    int state;
+    uint32_t arm;     /* the arm in force, if cecl_trial_has_arm */
+    bool has_verdict; /* `arm` is from a verdict */
+    /* -- the subject: what is tried -- */
+    uint64_t subject; /* a hash that names the subject */
+    uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
+    /* -- the progress of the trial -- */
+    uint32_t decisions; /* decisions so far on this communicator */
+    uint32_t trials;    /* trials begun so far */
+    uint32_t attempt;
+    uint32_t wait;   /* boundaries until the next step; 0: there is no next step */
+    uint32_t offers; /* for how many boundaries the next offer lasts */
+    bool is_busy; /* the last attempt failed because a rank's process tried another communicator */
+    /* how long repetitions of the subject have taken on the host: sum, longest, and number */
+    uint64_t host_ns, longest_ns;
+    uint32_t seen;
+    bool holds;       /* this communicator has reserved trials of its process */
+    uint32_t first;   /* the decision that began this trial; the next decisions are its turns */
+    uint32_t turn;    /* number of the current turn, from 1 */
+    bool has_turn;    /* false: the verdict was put off */
+    uint32_t period;  /* periods of the current turn so far */
+    uint32_t counted; /* how many of these periods were counted */
+    /* how many repetitions of the subject make a period; how many of the current period are done */
+    uint32_t merged, repeated;
+    uint32_t put_off; /* how often the verdict was put off */
+    struct cecl_learned learned[CECL_TRIAL_LEARNED];
+    uint32_t nlearned; /* verdicts so far; a new verdict replaces the oldest */
+};
+
+/* What the caller does at a boundary. */
+struct cecl_trial_mark {
+    bool is_mark; /* note the time at this boundary */
+    /* publish, in this slot, the time since the previous mark; -1: that time does not count */
+    int slot;
+};
+
+static inline size_t cecl_trial_bytes(int nranks)
+{
+    return sizeof(struct cecl_trial_shared) + (size_t)nranks * sizeof(struct cecl_trial_rank);
+}
+
+/* shared  cecl_trial_bytes bytes, zeroed, which all ranks share
+ * drawn   a random number, equal on all ranks, which identifies the communicator */
+void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
+                     const struct cecl_trial_host *host);
+
+/* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force instead. Ends the
+ * current trial. Called on all ranks at the same call. */
+void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
+
+/* Ends the trial, or the verdict in force. Called on all ranks at the same call. */
+void cecl_trial_cancel(struct cecl_trial *trial);
+
+/* Reports that a repetition of the subject begins with the next call.
+ *
+ * was_whole  the previous repetition directly followed another one, and has just ended
+ * host_ns    how long that repetition took on the host; it decides how many repetitions make a period */
+struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
+                                           uint64_t host_ns);
+
+/* Publishes how long the period of `slot` took. `number`: trial->trials at the mark. ns 0: the time was not
+ *
+ * measured */
+void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns);
+
+/* Whether the next boundary has no decision, so that no time needs to be published before it. */
+static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
+{
+    return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
+}
+
+/* Whether `arm` is in force, by a verdict or because it has its turn. */
+static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
+{
+    return trial->has_verdict || trial->state == CECL_TRIAL_RUNNING;
+}
+
+/* The verdict from all ranks' times in the current trial; if none runs, in the last trial. */
+struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
+
+#endif

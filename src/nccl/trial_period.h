@@ -1,0 +1,68 @@
+/* Finds the period in a sequence of calls. In a training, the period is the step. Every rank of a
+ * communicator makes the same sequence of collectives, so all ranks find the same period at the same call.
+ *
+ * Each call is represented by a number, its token. A period is found when the sequence has repeated itself
+ * three times, over at least 64 calls. If a shorter repetition broke off before, the run must be three times
+ * as long as that repetition, because layers within a step repeat, too. Once a period is found, a new one
+ * begins whenever the last `length` calls were exactly one period. So a different step, such as an
+ * evaluation, is skipped: periods begin again behind the next regular step.
+ *
+ * The search looks at CECL_PERIOD_SEARCH calls at once, which costs less than a search at each call. So it
+ * finds a period up to CECL_PERIOD_SEARCH - 1 calls later, at the same call on all ranks.
+ *
+ * This file knows only numbers, and allocates nothing. The time that a call takes does not depend on the
+ * length of the period. */
+#ifndef CECL_NCCL_TRIAL_PERIOD_H
+#define CECL_NCCL_TRIAL_PERIOD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CECL_PERIOD_SEARCH 32u /* the search comes at calls whose number is a multiple of this */
+#define CECL_PERIOD_MOST 4079  /* calls of the longest period that is found */
+/* room for two of the longest periods, the calls of one search and one more number; a power of two */
+#define CECL_PERIOD_RING 8192
+#define CECL_PERIOD_BASE UINT64_C(0x9e3779b97f4a7c15)
+#define CECL_PERIOD_SEEN 4096 /* a power of two */
+
+/* Starts zeroed. */
+struct cecl_period {
+    uint64_t calls;   /* calls so far */
+    uint32_t length;  /* calls of the period; 0: no period was found */
+    uint64_t pattern; /* hash of the calls of a period, beginning where periods begin */
+    uint64_t raised;  /* CECL_PERIOD_BASE to the power of `length` */
+    uint64_t begun;   /* how many calls came before the first call of the latest period */
+    /* after cecl_period_next has returned true: whether a whole period has just ended */
+    bool was_whole;
+    /* -- the search -- */
+    uint64_t searched;  /* how many calls it has seen */
+    uint32_t candidate; /* the sequence may repeat itself after this many calls; 0: no guess */
+    uint64_t run;       /* how many calls in a row equal the call `candidate` calls before */
+    uint64_t broken;    /* the longest recent run that broke off */
+    uint64_t broken_at; /* the call at which it broke off */
+    uint32_t strikes;   /* how many runs in a row were short */
+    /* [a call's number modulo the size] hash of all calls before that call */
+    uint64_t hashes[CECL_PERIOD_RING]; /* polynomials in CECL_PERIOD_BASE, modulo 2^64 */
+    struct {
+        uint32_t gram; /* hash of the GRAM calls that end at `at` */
+        uint32_t at;   /* the lower 32 bits of a call's number */
+    } seen[CECL_PERIOD_SEEN];
+};
+
+/* The token of a call. `arguments` is a hash of the arguments that are equal on all ranks. `begins_group`:
+ * the call is the first of a group, or is in no group; a period may begin with it. */
+static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
+{
+    return arguments << 1 | begins_group;
+}
+
+/* Whether the latest call belongs to the period that began last. If not, the next period is overdue. */
+static inline bool cecl_period_is_within(const struct cecl_period *period)
+{
+    return period->calls - period->begun <= period->length;
+}
+
+/* Adds the next call. Returns whether it begins a period. */
+bool cecl_period_next(struct cecl_period *period, uint64_t token);
+
+#endif

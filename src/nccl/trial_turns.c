@@ -1,0 +1,159 @@
+/* Evaluates what ranks have published in a trial, and decides what comes next. See turns.h. */
+#include "nccl/trial_turns.h"
+
+/* an arm is dropped if its periods take more than this many times those of arm 0 */
+#define TOO_LONG 1.25
+/* after so many turns of each arm only arm 0 and the best other arm go on */
+#define EVEN_TURNS 3u
+
+static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
+{
+    return atomic_load(&trial->shared->decisions[number]) & ~CECL_DECISION_MADE;
+}
+
+/* ---- times */
+
+void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns)
+{
+    if (slot >= 0 && number == trial->trials)
+        atomic_store(&trial->mine->times[slot],
+                     (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
+}
+
+/* The time of a period, from the times of all ranks. Returns false while a rank has not published
+ * its time. *ns is 0 if a rank could not measure it. */
+static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
+{
+    double sum = 0;
+    bool is_lost = false;
+    for (int r = 0; r < trial->nranks; r++) {
+        const uint64_t word = atomic_load(&trial->shared->ranks[r].times[slot]);
+        const double its = (double)(word & (~UINT64_C(0) >> 16));
+        if (word >> 48 != (trial->trials & 0xffff))
+            return false;
+        is_lost = is_lost || its <= 0;
+        sum += its;
+    }
+    *ns = is_lost ? 0 : sum / trial->nranks;
+    return true;
+}
+
+/* The arms of the turns that were decided so far. Returns the number of turns. */
+static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
+{
+    uint32_t count = 0;
+    for (uint32_t d = trial->first + 1; d < trial->decisions && count < CECL_TRIAL_TURNS; d++)
+        if ((decision(trial, d) & CECL_DECISION_KIND) == CECL_DECISION_TURN)
+            arms[count++] = decision(trial, d) & CECL_DECISION_NUMBER;
+    return count;
+}
+
+/* All known times. *missing: how many are not known yet. */
+static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *samples,
+                         uint32_t *missing)
+{
+    uint32_t arms[CECL_TRIAL_TURNS];
+    const uint32_t turns = turns_of(trial, arms);
+    size_t count = 0;
+    *missing = 0;
+    for (uint32_t slot = 0; slot < turns * CECL_TRIAL_COUNTED; slot++) {
+        const uint32_t turn = slot / CECL_TRIAL_COUNTED;
+        double ns;
+        if (!time_of(trial, slot, &ns))
+            ++*missing;
+        else if (ns > 0)
+            samples[count++] = (struct cecl_sample){
+                arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + slot % CECL_TRIAL_COUNTED, ns};
+    }
+    return count;
+}
+
+struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
+{
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing;
+    const size_t count = samples_of(trial, samples, &missing);
+    return cecl_verdict_of(samples, count);
+}
+
+/* ---- turns */
+
+static double mean_of(const struct cecl_sample *samples, size_t count, uint32_t arm)
+{
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (samples[i].arm == arm) {
+            sum += samples[i].ns;
+            n++;
+        }
+    return n > 0 ? sum / n : 0;
+}
+
+static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_t alive)
+{
+    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
+    uint32_t best = 0;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        if (alive >> arm & 1 && (best == 0 || verdict.arms[arm].gain > verdict.arms[best].gain))
+            best = arm;
+    return best;
+}
+
+/* The arms that are still worth a turn. had: the turns of each arm. */
+static uint32_t alive_of(const struct cecl_trial *trial, const uint32_t *had)
+{
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing, alive = trial->arms;
+    const size_t count = samples_of(trial, samples, &missing);
+    const double base = mean_of(samples, count, 0);
+    bool are_even = true;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
+        if (mean_of(samples, count, arm) > TOO_LONG * base)
+            alive &= ~(UINT32_C(1) << arm);
+    for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++)
+        are_even = are_even && (!(alive >> arm & 1) || had[arm] >= EVEN_TURNS);
+    return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(samples, count, alive) : alive;
+}
+
+/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
+ * further round fits. */
+static int next_arm(const struct cecl_trial *trial)
+{
+    uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
+    const uint32_t turns = turns_of(trial, arms);
+    uint64_t lowest = 0;
+    bool is_round_done = true;
+    int next = -1;
+    for (uint32_t t = 0; t < turns; t++)
+        had[arms[t]]++;
+    const uint32_t alive = alive_of(trial, had);
+    for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
+        if (!(alive >> arm & 1))
+            continue;
+        const uint64_t drawn = cecl_trial_mix(
+            trial->id ^ cecl_trial_mix((uint64_t)turns << 32 | trial->trials << 8 | arm));
+        nalive++;
+        is_round_done = is_round_done && had[arm] == had[0];
+        if (had[arm] < fewest || (had[arm] == fewest && drawn < lowest)) {
+            fewest = had[arm];
+            lowest = drawn;
+            next = (int)arm;
+        }
+    }
+    const bool fits = turns + (is_round_done ? nalive : 1) <= CECL_TRIAL_TURNS;
+    return nalive > 1 && fits ? next : -1;
+}
+
+uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
+{
+    /* no turn follows when the verdict was put off, even if another arm seems best now */
+    const int arm = trial->put_off == 0 ? next_arm(trial) : -1;
+    if (arm >= 0)
+        return CECL_DECISION_TURN | (uint32_t)arm;
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing;
+    const size_t count = samples_of(trial, samples, &missing);
+    if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
+        return CECL_DECISION_PUT_OFF;
+    return CECL_DECISION_VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
+}

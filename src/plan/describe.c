@@ -1,0 +1,138 @@
+/* Describes calls: what all calls share, calls with dense blocks, reductions, and messages. */
+#include "plan/describe.h"
+
+static ceclResult_t check_root(int root, int nranks)
+{
+    if (root < 0 || root >= nranks)
+        return cecl_fail(ceclInvalidArgument, "root %d: 0 to %d expected", root, nranks - 1);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
+                                const struct cecl_args *args, struct cecl_call *call)
+{
+    *call = (struct cecl_call){.op = op,
+                               .rank = scope->rank,
+                               .nranks = scope->nranks,
+                               .root = args->root,
+                               .count = args->count,
+                               .type = (uint8_t)args->type,
+                               .red_op = (uint8_t)args->red_op,
+                               .options = scope->options,
+                               .captured = scope->captured};
+    call->element = (uint8_t)cecl_type_bytes(args->type);
+    if (call->element == 0)
+        return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",
+                         (int)args->type, CECL_NUM_TYPES - 1);
+    if (op->rooted)
+        CECL_TRY(check_root(args->root, scope->nranks));
+    /* NULL: the call has no other arguments */
+    return op->describe ? op->describe(scope, args, call) : ceclSuccess;
+}
+
+ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
+                                 uint64_t *bytes)
+{
+    size_t one, all;
+    if (__builtin_mul_overflow(count, (size_t)call->element, &one) ||
+        __builtin_mul_overflow(one, blocks, &all) || all > PTRDIFF_MAX)
+        return cecl_fail(ceclInvalidArgument,
+                         "%s %zu: %zu blocks of as many elements of %u bytes do not fit into the "
+                         "address space",
+                         call->op->count_name ? call->op->count_name : "count", count, blocks,
+                         call->element);
+    *bytes = one;
+    return ceclSuccess;
+}
+
+/* Whether the rank's own block lies where its result will lie. In a call that can be wholly in place, the
+ * other blocks then lie where their results will lie, too. */
+static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
+                        struct cecl_buffer recv)
+{
+    const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
+    const struct cecl_shape *shape = &call->view.shape;
+    if (shape->rows > 1 && shape->send_pitch != shape->recv_pitch)
+        return false;
+    if (shape->width && cecl_call_input_blocks(call) > 1 &&
+        shape->send_stride != shape->recv_stride)
+        return false;
+    return (own.bytes > 0 || !cecl_op_has_both_buffers(call->op)) &&
+           cecl_buffer_is(cecl_buffer_at(send, own.send_offset),
+                          cecl_buffer_at(recv, own.recv_offset));
+}
+
+/* Whether this rank has input. In a reduction every rank has input. In a call whose ranks do not have their
+ * own layouts, a rank that sends anything sends a block to the root (to rank 0 if the call has no root). */
+static bool has_input(const struct cecl_call *call)
+{
+    const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;
+    bool sends = cecl_call_block(call, call->rank, call->root).bytes > 0;
+    if (call->op->family == CECL_FAMILY_REDUCTION)
+        return !cecl_call_is_empty(call);
+    for (int to = 0; to < call->nranks && any && !sends; to++)
+        sends = cecl_call_block(call, call->rank, to).bytes > 0;
+    return sends;
+}
+
+ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
+                                   struct cecl_call *call)
+{
+    const bool reads = has_input(call);
+    if (reads && !args->send)
+        return cecl_fail(ceclInvalidArgument, "sendbuff: NULL");
+    if (!cecl_call_is_empty(call) && !args->recv)
+        return cecl_fail(ceclInvalidArgument, "recvbuff: NULL");
+
+    const struct cecl_buffer send = cecl_window_find(scope->windows, args->send);
+    call->recv = cecl_window_find(scope->windows, args->recv);
+    call->in_place = is_in_place(call, send, call->recv);
+    if (call->in_place && cecl_op_reduces_to(call->op, CECL_TO_EACH))
+        call->recv = send; /* sendbuff holds all blocks, also the result */
+    else if (reads && !cecl_call_is_one_buffer(call))
+        call->send = send;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_describe_dense(const struct cecl_scope *scope, const struct cecl_args *args,
+                                 struct cecl_call *call)
+{
+    CECL_TRY(cecl_describe_bytes(call, args->count, (size_t)scope->nranks, &call->bytes));
+    return cecl_describe_buffers(scope, args, call);
+}
+
+ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size)
+{
+    if ((uintptr_t)buffer % size != 0)
+        return cecl_fail(ceclInvalidArgument, "%s %p: not aligned to its elements of %zu bytes",
+                         name, buffer, size);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struct cecl_args *args,
+                                     struct cecl_call *call)
+{
+    CECL_TRY(cecl_reduction_check(args->type, args->red_op));
+    CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
+    CECL_TRY(cecl_describe_buffers(scope, args, call));
+    if (cecl_call_is_empty(call))
+        return ceclSuccess;
+    CECL_TRY(cecl_describe_aligned("sendbuff", args->send, call->element));
+    return cecl_describe_aligned("recvbuff", args->recv, call->element);
+}
+
+ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cecl_args *args,
+                                struct cecl_call *call)
+{
+    const bool sends = call->op->to == CECL_TO_PEER;
+    const void *buffer = sends ? args->send : args->recv;
+    if (args->root < 0 || args->root >= scope->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", args->root,
+                         scope->nranks - 1);
+    CECL_TRY(cecl_describe_bytes(call, args->count, 1, &call->bytes));
+    if (call->bytes > 0 && !buffer)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", sends ? "sendbuff" : "recvbuff");
+    if (call->bytes > 0)
+        *(sends ? &call->send : &call->recv) = cecl_window_find(scope->windows, buffer);
+    return ceclSuccess;
+}

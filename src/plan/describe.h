@@ -1,0 +1,71 @@
+/* Makes the description of a call from the arguments of a public function. */
+#ifndef CECL_PLAN_DESCRIBE_H
+#define CECL_PLAN_DESCRIBE_H
+
+#include "plan/call.h"
+
+/* Arguments of calls whose splits are on the device. */
+struct cecl_splits_args {
+    size_t send_rows, recv_rows; /* how many rows sendbuff and recvbuff have */
+    /* [nranks] for each expert; in a call that returns rows, offsets follow */
+    const uint64_t *splits;
+    uint64_t *out; /* [2][nranks] for each expert */
+    const ceclExperts_t *experts;
+};
+
+/* The caller's arguments, unchanged. An argument that a function does not have is 0. */
+struct cecl_args {
+    const void *send;
+    void *recv;
+    size_t count; /* for each rank, in the function's own unit */
+    ceclDataType_t type;
+    ceclRedOp_t red_op;
+    int root;
+    const ceclStrided_t *strided;
+    const ceclTiles_t *tiles;
+    const size_t *sendcounts, *sdispls, *recvcounts, *rdispls; /* [nranks] */
+    const size_t *peerdispls;
+    const struct cecl_splits_args *splits;
+};
+
+/* What a description needs from the communicator. */
+struct cecl_scope {
+    int rank, nranks;
+    const struct cecl_windows *windows;
+    struct cecl_options options;
+    bool captured;
+    /* room for CECL_LAYOUT_WORDS_MAX(nranks) words; the call's layout is written there */
+    uint64_t *layout;
+};
+
+/* Describes a call, or refuses it with ceclInvalidArgument and a message that names the argument. The
+ * description of a refused call still has op, type, count and root, because ranks that compare calls exchange
+ * these. Runs at every call, so it is cheap. cecl_call_check_buffers checks where the buffers lie. */
+ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
+                                const struct cecl_args *args, struct cecl_call *call);
+
+/* Rows of cecl_ops name these. */
+typedef ceclResult_t cecl_describe_fn(const struct cecl_scope *scope, const struct cecl_args *args,
+                                      struct cecl_call *call);
+cecl_describe_fn cecl_describe_dense;   /* blocks of `count` elements */
+cecl_describe_fn cecl_describe_strided; /* blocks of rows */
+cecl_describe_fn cecl_describe_gatherv; /* blocks of different sizes, equal on all ranks */
+cecl_describe_fn
+    cecl_describe_exchangev; /* blocks of different sizes, which each rank sets for itself */
+cecl_describe_fn cecl_describe_reduction;
+cecl_describe_fn cecl_describe_tiles;
+cecl_describe_fn cecl_describe_splits; /* numbers of rows that only the device knows */
+cecl_describe_fn cecl_describe_pair;   /* one buffer, and the peer as root */
+
+/* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call`
+ * already has its blocks. */
+ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
+                                   struct cecl_call *call);
+/* The bytes of `count` elements. Refuses `count` if `blocks` times as many bytes do not fit an address
+ * space. */
+ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
+                                 uint64_t *bytes);
+/* Refuses a buffer that is not aligned to its elements of `size` bytes. */
+ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size);
+
+#endif

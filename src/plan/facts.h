@@ -1,0 +1,45 @@
+/* What ranks tell each other about a call, so that a message can say in what their calls differ. */
+#ifndef CECL_PLAN_FACTS_H
+#define CECL_PLAN_FACTS_H
+
+#include "plan/call.h"
+
+/* Equal on all ranks that make the same call. Of calls that are carried out as one: how many, and the first of them. */
+struct cecl_facts {
+    uint8_t op; /* enum cecl_op_index */
+    uint8_t type, red_op, sm_policy, direction, captured;
+    uint16_t max_sms;
+    int32_t root;
+    uint32_t ncalls;
+    uint64_t count;
+};
+#define CECL_FACTS_WORDS 3u
+_Static_assert(sizeof(struct cecl_facts) == CECL_FACTS_WORDS * sizeof(uint64_t),
+               "facts are copied by words");
+
+struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls);
+
+/* The name of the facts' call, or of the group. `out`: room for it. */
+#define CECL_FACTS_NAME 64
+const char *cecl_facts_name(const struct cecl_facts *facts, char out[CECL_FACTS_NAME]);
+
+/* The name of a field's value, if it has one, or else its digits. */
+void cecl_value_print(const char *const *names, uint64_t nnames, uint64_t value,
+                      char out[CECL_FACTS_NAME]);
+/* The first two arguments: a list of names, or none. */
+#define CECL_NAMES_OF(list) list, sizeof(list) / sizeof((list)[0])
+#define CECL_NUMBER_ONLY NULL, 0
+
+/* The first field in which two calls differ, and its values. */
+struct cecl_facts_difference {
+    const char *field;
+    char one[CECL_FACTS_NAME], other[CECL_FACTS_NAME];
+};
+/* Returns false if there is none. */
+bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *other,
+                       struct cecl_facts_difference *difference);
+
+/* The name of a datatype, for messages. `type` may be any number, because a peer may have sent it. */
+const char *cecl_type_name(uint64_t type);
+
+#endif

@@ -1,0 +1,96 @@
+/* How a call is carried out: the choices of the tuning table. Facts about the call are in call.h, and the
+ * communicator's resources for it are in struct cecl_means. A choice and a fact never share a field. */
+#ifndef CECL_PLAN_WAY_H
+#define CECL_PLAN_WAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cecl_tuning;
+
+enum cecl_direction { CECL_PUSH, CECL_PULL };
+
+/* The choices for one call. Equal on all ranks. */
+struct cecl_way {
+    bool small;         /* one exchange through slots, by one kernel where the device has kernels */
+    uint32_t small_sms; /* the most SMs that this kernel takes */
+    bool by_host;       /* the call goes through memory of the host */
+    uint32_t splits_sms; /* how many SMs move rows if the splits are on the device */
+
+    /* How copies move blocks. */
+    struct {
+        enum cecl_direction direction;
+        bool no_sm;  /* there are no copies within one GPU, because these run on SMs */
+        bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
+        uint64_t
+            /* one more peer returns a piece for every so many bytes of the own block */
+            piece_worth;
+        /* In how many rounds the only block of a call is sent, in pieces that peers pass on. 0: it is sent
+         * whole. */
+        uint64_t spread;
+    } move;
+
+    /* How SMs reduce blocks. */
+    struct {
+        /* bytes that each rank reduces; the last ranks may reduce less or nothing */
+        uint64_t share;
+        bool read_at_peers; /* SMs read the inputs in the peers' memory */
+        bool urgent;        /* kernels get SMs before other waiting kernels */
+        bool sms_send;      /* SMs write all that they reduced to the peers */
+        /* how many bytes at the end of a share SMs write to the peers; 0: none */
+        uint64_t sms_end;
+        uint64_t chunk; /* bytes of a share that are in one chunk */
+        /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
+        uint64_t halved;
+        uint64_t one_shot; /* up to this many bytes, every rank reduces everything */
+        /* Ranks meet between the last reduction and the copies of results, because receivers may make these
+         * copies. */
+        bool meet_first;
+        uint32_t max_sms;  /* the most SMs of a kernel */
+        uint64_t bulk_min; /* kernels read sources of at least this many bytes by bulk copies */
+    } reduce;
+};
+
+/* Whether SMs write results to the peers: all results, or those at the end of each share. */
+static inline bool cecl_way_kernels_send(const struct cecl_way *way)
+{
+    return way->reduce.sms_send || way->reduce.sms_end > 0;
+}
+
+/* What the communicator lends to a call. Equal on all ranks. */
+struct cecl_means {
+    const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
+    uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
+    uint64_t staging_bytes;
+    /* where the tables of calls by splits lie, behind the staging of other calls, and their bytes */
+    uint64_t table_offset, table_bytes;
+    /* where the slots of small calls begin, behind the parts of staging that other calls use */
+    uint64_t slots_offset;
+    uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
+    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: the rank has no
+     * part */
+    uint64_t host_bytes;
+    /* 0 or 1: which half of the slots, or of the rank's part of host memory, the call uses. Calls alternate
+     * between the halves */
+    uint8_t half;
+    /* Whether ranks share a GPU, so that copies between them stay within it. */
+    bool shares_gpu;
+    /* Whether kernels of the peers can read every rank's input. */
+    bool inputs_readable;
+    /* Whether some ranks are outside (cecl_call_is_outside), and others are not. All ranks know which ranks
+     * are outside. */
+    bool some_outside;
+    /* Whether a rank came late to the call. Ranks that came earlier then do not know where the late rank's
+     * buffers lie; see route.c. */
+    bool late;
+};
+
+/* In a reduction through staging, one chunk arrives while SMs reduce another one. */
+#define CECL_CHUNKS_IN_FLIGHT 2u
+#define CECL_CHUNK_ALIGN 256u
+
+#define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
+/* a GPU keeps flags between the data, so the smallest slots have this many times the bytes */
+#define CECL_SLOT_FACTOR 2
+
+#endif
