@@ -77,19 +77,20 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
     const struct cecl_mesh_goodbye words = {comm->engine.flags.epoch[CECL_LANE_MAIN]};
-    if (comm->net && !cecl_net_shut(comm->net))
-        drained = false;
     /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
         cecl_mesh_say_goodbye(comm->mesh, comm->engine.flags.done ? &words : NULL);
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
+    if (comm->net && !cecl_net_shut(comm->net, held > 0))
+        drained = false;
     comm->drained = drained && held == 0;
     if (held > 0) { /* the communicator's memory stays */
         cecl_log(CECL_LOG_WARN, comm->rank,
                  "the communicator ends while graphs hold %u captured calls: their memory stays "
                  "mapped",
                  held);
-        cecl_replays_keep(comm);
+        if (!comm->net)
+            cecl_replays_keep(comm);
     }
     const int rank = comm->rank;
     if (cecl_worker_stop(comm, free_by_worker)) {

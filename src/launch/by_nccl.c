@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "launch/captured.h"
 #include "launch/messenger.h"
 #include "net/net.h"
 
@@ -49,6 +50,14 @@ static struct cecl_launch *next_by_nccl(struct cecl_launch *launch)
     return launch;
 }
 
+static ceclResult_t begin(struct cecl_launch *launch)
+{
+    cecl_comm_called(launch->comm, launch->ncalls > 0 ? launch->calls[0].op->name : "");
+    if (launch->is_captured)
+        CECL_TRY(cecl_captured_hold(launch));
+    return cecl_net_begin(launch->comm->net, launch->stream, launch->is_captured);
+}
+
 static ceclResult_t add_calls(const struct cecl_launch *launch)
 {
     ceclResult_t result = ceclSuccess;
@@ -89,9 +98,7 @@ ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
         return ceclSuccess;
     struct cecl_device *dev = first->comm->dev;
     while (behind && result == ceclSuccess) {
-        cecl_comm_called(behind->comm, behind->ncalls > 0 ? behind->calls[0].op->name : "");
-        note(&result, cecl_net_begin(behind->comm->net, behind->stream, behind->is_captured),
-             words);
+        note(&result, begin(behind), words);
         behind = result == ceclSuccess ? next_by_nccl(behind->next) : behind;
     }
     if (result == ceclSuccess)

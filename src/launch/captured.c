@@ -60,9 +60,7 @@ static void gone(void *context)
     atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
 }
 
-/* Lets the graph hold the launch, even if only a part of it can then be captured: the program may launch that part. After
- * an error nothing has changed. */
-static ceclResult_t hold(struct cecl_launch *launch)
+ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     atomic_fetch_add(&comm->captured, 1);
@@ -84,7 +82,7 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
 {
     ceclComm_t comm = launch->comm;
     bool started = false;
-    ceclResult_t result = hold(launch);
+    ceclResult_t result = cecl_captured_hold(launch);
     if (result == ceclSuccess && program)
         result =
             cecl_graph_capture(&comm->engine, program, launch->stream, &launch->capture, &started);

@@ -14,8 +14,10 @@
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
-/* Adds the launch's program to the graph; NULL: it has none. From then on the graph holds the launch, also if only a part
- * could be added. */
+/* Lets the graph hold the launch, also if only a part of it can then be captured: the program may launch that part. After
+ * an error nothing has changed. */
+ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
+/* The same, and adds the launch's program to the graph; NULL: it has none. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
 /* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever

@@ -124,7 +124,7 @@ struct cecl_net {
     pthread_t thread;
     bool has_thread;
     int wake; /* an eventfd, for the thread */
-    _Atomic bool failed, stop, has_ended;
+    _Atomic bool failed, stop, is_held, has_ended;
     char words[CECL_MESSAGE_BYTES]; /* why it has failed */
     struct {
         uint32_t begun, ended;
@@ -164,7 +164,8 @@ ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
 void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL: waits a moment for news of the rank that caused it. */
 void cecl_net_await_news(const struct cecl_net *net);
-/* Ends NCCL's communicator, the thread and the line. False: NCCL does not end in time, so everything stays. */
-bool cecl_net_shut(struct cecl_net *net);
+/* Ends NCCL's communicator, the thread and the line. False: NCCL does not end in time, so everything stays.
+ * is_held  graphs hold calls, so NCCL's communicator stays: it would end only after them */
+bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif

@@ -90,7 +90,8 @@ static void *watch(void *argument)
     }
     if (atomic_load(&net->failed))
         cecl_lifeline_fail(net->line, net->words);
-    (void)!net->dev->ops->within(net->dev, end_nccl, net);
+    if (!atomic_load(&net->is_held))
+        (void)!net->dev->ops->within(net->dev, end_nccl, net);
     if (!atomic_load(&net->failed))
         cecl_lifeline_leave(net->line);
     atomic_store(&net->has_ended, true);
@@ -135,8 +136,11 @@ void cecl_net_await_news(const struct cecl_net *net)
     (void)await_flag(&net->failed, NEWS_MS);
 }
 
-bool cecl_net_shut(struct cecl_net *net)
+bool cecl_net_shut(struct cecl_net *net, bool is_held)
 {
+    if (is_held && atomic_load(&net->failed)) /* NCCL's abort waits for the graphs */
+        return false;
+    atomic_store(&net->is_held, is_held);
     if (!net->has_thread) { /* the join has failed */
         atomic_store(&net->failed, true);
         if (net->comm)

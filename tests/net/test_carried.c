@@ -62,6 +62,26 @@ TEST(calls_are_captured_on_gpus)
     assert_true(ranks_run(&two_and_two, captured_calls));
 }
 
+static void end_beside_a_graph(struct rank *r)
+{
+    ceclGraph_t graph;
+    OK(ceclStreamBeginCapture(r->comm, r->stream));
+    OK(ceclAllGather(r->send, r->recv, 1, ceclInt8, r->comm, r->stream));
+    OK(ceclStreamEndCapture(r->comm, r->stream, &graph));
+    REFUSED(ceclMemFree(r->comm, r->recv), ceclInvalidUsage, "a graph holds a captured");
+    REFUSED(ceclCommDestroy(r->comm), ceclInvalidUsage, "graphs hold 1 captured call");
+    OK(ceclGraphDestroy(graph));
+    r->comm = NULL;
+}
+
+/* test_carried_inside.c shows it without GPUs. */
+TEST(a_communicator_ends_beside_a_living_graph)
+{
+    if (!on_gpus())
+        skip_because("it needs GPUs");
+    assert_true(ranks_run(&two_and_two, end_beside_a_graph));
+}
+
 /* ---- messages */
 
 static void message_round(struct rank *r)
