@@ -293,7 +293,7 @@ static ceclResult_t make_captured(struct rank *r, const struct drawn *all, int c
 static void make_calls(struct rank *r, uint64_t seed, int count, bool is_captured)
 {
     static struct drawn all[CALLS_MOST];
-    const size_t room = ROOM / (size_t)count;
+    const size_t room = ROOM / (size_t)count / 256 * 256; /* aligned to every element */
     for (int c = 0; c < count; c++) {
         uint64_t each = seed * CALLS_MOST + (uint64_t)c;
         do /* an all-to-all whose ranks tell each other places is in no group */
