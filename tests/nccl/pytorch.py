@@ -3,7 +3,7 @@ arithmetic, and training losses with the losses of a single rank that has all da
 
     cecl-run --policy all torchrun --nproc-per-node 2 tests/nccl/pytorch.py [NAME ...]
 
-Without names all parts run but `lose`. A process ends with status 1 if anything is wrong.
+Without names all parts run but `hybrid`, which wants four ranks, and `lose`. A process ends with status 1 if anything is wrong.
 
 With CECL_SHARE_GPU=1 ranks may share a GPU. NCCL takes that if they seem to be on different hosts.
 """
@@ -292,6 +292,16 @@ def fsdp2_group_memory():
     compare_with_one_rank(shard(copy.deepcopy(reference), True), reference)
 
 
+def hybrid():
+    """Shards within a host, copies between hosts: two hosts of half of the ranks (CECL_NODE_SIZE)."""
+    reference = make_model()
+    mesh = init_device_mesh("cuda", (2, ranks() // 2), mesh_dim_names=("copies", "shards"))
+    model = copy.deepcopy(reference)
+    for module in [*model, model]:
+        fully_shard(module, mesh=mesh)
+    compare_with_one_rank(model, reference)
+
+
 def tensor_parallel():
     reference = make_model()
     mesh = init_device_mesh("cuda", (ranks(),))
@@ -366,7 +376,7 @@ def main():
     dist.init_process_group(os.environ.get("CECL_TEST_BACKEND", "nccl"), device_id=DEVICE)
     if "lose" in names:
         lose()
-    for part in PARTS:
+    for part in [*PARTS, hybrid]:
         if part.__name__ in names:
             part()
             torch.cuda.synchronize()

@@ -1,7 +1,8 @@
 #!/bin/sh
 # PyTorch with cecl in NCCL's place, on two GPUs, if PyTorch is installed. With CECL_SHARE_GPU=1
 # one GPU is enough; copies then use SMs.
-# test_nccl_pytorch.sh CECL_RUN [BACKEND]
+# test_nccl_pytorch.sh CECL_RUN [hybrid | BACKEND]
+#   hybrid   hybrid shards alone, on four ranks as two hosts
 #   BACKEND  one of PyTorch's names for its NCCL backend; with it the test only makes the calls
 set -u
 run=$1
@@ -16,6 +17,24 @@ if ! python3 -c 'import torch.distributed' 2>"$log/torch"; then
     exit 77
 fi
 
+fail() {
+    echo "FAILED: $1"
+    cat "$log"/*
+    exit 1
+}
+
+# The shards' communicators are of one host, so gathers are served. The copies' are of both, and passed.
+if [ "$backend" = hybrid ]; then
+    CECL_NODE_SIZE=2 "$run" --policy all --stats python3 -m torch.distributed.run --nproc-per-node 4 "$program" \
+        hybrid >"$log/out" 2>&1 || fail "hybrid shards"
+    grep '^ok' "$log/out"
+    for op in ncclAllGather ncclReduceScatter; do
+        grep -q "$op .* cecl " "$log/out" || fail "no $op of the shards was served"
+    done
+    grep -q 'ncclAllReduce .* NCCL ' "$log/out" || fail "no ncclAllReduce of the copies was passed"
+    exit 0
+fi
+
 if [ -n "$backend" ]; then
     has='import sys, torch.distributed as d; sys.exit(sys.argv[1] not in d.Backend.backend_list)'
     if ! python3 -c "$has" "$backend" 2>"$log/torch"; then
@@ -24,12 +43,6 @@ if [ -n "$backend" ]; then
     fi
     export CECL_TEST_BACKEND="$backend"
 fi
-
-fail() {
-    echo "FAILED: $1"
-    cat "$log"/*
-    exit 1
-}
 
 # parts MEMORY_SETTING: runs all parts but `lose`, with this setting of PyTorch's allocator
 parts() {
