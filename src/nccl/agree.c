@@ -1,5 +1,5 @@
-/* See agree.h. */
-#include "nccl/agree.h"
+/* Agreements of ranks, for captured calls; see captured.h. */
+#include "nccl/captured.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 /* What a rank tells. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough: when a
  * rank writes for agreement n + 2, it has seen all words of agreement n + 1, so all ranks have read its
  * word of agreement n. */
-struct cecl_nccl_line {
+struct cecl_nccl_words {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
     _Atomic uint64_t calls; /* served collectives so far */
     _Atomic bool has_left;
@@ -27,9 +27,9 @@ struct cecl_nccl_line {
 
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
 {
-    struct cecl_nccl_line *lines = atomic_exchange(&entry->lines, NULL);
-    if (lines)
-        atomic_store(&lines[entry->rank].has_left, true);
+    struct cecl_nccl_words *words = atomic_exchange(&entry->words, NULL);
+    if (words)
+        atomic_store(&words[entry->rank].has_left, true);
 }
 
 /* Enters the entry first, so that no part of the entry ends meanwhile. */
@@ -56,7 +56,7 @@ static void leave_at_exit(void)
 
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
 {
-    const size_t needed = (size_t)entry->nranks * sizeof(struct cecl_nccl_line);
+    const size_t needed = (size_t)entry->nranks * sizeof(struct cecl_nccl_words);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     void *shared;
     size_t bytes;
@@ -64,31 +64,31 @@ ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
     if (cecl_trial_bytes(entry->nranks) + needed > bytes)
         return ceclSuccess;
     pthread_once(&once, leave_at_exit);
-    atomic_store(&entry->lines, (struct cecl_nccl_line *)((char *)shared + bytes - needed));
+    atomic_store(&entry->words, (struct cecl_nccl_words *)((char *)shared + bytes - needed));
     return ceclSuccess;
 }
 
 /* ---- telling */
 
-static struct cecl_nccl_line *lines_of(const struct cecl_nccl_comm *comm)
+static struct cecl_nccl_words *words_of(const struct cecl_nccl_comm *comm)
 {
-    return atomic_load_explicit(&comm->lines, memory_order_relaxed);
+    return atomic_load_explicit(&comm->words, memory_order_relaxed);
 }
 
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count)
 {
-    struct cecl_nccl_line *lines = lines_of(comm);
+    struct cecl_nccl_words *words = words_of(comm);
     comm->served += (uint64_t)count;
-    if (lines)
-        atomic_store_explicit(&lines[comm->rank].calls, comm->served, memory_order_release);
+    if (words)
+        atomic_store_explicit(&words[comm->rank].calls, comm->served, memory_order_release);
 }
 
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can)
 {
-    struct cecl_nccl_line *lines = lines_of(comm);
+    struct cecl_nccl_words *words = words_of(comm);
     const uint64_t number = ++comm->agreed;
-    if (lines)
-        atomic_store_explicit(&lines[comm->rank].told[number & 1], number << 1 | can,
+    if (words)
+        atomic_store_explicit(&words[comm->rank].told[number & 1], number << 1 | can,
                               memory_order_release);
 }
 
@@ -97,16 +97,16 @@ void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can)
 /* A wait for a rank's word. */
 struct wait {
     const struct cecl_nccl_comm *comm;
-    struct cecl_nccl_line *line; /* the rank's words */
+    struct cecl_nccl_words *words; /* the rank's words */
     int rank;
-    const char *what; /* for errors: what this rank does */
     int64_t deadline;
 };
 
 static bool has_told(const struct wait *wait, bool *can)
 {
     const uint64_t number = wait->comm->agreed;
-    const uint64_t word = atomic_load_explicit(&wait->line->told[number & 1], memory_order_acquire);
+    const uint64_t word =
+        atomic_load_explicit(&wait->words->told[number & 1], memory_order_acquire);
     *can = word & 1;
     return word >> 1 == number;
 }
@@ -114,7 +114,7 @@ static bool has_told(const struct wait *wait, bool *can)
 /* Whether the rank has made a later call instead. */
 static bool is_beyond(const struct wait *wait)
 {
-    return atomic_load(&wait->line->calls) > wait->comm->served;
+    return atomic_load(&wait->words->calls) > wait->comm->served;
 }
 
 static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
@@ -133,19 +133,21 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
 static ceclResult_t reason_to_end(const struct wait *wait)
 {
     const int mine = wait->comm->rank, rank = wait->rank;
-    const bool has_left = atomic_load(&wait->line->has_left), makes_another = is_beyond(wait);
+    const bool has_left = atomic_load(&wait->words->has_left), makes_another = is_beyond(wait);
     bool can;
     if (makes_another && !has_told(wait, &can))
-        return cecl_fail(ceclInvalidUsage,
-                         "%s on rank %d, but not on rank %d; all ranks must do so, or none",
-                         wait->what, mine, rank);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "a graph captures a call on rank %d, but not on rank %d; all ranks must do so, or none",
+            mine, rank);
     if (has_left && !has_told(wait, &can))
-        return cecl_fail(ceclRemoteError, "%s on rank %d, but rank %d has left", wait->what, mine,
-                         rank);
+        return cecl_fail(ceclRemoteError,
+                         "a graph captures a call on rank %d, but rank %d has left", mine, rank);
     if (cecl_ms_left(wait->deadline) == 0)
         return cecl_fail(ceclTimeout,
-                         "%s on rank %d, but rank %d did not do so within %d ms (CECL_TIMEOUT_MS)",
-                         wait->what, mine, rank, cecl_nccl_process()->timeout_ms);
+                         "a graph captures a call on rank %d, but rank %d did not do so within %d "
+                         "ms (CECL_TIMEOUT_MS)",
+                         mine, rank, cecl_nccl_process()->timeout_ms);
     return ceclSuccess;
 }
 
@@ -183,17 +185,16 @@ static ceclResult_t await_rank(const struct wait *wait, bool *can)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, const char *what, bool *all)
+ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all)
 {
-    struct cecl_nccl_line *lines = lines_of(comm);
-    struct wait wait = {
-        .comm = comm, .what = what, .deadline = cecl_deadline(cecl_nccl_process()->timeout_ms)};
-    bool common = lines != NULL;
+    struct cecl_nccl_words *words = words_of(comm);
+    struct wait wait = {.comm = comm, .deadline = cecl_deadline(cecl_nccl_process()->timeout_ms)};
+    bool common = words != NULL;
     *all = false;
-    for (int rank = 0; lines && rank < comm->nranks; rank++) {
+    for (int rank = 0; words && rank < comm->nranks; rank++) {
         bool theirs = false;
         wait.rank = rank;
-        wait.line = &lines[rank];
+        wait.words = &words[rank];
         CECL_TRY(await_rank(&wait, &theirs));
         common = common && theirs;
     }

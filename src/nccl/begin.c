@@ -2,8 +2,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "nccl/agree.h"
-#include "nccl/comms.h"
+#include "nccl/captured.h"
+#include "nccl/group_state.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "util/thread.h"
@@ -100,12 +100,6 @@ static int list_made(const struct cecl_nccl_wish *wishes, int count, struct maki
     for (int i = 0; i < made; i++)
         makings[i].together = made;
     return made;
-}
-
-void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count)
-{
-    for (int i = 0; i < count; i++)
-        cecl_nccl_meeting_close(wishes[i].meeting);
 }
 
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count)

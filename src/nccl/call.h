@@ -1,4 +1,4 @@
-/* A call of a collective, a send or a receive, and the decision whether it is served or passed. */
+/* A call of a collective, a send or a receive, and which way it goes. */
 #ifndef CECL_NCCL_CALL_H
 #define CECL_NCCL_CALL_H
 
@@ -32,7 +32,13 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
     X(Scatter, send, recv, count, type, root)                                                      \
     X(Send, send, count, type, root)
 
-struct cecl_nccl_comm;
+/* Which way a call goes: decide.c decides, and nothing is done meanwhile. */
+struct cecl_nccl_way {
+    enum cecl_nccl_reason reason; /* why NCCL makes it; NO_REASON: cecl does */
+    int policy;                   /* the ceclSmPolicy_t with which cecl makes it */
+    bool is_captured;             /* see captured.h. Found out only if it makes a difference */
+    bool is_open;                 /* it is decided on when its group ends; until then it is not */
+};
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
@@ -46,26 +52,14 @@ struct cecl_nccl_call {
     const void *sendbuff;
     void *recvbuff;
     cudaStream_t stream;
-    bool is_captured; /* see captured.h */
-    /* a captured call in a group: why it would be passed, if it were alone */
-    enum cecl_nccl_reason reason;
+    struct cecl_nccl_way way;
 };
 
-/* Decides on `call`, and counts it. True: the caller must return `*result`, because the call was served,
- * refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept for the end of a
- * group. False: the caller must pass it to NCCL.
+/* call.c. Decides on `call`. True: the caller must return `*result`, because the call was served, refused (because
+ * of CECL_NCCL=strict, or because the communicator is not ready) or kept for the end of a group. False: the caller
+ * must pass it to NCCL.
  * caller  the code that the call returns to */
-bool cecl_nccl_take(const struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
-
-/* Called when the outermost group ends, unless it is only simulated: decides on, and counts, the collectives of which
- * learning hears only now. So the calls of a group that a single rank simulates, or that is refused there, are not in
- * its sequence. */
-void cecl_nccl_decide_group(void);
-
-/* Like cecl_nccl_take, for a call that is already decided. reason: why the call is passed; NO_REASON: it is
- * served. */
-bool cecl_nccl_settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
-                      enum cecl_nccl_reason reason, ncclResult_t *result);
+bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
 
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
@@ -77,6 +71,11 @@ static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 static inline bool cecl_nccl_has_result_on_all(enum cecl_nccl_op op)
 {
     return op != CECL_NCCL_OP_ncclGather && op != CECL_NCCL_OP_ncclReduce;
+}
+
+static inline bool cecl_nccl_is_served(const struct cecl_nccl_call *call)
+{
+    return call->way.reason == CECL_NCCL_NO_REASON;
 }
 
 /* Bytes of an element; 0: NCCL has no such type. */

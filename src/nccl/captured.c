@@ -1,9 +1,7 @@
 /* Which calls are captured, and whether all ranks can capture them; see captured.h. */
 #include "nccl/captured.h"
 
-#include "nccl/agree.h"
 #include "nccl/gpu.h"
-#include "nccl/host_stream.h"
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
@@ -21,32 +19,113 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
     return is_captured(call, comm, &is_sound);
 }
 
-/* Whether cecl can capture the calls on this rank, as one group on one stream. Describes and registers their
+/* The captured calls on one communicator. */
+struct part {
+    struct cecl_nccl_kept
+        *kept; /* the first one; kept->comm: its communicator, which this thread has entered */
+    int count; /* how many calls of the group to look at, from `kept` on */
+    int collectives;
+    bool may;     /* nothing speaks against serving the collectives */
+    bool decides; /* ranks decide together; otherwise all ranks pass the collectives */
+};
+
+static bool is_in(const struct part *part, int index)
+{
+    const struct cecl_nccl_call *call = &part->kept[index].call;
+    return call->way.is_captured && call->comm == part->kept->call.comm;
+}
+
+static bool is_collective_in(const struct part *part, int index)
+{
+    return is_in(part, index) && !cecl_nccl_is_message(part->kept[index].call.op);
+}
+
+/* The collectives are passed if the part is on several streams, because cecl does not capture the order among streams. */
+static struct part part_of(struct cecl_nccl_kept *kept, int count)
+{
+    struct part part = {.kept = kept, .count = count, .may = true};
+    for (int i = 0; i < count; i++) {
+        const struct cecl_nccl_call *call = &kept[i].call;
+        part.may = part.may && (!is_in(&part, i) || call->stream == kept->call.stream);
+        if (!is_collective_in(&part, i))
+            continue;
+        part.collectives++;
+        part.may = part.may && cecl_nccl_is_served(call);
+        part.decides = part.decides || cecl_nccl_is_served(call);
+    }
+    return part;
+}
+
+/* Whether cecl can capture the collectives on this rank, as one group on one stream. Describes and registers their
  * buffers, as making the calls would, and enqueues nothing. */
-static bool can_capture(const struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
-                        int count)
+static bool can_capture(const struct part *part)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    struct cecl_nccl_comm *comm = part->kept->comm;
     ceclExplanation_t told;
     bool is_sound;
-    if (!is_captured(calls, comm, &is_sound) || !is_sound || count > comm->limits.groupCalls ||
-        cecl->ceclGroupStart() != ceclSuccess)
+    if (!part->may || !is_captured(&part->kept->call, comm, &is_sound) || !is_sound ||
+        part->collectives > comm->limits.groupCalls || cecl->ceclGroupStart() != ceclSuccess)
         return false;
-    for (int i = 0; i < count; i++) /* the group's end returns their errors */
-        (void)!cecl_nccl_serve_enqueue(&calls[i], comm, calls[i].stream);
+    for (int i = 0; i < part->count; i++) /* the group's end returns their errors */
+        if (is_collective_in(part, i))
+            (void)!cecl_nccl_serve(&part->kept[i].call, comm, part->kept[i].call.stream);
     return cecl->ceclGroupExplain(comm->ours, &told) == ceclSuccess;
 }
 
-void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
-                             int count, bool may)
+/* Tells the peers whether this rank can serve the collectives of a part. */
+static void tell_peers(const struct part *part)
 {
-    cecl_nccl_agree_tell(comm, may && can_capture(comm, calls, count));
+    const ncclComm_t of = part->kept->call.comm;
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(of);
+    part->kept->comm = comm && cecl_nccl_comm_enter(comm, of, CECL_NCCL_MADE) ? comm : NULL;
+    if (part->kept->comm && part->decides)
+        cecl_nccl_agree_tell(comm, can_capture(part));
 }
 
-ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves)
+/* Waits for the peers' answers. A part whose communicator was aborted is passed, and NCCL returns the error. */
+static ncclResult_t await_peers(const struct part *part)
 {
-    CECL_TRY(cecl_nccl_agree_await(comm, "a graph captures a call", serves));
-    if (*serves)
-        cecl_nccl_agree_note_calls(comm, count);
+    struct cecl_nccl_comm *comm = part->kept->comm;
+    bool serves = false;
+    if (comm && part->decides) {
+        const ceclResult_t result = cecl_nccl_agree_await(comm, &serves);
+        if (result != ceclSuccess)
+            return cecl_nccl_comm_own_result(comm, result);
+    }
+    if (serves)
+        cecl_nccl_agree_note_calls(comm, part->collectives);
+    for (int i = 0; i < part->count && !serves; i++)
+        if (is_in(part, i) && cecl_nccl_is_served(&part->kept[i].call))
+            part->kept[i].call.way.reason = CECL_NCCL_CAPTURED;
     return ceclSuccess;
+}
+
+static bool begins_part(const struct cecl_nccl_kept *kept, int index)
+{
+    for (int i = 0; i < index && kept[index].call.way.is_captured; i++)
+        if (kept[i].call.way.is_captured && kept[i].call.comm == kept[index].call.comm)
+            return false;
+    return kept[index].call.way.is_captured;
+}
+
+/* This rank's answers for all parts are told before it waits for any part, because this thread may have
+ * several ranks of one communicator. */
+ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count)
+{
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count; i++)
+        if (begins_part(kept, i)) {
+            const struct part part = part_of(&kept[i], count - i);
+            tell_peers(&part);
+        }
+    for (int i = 0; i < count; i++)
+        if (begins_part(kept, i)) {
+            const struct part part = part_of(&kept[i], count - i);
+            if (result == ceclSuccess)
+                result = await_peers(&part);
+            if (kept[i].comm)
+                cecl_nccl_comm_leave(kept[i].comm);
+        }
+    return result;
 }

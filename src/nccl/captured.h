@@ -2,43 +2,46 @@
  * a call has no part in trials: it follows the decision that was made by trials of other calls,
  * or by the table.
  *
- * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank
- * (agree.h). If it cannot on one rank, for example because of a buffer, all ranks pass the call to NCCL.
- * Captured messages are passed. */
+ * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank. If it cannot on
+ * one rank, for example because of a buffer, all ranks pass the call to NCCL. Captured messages are passed. */
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
-#include "nccl/call.h"
-#include "nccl/comms.h"
+#include "nccl/group_state.h"
 
 /* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* Tells the peers whether this rank can serve `count` captured calls on one communicator. It can if `may` is set,
- * and if cecl can capture the calls here. The caller is inside the communicator. */
-void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
-                             int count, bool may);
-/* Waits for all ranks. *serves: all of them can serve the calls. Errors: those of cecl_nccl_agree_await. */
-ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves);
+/* Ranks decide on the captured calls among `kept`: the collectives of one communicator are all served, or all passed,
+ * for the reason CAPTURED if they have no other. Returns the first error, after which no kept call may be carried
+ * out: those of cecl_nccl_agree_await. */
+ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
 
-/* -- captured calls of the thread's group. The collectives of one communicator are all served, or all passed -- */
+/* -- agree.c. Agreements of ranks, by words in shared memory of cecl's communicator. Ranks wait for each other on the
+ * host, without calling the driver -- */
 
-struct cecl_nccl_captured {
-    struct cecl_nccl_call *calls;
-    int count, room;
-};
+/* Finds the words of a communicator whose `ours` is set; they follow those of learn.h. A communicator
+ * without room for them has no such words. All ranks alike have words, or have none. */
+ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
+/* Tells the peers that this rank has left. */
+void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 
-/* captured_kept.c. Keeps a captured call until the outermost group ends.
- * reason  why this call would be passed, if it were alone. Returns false if there is no host memory */
-bool cecl_nccl_captured_keep(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason);
-struct cecl_nccl_captured *cecl_nccl_captured_kept(void);
-void cecl_nccl_captured_forget(void);
+/* Notes `count` served collectives. If a rank waits for this rank in an agreement, it sees that this rank
+ * makes other calls, and stops waiting. */
+void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
+/* The same, for a call that may be captured, or a message: those do not count here. */
+static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
+                                         const struct cecl_nccl_call *call)
+{
+    if (!call->way.is_captured && !cecl_nccl_is_message(call->op))
+        cecl_nccl_agree_note_calls(comm, 1);
+}
 
-/* captured_group.c. Called before NCCL's group ends. Ranks decide; passed calls go into NCCL's open group,
- * and served calls are kept (group.h). Returns the first error; after an error no kept call may be carried
- * out. */
-ncclResult_t cecl_nccl_captured_end_group(void);
-/* Puts all captured calls into NCCL's open group. */
-ncclResult_t cecl_nccl_captured_pass_all(void);
+/* Tells whether this rank can. The caller is inside the communicator, and must then call cecl_nccl_agree_await. */
+void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
+/* Waits for all ranks. *all: whether all ranks can; false if there are no words.
+ * Fails if the communicator has failed or was aborted, if a rank has left or makes other calls instead,
+ * and after CECL_TIMEOUT_MS, if that is set. */
+ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);
 
 #endif

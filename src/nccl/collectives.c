@@ -1,20 +1,19 @@
 /* The functions of NCCL for which cecl decides at each call whether to serve it. */
-#include "nccl/call.h"
-#include "nccl/passed.h"
+#include "nccl/serve.h"
 
 #define REDUCES .reduces = true, .redop = op
 
 /* The body of each function: serves, refuses, keeps or passes the call. A macro, because it needs the
  * return address of the exported function. */
 #define DECIDE(name, send, recv, elements, ...)                                                    \
-    const struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                 \
-                                        .comm = comm,                                              \
-                                        .stream = stream,                                          \
-                                        .datatype = datatype,                                      \
-                                        .count = elements,                                         \
-                                        .sendbuff = send,                                          \
-                                        .recvbuff = recv,                                          \
-                                        __VA_ARGS__};                                              \
+    struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                       \
+                                  .comm = comm,                                                    \
+                                  .stream = stream,                                                \
+                                  .datatype = datatype,                                            \
+                                  .count = elements,                                               \
+                                  .sendbuff = send,                                                \
+                                  .recvbuff = recv,                                                \
+                                  __VA_ARGS__};                                                    \
     ncclResult_t result;                                                                           \
     return cecl_nccl_take(&call, __builtin_return_address(0), &result) ? result                    \
                                                                        : cecl_nccl_pass(&call)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nccl/agree.h"
+#include "nccl/captured.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
@@ -102,7 +102,7 @@ bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states)
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function)
 {
     char words[CECL_MESSAGE_BYTES];
-    if (!cecl_nccl_comm_is(comm, CECL_NCCL_EARLY))
+    if (!cecl_nccl_comm_is(comm, CECL_NCCL_NOT_READY))
         return false;
     snprintf(words, sizeof(words), "%s is refused: %s", function,
              cecl_nccl_reason_words[CECL_NCCL_IN_PROGRESS]);

@@ -17,19 +17,20 @@ struct cecl_nccl_comm {
     /* -- written before the life is READY -- */
     /* cecl's communicator over the same ranks; NULL: calls are passed */
     ceclComm_t ours;
-    ceclLimits_t limits;           /* limits of `ours` */
+    ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: its own policy */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
     struct cecl_nccl_learn *learn; /* see learn.h; NULL: the built-in table decides */
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
-    _Atomic(struct cecl_nccl_line *) lines;
+    _Atomic(struct cecl_nccl_words *) words;
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL does its work in the background */
     bool learns;          /* trials decide on the calls */
     int nranks, rank;
     int together; /* how many communicators the thread made at once, including this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
-    /* -- used by the thread that makes calls. How many served collectives and agreements so far -- */
-    uint64_t served, agreed;
+    /* -- used by the thread that makes calls -- */
+    uint64_t served, agreed; /* how many served collectives and agreements so far */
+    int policy;              /* the ceclSmPolicy_t of the last served call (serve.c) */
     /* -- shared by threads -- */
     /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;
@@ -77,9 +78,6 @@ static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish
 {
     return wish->made ? wish->made : __atomic_load_n(wish->comm, __ATOMIC_ACQUIRE);
 }
-
-/* Closes the meetings of wishes that are not made. */
-void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 
 /* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is
  * made on all of its ranks or on none; if on none, the entry says why. Returns an error only if ranks could not

@@ -5,83 +5,35 @@
 #include <stdlib.h>
 
 #include "nccl/birth.h"
-#include "nccl/captured.h"
-#include "nccl/comms.h"
-#include "nccl/depth.h"
 #include "nccl/family.h"
 #include "nccl/group.h"
-#include "nccl/passed.h"
 #include "nccl/process.h"
-#include "nccl/stats.h"
+#include "nccl/report.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
 /* Whether NCCL itself made this call, and not the program. A macro, because it needs the return
  * address of the exported function. */
-#define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
+#define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
 /* Refuses the program's call on a communicator while cecl's is still being made or finalized. */
-#define REFUSE_EARLY(name)                                                                         \
+#define REFUSE_UNREADY(name)                                                                       \
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
     return CECL_NCCL_REFUSED
 
 /* ---- what the end of the calling thread's group makes and registers */
 
-static _Thread_local struct {
-    struct cecl_nccl_wish *wishes;
-    int count, room;
-    struct cecl_nccl_comm *to_register; /* communicators that get a symmetric window */
-} group;
-
-static void forget_wishes(void)
-{
-    free(group.wishes);
-    group.wishes = NULL;
-    group.count = group.room = 0;
-}
-
-static void drop_wishes(void)
-{
-    cecl_nccl_wishes_drop(group.wishes, group.count);
-    forget_wishes();
-}
-
-/* has_windows: NCCL has registered the windows. Also true if registering has failed: then some calls are passed
- * that could be served. */
-static void end_registering(bool has_windows)
-{
-    for (; group.to_register; group.to_register = group.to_register->next_to_register) {
-        group.to_register->is_to_register = false;
-        if (has_windows)
-            atomic_store(&group.to_register->has_windows, true);
-    }
-}
-
-/* If a thread ends with an open group, that group makes and registers nothing. */
-static void forget_at_end(void)
-{
-    drop_wishes();
-    end_registering(false);
-}
-
-static void forget_when_the_thread_ends(void)
-{
-    static struct cecl_thread_end end = CECL_THREAD_END_NONE;
-    cecl_thread_at_end(&end, forget_at_end);
-}
-
 /* NCCL writes the handle of a communicator without a parent at once, and does not need its place any more. The
  * program may use the place for another handle before the group ends. */
-static ncclResult_t keep(struct cecl_nccl_wish wish)
+static ncclResult_t keep(struct cecl_nccl_group *group, struct cecl_nccl_wish wish)
 {
     if (!wish.parent)
         wish.made = *wish.comm;
-    forget_when_the_thread_ends();
-    if (!CECL_HAS_ROOM(group.wishes, group.count, group.room)) {
+    if (!CECL_HAS_ROOM(group->wishes, group->nwishes, group->wish_room)) {
         cecl_nccl_meeting_close(wish.meeting);
         return ceclSystemError;
     }
-    group.wishes[group.count++] = wish;
+    group->wishes[group->nwishes++] = wish;
     return ceclSuccess;
 }
 
@@ -89,13 +41,13 @@ static ncclResult_t keep(struct cecl_nccl_wish wish)
  * group's end on, because ranks may make the calls of a group in any order. */
 static void note_window(struct cecl_nccl_comm *entry)
 {
-    if (cecl_nccl_group_depth() == 0) {
+    struct cecl_nccl_group *group = cecl_nccl_group();
+    if (group->depth == 0) {
         atomic_store(&entry->has_windows, true);
     } else if (!entry->is_to_register) {
-        forget_when_the_thread_ends();
         entry->is_to_register = true;
-        entry->next_to_register = group.to_register;
-        group.to_register = entry;
+        entry->next_to_register = group->to_register;
+        group->to_register = entry;
     }
 }
 
@@ -117,12 +69,13 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
     return result;
 }
 
-static ncclResult_t keep_all(const struct cecl_nccl_wish *wishes, int count)
+static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
+                             int count)
 {
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count; i++) {
         if (result == ceclSuccess)
-            result = keep(wishes[i]);
+            result = keep(group, wishes[i]);
         else
             cecl_nccl_meeting_close(wishes[i].meeting);
     }
@@ -133,13 +86,14 @@ static ncclResult_t keep_all(const struct cecl_nccl_wish *wishes, int count)
  * the meetings. */
 static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wishes, int count)
 {
+    struct cecl_nccl_group *group = cecl_nccl_group();
     ncclResult_t ours;
     if (result != ceclSuccess && result != ceclInProgress) {
         cecl_nccl_wishes_drop(wishes, count);
         return result;
     }
-    if (cecl_nccl_group_depth() > 0)
-        ours = keep_all(wishes, count);
+    if (group->depth > 0)
+        ours = keep_all(group, wishes, count);
     else if (result == ceclSuccess)
         ours = cecl_nccl_comms_make(wishes, count);
     else
@@ -161,7 +115,7 @@ static bool goes_on(ncclComm_t teller)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
     ncclResult_t state = ceclSuccess;
-    if (cecl_nccl_group_depth() > 0)
+    if (cecl_nccl_group()->depth > 0)
         return false;
     /* NCCL is asked, because there may be no entry (after ncclCommRevoke), and because a blocking communicator may
      * have non-blocking children */
@@ -183,46 +137,40 @@ ncclResult_t ncclGroupStart(void)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
     if (!IS_NCCLS_OWN() && result == ceclSuccess)
-        cecl_nccl_group_opened();
+        cecl_nccl_group_opened(cecl_nccl_group());
     return result;
 }
 
-/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, carries out
- * nothing. */
-static ncclResult_t end_group(ncclResult_t result)
+/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, or a call was refused, carries
+ * out nothing. */
+static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result)
 {
-    if (!cecl_nccl_group_ended())
+    if (!cecl_nccl_group_ended(group))
         return result;
-    end_registering(true);
-    result = follow(result, group.wishes, group.count);
-    forget_wishes();
-    if (result == ceclSuccess || result == ceclInProgress) {
-        const ncclResult_t refusal = cecl_nccl_group_refused();
-        result = refusal == ceclSuccess ? result : refusal;
-    }
+    cecl_nccl_group_end_registering(group, true);
+    result = follow(result, group->wishes, group->nwishes);
+    cecl_nccl_group_forget_wishes(group);
+    if ((result == ceclSuccess || result == ceclInProgress) && group->refusal != ceclSuccess)
+        result = group->refusal;
     if (result != ceclSuccess && result != ceclInProgress) {
-        cecl_nccl_group_forget();
+        cecl_nccl_group_forget_calls(group);
         return result;
     }
     if (result != ceclSuccess)
-        cecl_nccl_group_await_passed();
-    const ncclResult_t served = cecl_nccl_group_serve();
+        cecl_nccl_group_await_passed(group);
+    const ncclResult_t served = cecl_nccl_group_serve(group);
     return served == ceclSuccess ? result : served;
 }
 
 ncclResult_t ncclGroupEnd(void)
 {
     CECL_UNCANCELLED;
+    struct cecl_nccl_group *group = cecl_nccl_group();
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
-    const bool is_outermost = cecl_nccl_group_depth() == 1;
-    if (is_outermost)
-        cecl_nccl_decide_group();
-    ncclResult_t passed = is_outermost ? cecl_nccl_captured_end_group() : ceclSuccess;
-    if (is_outermost && passed == ceclSuccess)
-        passed = cecl_nccl_group_pass();
+    const ncclResult_t passed = group->depth == 1 ? cecl_nccl_group_decide(group) : ceclSuccess;
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
-    return end_group(passed == ceclSuccess ? result : passed);
+    return end_group(group, passed == ceclSuccess ? result : passed);
 }
 
 /* Ends the group without carrying out its collectives: NCCL estimates how long all calls would take. In a
@@ -230,17 +178,19 @@ ncclResult_t ncclGroupEnd(void)
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     CECL_UNCANCELLED;
+    struct cecl_nccl_group *group = cecl_nccl_group();
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupSimulateEnd(info);
-    const bool is_outermost = cecl_nccl_group_depth() == 1;
-    ncclResult_t passed = is_outermost ? cecl_nccl_captured_pass_all() : ceclSuccess;
-    if (is_outermost && passed == ceclSuccess)
-        passed = cecl_nccl_group_pass_all();
+    const ncclResult_t refusal = group->refusal;
+    ncclResult_t passed = ceclSuccess;
+    if (group->depth == 1) {
+        passed = cecl_nccl_group_pass(group, group->kept, group->count);
+        cecl_nccl_group_forget_calls(group);
+    }
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
-    const ncclResult_t refusal = cecl_nccl_group_refused();
-    if (is_outermost)
-        cecl_nccl_group_forget();
-    return end_group(passed != ceclSuccess ? passed : refusal != ceclSuccess ? refusal : result);
+    return end_group(group, passed != ceclSuccess    ? passed
+                            : refusal != ceclSuccess ? refusal
+                                                     : result);
 }
 
 /* ---- making communicators. Each rank opens its meeting before NCCL's call (meeting.h); ranks of one process, whose
@@ -304,7 +254,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
-    REFUSE_EARLY(ncclCommSplit);
+    REFUSE_UNREADY(ncclCommSplit);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_split(comm, color);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
     return follow_child(result, split, comm, meeting);
@@ -321,7 +271,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
         return cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
     if (flags & CECL_NCCL_SHRINK_ABORT)
         cecl_nccl_comm_revoke(comm);
-    REFUSE_EARLY(ncclCommShrink);
+    REFUSE_UNREADY(ncclCommShrink);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_shrunk(comm);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
@@ -344,7 +294,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
     CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
-    REFUSE_EARLY(ncclCommGrow);
+    REFUSE_UNREADY(ncclCommGrow);
     ncclUniqueId plain = id ? *id : (ncclUniqueId){{0}};
     const uint64_t key = cecl_nccl_unmark_id(&plain);
     struct cecl_nccl_meeting *meeting =
@@ -363,7 +313,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
-    REFUSE_EARLY(ncclCommFinalize);
+    REFUSE_UNREADY(ncclCommFinalize);
     const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
     if (result == ceclInProgress)
         cecl_nccl_comm_finalize_later(comm);
@@ -377,7 +327,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     CECL_UNCANCELLED;
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommDestroy(comm);
-    REFUSE_EARLY(ncclCommDestroy);
+    REFUSE_UNREADY(ncclCommDestroy);
     cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
     cecl_nccl_family_forget(comm);

@@ -1,11 +1,11 @@
-/* See gains.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
+/* For which calls cecl is faster than NCCL; see learn.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
  * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured.
  *
  * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the loops of
  * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from
  * which both programs measured cecl faster, and no row for 4 ranks begins at a smaller size, except that of
  * all-to-alls. Trials decide on small calls that a program repeats. */
-#include "nccl/gains.h"
+#include "nccl/learn.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)

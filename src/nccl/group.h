@@ -5,37 +5,32 @@
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 
-#include "nccl/call.h"
+#include "nccl/group_state.h"
 
-/* Keeps a call for the end of the outermost group. */
-ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served);
-/* The same, for a collective that is decided on only when the outermost group ends. Until then it counts as
- * passed. */
-ncclResult_t cecl_nccl_group_keep_open(const struct cecl_nccl_call *call);
-/* Decides on these collectives, in their order, unless a call of the group was refused: the group carries none out. */
-void cecl_nccl_group_decide(bool (*serves)(const struct cecl_nccl_call *call));
+/* Takes a call of a group (call.h). After a refused call the group's end returns the first refusal, and carries out no
+ * kept call. */
+bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
+                          struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Notes the result of a refused call, and returns it. If the call is in a group, the group's end returns
- * the first such result, and carries out no kept call. */
-ncclResult_t cecl_nccl_group_refuse(ncclResult_t result);
-ncclResult_t cecl_nccl_group_refused(void);
+/* Called before NCCL's outermost group ends, unless it is only simulated. Ranks decide on the calls that are not decided
+ * on yet. So the calls of a group that a single rank simulates, or that is refused there, are not in the sequence of
+ * learning. If no call is served, puts all into NCCL's group. Returns the first error. */
+ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
-/* Notes a call that goes into NCCL's own group. */
-void cecl_nccl_group_passed(ncclComm_t comm);
-
-/* Called before NCCL's group ends. cecl_nccl_group_pass puts the kept calls into that group, unless one of
- * them is served. cecl_nccl_group_pass_all puts all kept calls into it. Both return NCCL's first
- * error. */
-ncclResult_t cecl_nccl_group_pass(void);
-ncclResult_t cecl_nccl_group_pass_all(void);
+/* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */
+ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
+                                  int count);
 
 /* If calls were kept, waits until NCCL has enqueued its part of the group in the background. All
  * ranks must enqueue the two parts in the same order, or they wait for each other. */
-void cecl_nccl_group_await_passed(void);
+void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group);
 
-/* turns.c. Carries out the kept calls, turn by turn (see group.c), until a turn fails. Then drops the rest. */
-ncclResult_t cecl_nccl_group_serve(void);
-/* Drops the kept calls. */
-void cecl_nccl_group_forget(void);
+/* Stages: served collectives have those from 0 on. */
+#define CECL_NCCL_FIRST_MESSAGE_STAGE (1 << 24)
+#define CECL_NCCL_PASSED_MESSAGES (CECL_NCCL_FIRST_MESSAGE_STAGE - 1)
+#define CECL_NCCL_PASSED_COLLECTIVES (CECL_NCCL_PASSED_MESSAGES - 1)
+
+/* stages.c. Carries out the kept calls, stage by stage, until a stage fails. Then drops the rest. */
+ncclResult_t cecl_nccl_group_serve(struct cecl_nccl_group *group);
 
 #endif

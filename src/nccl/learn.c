@@ -3,19 +3,43 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "nccl/depth.h"
-#include "nccl/gains.h"
-#include "nccl/learning.h"
 #include "nccl/library.h"
+#include "nccl/marks.h"
+#include "nccl/process.h"
+#include "nccl/report.h"
+#include "nccl/trial.h"
+#include "nccl/trial_period.h"
 #include "nccl/trial_reservation.h"
 #include "util/clock.h"
+#include "util/log.h"
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
 /* --stats is updated after every this many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
+
+/* The arms of trials: the ways that are tried. cecl_nccl_arm_words names them. */
+enum { CECL_NCCL_BY_NCCL, CECL_NCCL_NO_SMS, CECL_NCCL_WITH_SMS, CECL_NCCL_MOVES_ALONE };
+
+struct cecl_nccl_learn {
+    /* -- used at each call -- */
+    struct cecl_trial trial;
+    /* the group of the last call, and how many calls this group had before that one */
+    uint64_t group;
+    uint32_t in_group;
+    bool is_found; /* a period was found, and the trial is on it */
+    int policy;    /* the ceclSmPolicy_t of that call, and of all calls of its group */
+    /* number of the last call that only moves data, and of the last reduction; from 1 */
+    uint64_t moved, reduced;
+    /* -- used less often -- */
+    int64_t begun_ns;  /* when the host began this period, in ns */
+    uint64_t reported; /* number of calls when --stats was last updated */
+    struct cecl_nccl_marks marks;
+    struct cecl_verdict verdict; /* the result of the last trial on a period */
+    uint32_t repeated;           /* how many periods that trial timed as one step */
+    struct cecl_period period;
+};
 
 /* ---- only one communicator of a process has a trial at a time */
 
@@ -51,6 +75,114 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
     pthread_mutex_unlock(&trying.lock);
 }
 
+/* ---- a verdict as a printed line */
+
+/* What a verdict says about NCCL's way and another way. `after` is calculated from the gain, on which the decision
+ * is based. The ratio of the two ways' medians may differ from it. */
+struct summary {
+    double before_ns, after_ns, percent; /* times of one step; percent negative: shorter */
+    double gain;
+    uint32_t counts[2];
+};
+
+/* The way with which NCCL's way is compared: the way that was decided on; or, if NCCL's own way was, the best of
+ * the other ways. */
+static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
+{
+    uint32_t best = decided;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && decided == CECL_NCCL_BY_NCCL; arm++)
+        if (verdict->arms[arm].count > 0 &&
+            (best == CECL_NCCL_BY_NCCL || verdict->arms[arm].gain > verdict->arms[best].gain))
+            best = arm;
+    return best;
+}
+
+static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t arm, uint32_t merged)
+{
+    const struct cecl_arm_times *before = &verdict->arms[CECL_NCCL_BY_NCCL],
+                                *after = &verdict->arms[other_arm(verdict, arm)];
+    const double before_ns = before->median_ns / (merged > 0 ? merged : 1);
+    return (struct summary){.before_ns = before_ns,
+                            .after_ns = before_ns * (1 - after->gain),
+                            .percent = -100 * after->gain,
+                            .gain = after->gain,
+                            .counts = {before->count, after->count}};
+}
+
+/* A difference of times that is not clear looks as if a faster way were left. */
+static const char *way_of(uint32_t arm, const struct summary *found)
+{
+    const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;
+    return is_unclear ? "the difference is not clear, so passed to NCCL" : cecl_nccl_arm_words[arm];
+}
+
+/* Reports a verdict that a trial has just given. Rank 0 prints it. */
+static void tell_verdict(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_trial *trial = &learn->trial;
+    learn->verdict = cecl_trial_verdict(trial);
+    learn->repeated = trial->merged;
+    const struct summary found = summary_of(&learn->verdict, trial->arm, learn->repeated);
+    const char *way = way_of(trial->arm, &found);
+    if (comm->rank != 0)
+        return;
+    if (found.counts[0] == 0 || found.counts[1] == 0)
+        cecl_log(CECL_LOG_WARN, -1,
+                 "step: the times of both libraries were not measured in time: %s", way);
+    else
+        cecl_log(CECL_LOG_WARN, -1, "step %.3g -> %.3g ms (%+.1f %%, %u and %u steps): %s",
+                 found.before_ns / 1e6, found.after_ns / 1e6, found.percent, found.counts[0],
+                 found.counts[1], way);
+}
+
+/* ---- what --stats shows */
+
+static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
+{
+    const struct cecl_trial *trial = &learn->trial;
+    if (!learn->is_found)
+        return CECL_NCCL_TRIAL_SEARCHING;
+    if (trial->has_verdict)
+        return CECL_NCCL_TRIAL_DECIDED;
+    if (trial->state == CECL_TRIAL_RUNNING)
+        return CECL_NCCL_TRIAL_RUNNING;
+    if (trial->state == CECL_TRIAL_IDLE && trial->wait > 0)
+        return CECL_NCCL_TRIAL_LEFT;
+    if (trial->state == CECL_TRIAL_IDLE)
+        return CECL_NCCL_TRIAL_FULL;
+    if (trial->attempt == 0)
+        return CECL_NCCL_TRIAL_WAITING;
+    return trial->is_busy ? CECL_NCCL_TRIAL_PUT_OFF : CECL_NCCL_TRIAL_APART;
+}
+
+static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_report *now)
+{
+    now->state = state_of(learn);
+    now->trials = learn->trial.trials;
+    now->calls = learn->period.length;
+    now->repeated = learn->repeated;
+    now->arm = learn->trial.arm;
+    now->verdict = learn->verdict;
+}
+
+/* Updates the communicator's entry of --stats, if there is one. Not inlined, because its stack frame is large, and calls
+ * run this function. */
+__attribute__((noinline)) static void report(const struct cecl_nccl_comm *comm)
+{
+    struct cecl_nccl_report now = {.rank = comm->rank, .nranks = comm->nranks};
+    ceclCallStats_t stats = {0};
+    if (!comm->ours || !cecl_nccl_process()->counts)
+        return;
+    (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
+    if (!comm->learn && stats.told == 0) /* there is nothing to report */
+        return;
+    now.told = stats.told;
+    now.late = stats.late;
+    if (comm->learn)
+        describe(comm->learn, &now);
+    cecl_nccl_report_set(comm, &now);
+}
+
 /* ---- beginning and ending */
 
 /* Finds the words of the trial, which all ranks share. NULL: there is no room for them; this is so on all ranks or
@@ -76,7 +208,6 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
         free(learn);
         return result;
     }
-    learn->policy = learn->policies = entry->limits.smPolicy;
     cecl_trial_open(&learn->trial, words, entry->rank, entry->nranks, entry->drawn, &host);
     cecl_nccl_marks_open(&learn->marks, entry->ordinal);
     entry->learn = learn;
@@ -86,7 +217,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
     struct cecl_nccl_learn *learn = entry->learn;
-    cecl_nccl_learn_report(entry);
+    report(entry);
     cecl_nccl_report_end(entry);
     if (!learn)
         return;
@@ -98,15 +229,16 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 
 /* ---- which arms are tried */
 
-/* The arms that treat some call of the period differently. Without CECL_SM_ALLOW there is no WITH_SMS. */
-static uint32_t arms_of_period(const struct cecl_nccl_learn *learn)
+/* The arms that treat some call of the period differently. Without CECL_SM_ALLOW there is no WITH_SMS.
+ * policy  the communicator's own */
+static uint32_t arms_of_period(const struct cecl_nccl_learn *learn, int policy)
 {
     const uint64_t before = learn->period.calls - learn->period.length;
     const bool moves = learn->moved > before, reduces = learn->reduced > before;
     uint32_t arms = ARM(BY_NCCL);
-    if (learn->policies == CECL_SM_ALLOW)
+    if (policy == CECL_SM_ALLOW)
         arms |= ARM(WITH_SMS);
-    if (moves || learn->policies != CECL_SM_ALLOW)
+    if (moves || policy != CECL_SM_ALLOW)
         arms |= ARM(NO_SMS);
     if (moves && reduces)
         arms |= ARM(MOVES_ALONE);
@@ -133,11 +265,11 @@ static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
     return cecl_period_token(mix(hash, 0), in_group == 0);
 }
 
-static void count_in_group(struct cecl_nccl_learn *learn)
+static void count_in_group(struct cecl_nccl_learn *learn, const struct cecl_nccl_group *group)
 {
-    const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
-    learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
-    learn->group = group;
+    const uint64_t number = group->depth > 0 ? group->number : 0;
+    learn->in_group = number > 0 && number == learn->group ? learn->in_group + 1 : 0;
+    learn->group = number;
 }
 
 /* Called at the first call of a period. If nothing is tried, reads no clock and publishes nothing. */
@@ -163,7 +295,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     if (here.slot >= 0)
         cecl_nccl_marks_time(marks, marks->count - 2, marks->count - 1, trial->trials, here.slot);
     if (was_running && trial->has_verdict)
-        cecl_nccl_learn_tell(learn, comm);
+        tell_verdict(learn, comm);
 }
 
 static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
@@ -176,7 +308,8 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
     if (is_found && !learn->is_found) {
-        cecl_trial_want(&learn->trial, learn->period.pattern, arms_of_period(learn));
+        cecl_trial_want(&learn->trial, learn->period.pattern,
+                        arms_of_period(learn, comm->limits.smPolicy));
     } else if (!is_found && learn->is_found) {
         cecl_trial_cancel(&learn->trial);
     }
@@ -184,25 +317,8 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     learn->is_found = is_found;
     if (has_changed || learn->period.calls - learn->reported >= REPORT_CALLS) {
         learn->reported = learn->period.calls;
-        cecl_nccl_learn_report(comm);
+        report(comm);
     }
-}
-
-/* Sets the policy of cecl's calls from here on. All calls of a group are made with one policy. */
-static void set_policy(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm, int policy)
-{
-    if (policy == learn->policy || learn->in_group > 0)
-        return;
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = policy;
-    if (cecl_nccl_library()->ceclSetOptions(comm->ours, &options) == ceclSuccess)
-        learn->policy = policy;
-}
-
-static enum cecl_nccl_reason by_table(const struct cecl_nccl_call *call,
-                                      const struct cecl_nccl_comm *comm)
-{
-    return cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
 /* For maximum and minimum the libraries' results differ if there are NaNs, so these are not tried. */
@@ -212,56 +328,46 @@ static bool is_extreme(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
-/* What the trial's arm says of a call, if it has one: by a verdict, or by a turn. Otherwise the table decides. */
-static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
-                                        const struct cecl_nccl_call *call,
-                                        const struct cecl_nccl_comm *comm, bool has_arm)
-{
-    const uint32_t arm = learn->trial.arm;
-    if (is_extreme(call))
-        return by_table(call, comm);
-    if (has_arm && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
-        return learn->trial.has_verdict ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_TURN;
-    const bool forbids = has_arm && arm != CECL_NCCL_WITH_SMS && learn->policies == CECL_SM_ALLOW;
-    set_policy(learn, comm, forbids ? CECL_SM_REDUCE_ONLY : learn->policies);
-    return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
-}
-
 /* Whether the trial decides on a call. A turn is for calls of the period alone: when the program goes on to other
- * calls, nothing is tried on them before their own trial. */
-static bool decides(const struct cecl_nccl_learn *learn)
+ * calls, nothing is tried on them before their own trial. On captured calls only a verdict decides: all ranks get it at
+ * the same call, so they agree. */
+static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
+                    bool is_captured)
 {
-    return learn->is_found && cecl_trial_has_arm(&learn->trial) &&
-           (learn->trial.has_verdict || cecl_period_is_within(&learn->period));
+    if (!learn->is_found || is_extreme(call))
+        return false;
+    return learn->trial.has_verdict || (!is_captured && cecl_trial_has_arm(&learn->trial) &&
+                                        cecl_period_is_within(&learn->period));
 }
 
-static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
-                                    const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm)
+/* What the trial's arm says of a call, if it has one: by a verdict, or by a turn. Otherwise the table decides. */
+static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
+                       const struct cecl_nccl_comm *comm, struct cecl_nccl_way *way)
 {
-    count_in_group(learn);
-    follow_period(learn, call, token_of(call, learn->in_group), comm);
-    return follow_arm(learn, call, comm, decides(learn));
+    const bool has = has_arm(learn, call, way->is_captured);
+    const uint32_t arm = learn->trial.arm;
+    if (learn->in_group == 0)
+        learn->policy = has && arm != CECL_NCCL_WITH_SMS && way->policy == CECL_SM_ALLOW
+                            ? CECL_SM_REDUCE_ONLY
+                            : way->policy;
+    way->policy = learn->policy;
+    if (has && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
+        way->reason = learn->trial.has_verdict ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_TURN;
+    else if (!has && !cecl_nccl_gains(call, comm))
+        way->reason = CECL_NCCL_NO_GAIN;
 }
 
-/* Only a verdict decides on captured calls, not a turn of a trial. All ranks get a verdict at the same call,
- * so they agree. */
-static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
-                                             const struct cecl_nccl_call *call,
-                                             struct cecl_nccl_comm *comm)
+void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                     const struct cecl_nccl_group *group, struct cecl_nccl_way *way)
 {
-    count_in_group(learn);
-    return follow_arm(learn, call, comm, learn->is_found && learn->trial.has_verdict);
-}
-
-enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
-                                             struct cecl_nccl_comm *comm, bool is_captured)
-{
-    const bool is_inside = cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE);
-    struct cecl_nccl_learn *learn = is_inside ? comm->learn : NULL;
-    const enum cecl_nccl_reason reason = !learn        ? by_table(call, comm)
-                                         : is_captured ? decide_captured(learn, call, comm)
-                                                       : decide(learn, call, comm);
-    if (is_inside)
-        cecl_nccl_comm_leave(comm);
-    return reason;
+    struct cecl_nccl_learn *learn = comm->learn;
+    if (!learn) {
+        if (!cecl_nccl_gains(call, comm))
+            way->reason = CECL_NCCL_NO_GAIN;
+        return;
+    }
+    count_in_group(learn, group);
+    if (!way->is_captured)
+        follow_period(learn, call, token_of(call, learn->in_group), comm);
+    follow_arm(learn, call, comm, way);
 }

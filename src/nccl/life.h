@@ -55,7 +55,7 @@ enum cecl_nccl_step {
 #define CECL_NCCL_UNMADE                                                                           \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
 /* In these states calls are refused, as NCCL refuses calls on a communicator that is not ready. */
-#define CECL_NCCL_EARLY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
+#define CECL_NCCL_NOT_READY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
 
 /* The word: the number of threads inside, a bit for the claim, and the state. */
 typedef _Atomic uint32_t cecl_nccl_life;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "nccl/agree.h"
+#include "nccl/captured.h"
 #include "nccl/family.h"
 #include "nccl/gpu.h"
 #include "nccl/learn.h"
@@ -268,22 +268,19 @@ static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 
 /* Checks the device, because the environment may have chosen another one than NCCL's. Under `strict`,
  * forbids SMs for calls that only move data, whatever other settings say. */
-static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
+static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 {
-    const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     int device;
-    CECL_TRY(cecl->ceclCommCuDevice(entry->ours, &device));
+    CECL_TRY(cecl_nccl_library()->ceclCommCuDevice(entry->ours, &device));
     if (device != entry->ordinal)
         return cecl_fail(ceclInvalidUsage,
                          "NCCL's rank has device %d, and cecl's %d (-1: the host): CECL_DEVICE or "
                          "CECL_CUDA_DEVICE chose another one",
                          entry->ordinal, device);
-    options.smPolicy = CECL_SM_REDUCE_ONLY;
-    return cecl_nccl_process()->policy == CECL_NCCL_STRICT &&
-                   entry->limits.smPolicy == CECL_SM_ALLOW
-               ? cecl->ceclSetOptions(entry->ours, &options)
-               : ceclSuccess;
+    entry->policy = entry->limits.smPolicy;
+    if (cecl_nccl_process()->policy == CECL_NCCL_STRICT && entry->policy == CECL_SM_ALLOW)
+        entry->limits.smPolicy = CECL_SM_REDUCE_ONLY;
+    return ceclSuccess;
 }
 
 /* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. */
@@ -373,7 +370,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
                             bool in_background, struct cecl_nccl_meeting *meeting)
 {
     entry->ours = NULL;
-    entry->lines = NULL;
+    entry->words = NULL;
     entry->learns = false;
     entry->served = entry->agreed = 0;
     entry->is_non_blocking = in_background;

@@ -27,9 +27,8 @@ const struct cecl_nccl_process *cecl_nccl_process(void);
 
 /* Whether `caller`, the return address of a call, is in the real NCCL. If so, the call is a part of
  * another call. */
-static inline bool cecl_nccl_is_own(const void *caller)
+static inline bool cecl_nccl_is_own(const struct cecl_nccl_process *process, const void *caller)
 {
-    const struct cecl_nccl_process *process = cecl_nccl_process();
     return !process->real.handle || cecl_nccl_real_has(&process->real, caller);
 }
 

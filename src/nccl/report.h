@@ -1,6 +1,10 @@
-/* The results of trials on this process's communicators, for `cecl-run --stats`: one entry for each of the latest
+/* What `cecl-run --stats` prints when a process ends.
+ *
+ * stats.c: the table of calls (CECL_NCCL_STATS=1): which were served, passed or refused, and why.
+ *
+ * report.c: the results of trials on this process's communicators: one entry for each of the latest
  * communicators, even if the communicator has ended. The thread that is inside a communicator updates the entry
- * from time to time. Entries are printed when the process ends. */
+ * from time to time. */
 #ifndef CECL_NCCL_REPORT_H
 #define CECL_NCCL_REPORT_H
 
@@ -8,7 +12,21 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "nccl/call.h"
+#include "nccl/symbol.h"
 #include "nccl/trial_verdict.h"
+
+/* -- stats.c -- */
+
+/* Counts a decided call. mark: for a served call, whether it used SMs; for any other call, whether it was refused
+ * (otherwise it was passed). */
+void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
+/* Called before `comm` ends, because NCCL may then give its handle to another communicator. */
+void cecl_nccl_stats_forget(ncclComm_t comm);
+/* Counts a call of a function whose arguments are not known. */
+void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused);
+
+/* -- report.c -- */
 
 enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */

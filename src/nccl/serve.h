@@ -1,19 +1,30 @@
-/* Carries out an NCCL call through cecl. */
+/* Carries out a call that is decided on: through cecl, or through NCCL. */
 #ifndef CECL_NCCL_SERVE_H
 #define CECL_NCCL_SERVE_H
 
 #include "nccl/call.h"
 #include "nccl/comms.h"
 
-ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
-
-/* cecl_nccl_serve in two steps, for groups. The first enqueues the call. On the host device the second
- * waits for the communicator's calls; on GPUs it returns at once. */
-ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
-                                     const struct cecl_nccl_comm *comm, cudaStream_t stream);
-ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm);
+/* Makes cecl's call on `stream`, with the policy of call->way. The caller is inside the communicator. */
+ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                             cudaStream_t stream);
+/* Must follow, after the end of a cecl group if the call is in one. On the host device it waits for the communicator's
+ * calls, unless `call` is captured; on GPUs it returns at once. */
+ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
+                                      const struct cecl_nccl_comm *comm);
 
 /* Whether the call uses SMs, according to ceclGroupExplain. Used only if calls are counted. */
-bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
+bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm);
+
+/* Asks the stand-in for NCCL, which works on memory of the host, for the stream of the host device on which `ours` must
+ * capture calls that the program makes on `stream`. NULL: `stream` is not capturing. */
+ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
+
+/* Passes a call to NCCL. */
+ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
+
+/* Whether NCCL has enqueued all calls on `comm` that it enqueues in the background. entry: the entry of
+ * `comm`, or NULL. */
+bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry);
 
 #endif

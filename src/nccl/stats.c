@@ -1,6 +1,6 @@
 /* Counts calls by function, size and result. Counting is two atomic additions, because the threads of a
  * process share the counters, and a program that aborts must not leave a lock held. */
-#include "nccl/stats.h"
+#include "nccl/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nccl/job.h"
 #include "nccl/process.h"
-#include "nccl/report.h"
-#include "nccl/symbol.h"
 #include "util/file.h"
 #include "util/log.h"
 
@@ -196,6 +193,53 @@ static void json_table(FILE *out)
     fprintf(out, "}\n");
 }
 
+/* ---- the job */
+
+/* The processes of a command that cecl-run starts tell each other whether one of them has printed a table of
+ * calls. If none has, the command's own process says so, in one line, when it ends.
+ *
+ * cecl-run becomes the command (exec), so it cannot print anything afterwards. With --stats it sets
+ * CECL_RUN_NOTE in the environment: the command's process id, a space, and the name of a file that does
+ * not exist. A process that prints a table creates the file. When the command's process ends, it removes
+ * the file, or prints the line if there is no file. If that process ends without its exit handlers (by a
+ * signal, or as dash does), no line is printed and the file stays. */
+
+/* Splits CECL_RUN_NOTE. Returns the file's name, or NULL if cecl-run left no note. */
+static const char *read_note(long *process)
+{
+    const char *note = getenv("CECL_RUN_NOTE");
+    char *end;
+    if (!note)
+        return NULL;
+    *process = strtol(note, &end, 10);
+    return *end == ' ' ? end + 1 : NULL;
+}
+
+/* Notes that this process has printed a table. */
+static void note_table(void)
+{
+    long process;
+    const char *file = read_note(&process);
+    const int fd = file ? open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Runs at the end of every process that has the library preloaded, also of shells and helpers of the job.
+ * Does nothing unless this is the command's own process. */
+__attribute__((destructor)) static void tell_if_there_is_no_table(void)
+{
+    static const char words[] =
+        "cecl: no call of NCCL was counted: the command made none, or NCCL is linked into its "
+        "program statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)\n";
+    const int error = errno;
+    long process;
+    const char *file = read_note(&process);
+    if (file && process == (long)getpid() && unlink(file) != 0 && errno == ENOENT)
+        (void)!write(STDERR_FILENO, words, sizeof(words) - 1);
+    errno = error;
+}
+
 /* ---- at the process's end */
 
 /* Writes a table at once, because processes share a terminal or a file, and their tables must not mix. */
@@ -250,7 +294,7 @@ static void print(void)
     if (!atomic_load(&has_counted))
         return;
     (void)!write_whole(STDERR_FILENO, print_table);
-    cecl_nccl_job_has_table();
+    note_table();
     if (file[0] != '\0')
         append_json(file);
 }
@@ -360,12 +404,12 @@ void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused)
     atomic_fetch_add(&symbol->calls[refused], 1);
 }
 
-void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
-                           bool mark)
+void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark)
 {
+    const enum cecl_nccl_reason reason = call->way.reason;
     note_count();
     const size_t bytes = cecl_nccl_call_bytes(call);
-    const int kind = (mark ? MARK : 0) | (call->is_captured ? CAPTURED : 0);
+    const int kind = (mark ? MARK : 0) | (call->way.is_captured ? CAPTURED : 0);
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][kind];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);

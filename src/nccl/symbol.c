@@ -9,7 +9,7 @@
 #include "nccl/names.h"
 #include "nccl/process.h"
 #include "nccl/reason.h"
-#include "nccl/stats.h"
+#include "nccl/report.h"
 #include "util/log.h"
 
 #define COUNTED(name) JUMP(name, RESULT)
@@ -107,7 +107,7 @@ static cecl_nccl_target decide(struct cecl_nccl_symbol *symbol, const void *call
     const struct cecl_nccl_process *process = cecl_nccl_process();
     const cecl_nccl_target kept = atomic_load(&symbol->found);
     const cecl_nccl_target target = kept ? kept : look_up(symbol, &symbol->found);
-    if (target == (cecl_nccl_target)lacking_result || cecl_nccl_is_own(caller))
+    if (target == (cecl_nccl_target)lacking_result || cecl_nccl_is_own(process, caller))
         return target;
     const bool refuses = process->policy == CECL_NCCL_STRICT && symbol->answer == CECL_NCCL_MOVE;
     if (process->counts)

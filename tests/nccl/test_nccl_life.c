@@ -10,8 +10,7 @@
 
 #include "../with_cmocka.h"
 
-#include "nccl/agree.h"
-#include "nccl/comms.h"
+#include "nccl/captured.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
@@ -180,7 +179,7 @@ static void *run(void *argument)
     linger(draw(&t->seed) % 8 * 40);
     for (int i = 0; i < 2; i++) {
         const uint64_t choice = draw(&t->seed) % 8;
-        const bool may = !cecl_nccl_comm_is(t->comm, CECL_NCCL_EARLY);
+        const bool may = !cecl_nccl_comm_is(t->comm, CECL_NCCL_NOT_READY);
         if (choice < 3)
             call(t->comm);
         else if (choice == 3 && may)

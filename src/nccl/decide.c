@@ -1,0 +1,159 @@
+/* See decide.h. Ranks must decide alike, so a decision uses only what is equal on all ranks of the communicator, and
+ * never the addresses of buffers. For a send or a receive it may also use what is equal on the two ranks of that
+ * message. */
+#include "nccl/decide.h"
+
+#include "nccl/captured.h"
+#include "nccl/learn.h"
+#include "nccl/report.h"
+#include "nccl/serve.h"
+
+/* Why all calls on a communicator are passed. */
+static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_comm *comm, bool is_inside)
+{
+    if (process->is_forked)
+        return CECL_NCCL_FORKED;
+    if (process->is_old)
+        return CECL_NCCL_OLD;
+    if (process->policy == CECL_NCCL_OFF)
+        return CECL_NCCL_BY_SETTING;
+    if (comm && cecl_nccl_life_is(&comm->life, CECL_NCCL_NOT_READY))
+        return CECL_NCCL_IN_PROGRESS;
+    return is_inside ? comm->reason : CECL_NCCL_UNKNOWN;
+}
+
+/* NCCL's premultiplied sums are not served. Their numbers are higher than those of the other reductions. */
+static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
+{
+    if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||
+        (call->reduces && (call->redop < 0 || call->redop >= CECL_NUM_RED_OPS)))
+        return false;
+    const uint32_t types = call->reduces ? limits->reductions[call->redop] : limits->types;
+    return types >> call->datatype & 1 &&
+           call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
+}
+
+/* Why cecl cannot serve calls of this kind; NO_REASON: it can. */
+static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
+                                            const struct cecl_nccl_comm *comm)
+{
+    if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
+        return CECL_NCCL_MANY_RANKS;
+    /* Messages without bytes are served, because their two ranks wait for each other. If only messages without
+     * bytes were passed, a group would finish its passed messages before its served ones, and ranks could wait for
+     * each other in a circle. */
+    if (call->count == 0 && !cecl_nccl_is_message(call->op))
+        return CECL_NCCL_EMPTY;
+    if (!is_served_type(call, &comm->limits))
+        return CECL_NCCL_TYPE;
+    if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
+        return CECL_NCCL_SMS_FORBIDDEN;
+    return CECL_NCCL_NO_REASON;
+}
+
+/* CECL_NCCL=auto, without trials. */
+static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
+                                             const struct cecl_nccl_call *call,
+                                             const struct cecl_nccl_comm *comm)
+{
+    return process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON
+                                                                            : CECL_NCCL_NO_GAIN;
+}
+
+/* Why a captured call is passed. A thread that has several ranks cannot make one outside of a group, because its ranks
+ * would wait for each other. */
+static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call,
+                                               const struct cecl_nccl_comm *comm, bool in_group)
+{
+    if (cecl_nccl_is_message(call->op))
+        return CECL_NCCL_CAPTURED_MESSAGE;
+    return comm->together > 1 && !in_group ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
+}
+
+/* In a group the driver is asked once for consecutive calls on one stream of a communicator. */
+static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                        struct cecl_nccl_group *group)
+{
+    if (group->depth == 0)
+        return cecl_nccl_is_captured(call, comm);
+    if (group->asked.group != group->number || group->asked.comm != comm ||
+        group->asked.stream != call->stream) {
+        group->asked.is_captured = cecl_nccl_is_captured(call, comm);
+        group->asked.group = group->number;
+        group->asked.comm = comm;
+        group->asked.stream = call->stream;
+    }
+    return group->asked.is_captured;
+}
+
+/* Whether trials decide on calls of this kind. */
+static bool is_learned(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return comm->learns && !cecl_nccl_is_message(call->op);
+}
+
+struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
+                                      const struct cecl_nccl_call *call,
+                                      struct cecl_nccl_comm *comm, bool is_inside,
+                                      struct cecl_nccl_group *group)
+{
+    const bool in_group = group->depth > 0;
+    struct cecl_nccl_way way = {.reason = reason_of_comm(process, comm, is_inside)};
+    if (way.reason == CECL_NCCL_NO_REASON && !cecl_nccl_has_rank(call, comm))
+        way.reason = CECL_NCCL_NO_SUCH_RANK;
+    if (way.reason != CECL_NCCL_NO_REASON)
+        return way;
+    way.reason = reason_of_kind(call, comm);
+    way.policy = comm->limits.smPolicy;
+    const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
+    if (way.reason == CECL_NCCL_NO_REASON && !learns)
+        way.reason = reason_of_table(process, call, comm);
+    /* also needed in groups, whose captured calls are served or passed together, and for counting */
+    if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
+        way.is_captured = is_captured(call, comm, group);
+    if (learns && (way.is_captured || !in_group))
+        cecl_nccl_learn(call, comm, group, &way);
+    else
+        way.is_open = learns;
+    if (way.reason == CECL_NCCL_NO_REASON && way.is_captured)
+        way.reason = reason_of_capture(call, comm, in_group);
+    return way;
+}
+
+/* ---- decided calls */
+
+static ncclResult_t refuse(const struct cecl_nccl_call *call)
+{
+    static _Atomic uint32_t warned; /* a bit for each op */
+    const uint32_t bit = UINT32_C(1) << call->op;
+    if (call->way.reason == CECL_NCCL_IN_PROGRESS) {
+        (void)cecl_nccl_comm_refuses(call->comm, cecl_nccl_op_names[call->op]);
+        return CECL_NCCL_REFUSED;
+    }
+    cecl_nccl_tell_refusal(cecl_nccl_op_names[call->op], call->way.reason,
+                           !(atomic_fetch_or(&warned, bit) & bit));
+    return ceclInvalidUsage;
+}
+
+/* NCCL itself refuses a call with a rank that does not exist. */
+static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
+{
+    const enum cecl_nccl_reason reason = call->way.reason;
+    return reason == CECL_NCCL_IN_PROGRESS ||
+           (process->policy == CECL_NCCL_STRICT && reason != CECL_NCCL_NO_REASON &&
+            reason != CECL_NCCL_NO_SUCH_RANK && !call->reduces && call->count > 0);
+}
+
+bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
+                          const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                          ncclResult_t *result)
+{
+    const bool is = is_to_refuse(process, call);
+    if (process->counts)
+        cecl_nccl_stats_count(call,
+                              cecl_nccl_is_served(call) ? cecl_nccl_uses_sms(call, comm) : is);
+    if (is)
+        *result = refuse(call);
+    return is;
+}

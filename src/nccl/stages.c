@@ -1,0 +1,229 @@
+/* Carries out the stages of a group: `count` calls from `kept` on; see group.c. */
+#include <stdlib.h>
+
+#include "nccl/captured.h"
+#include "nccl/gpu.h"
+#include "nccl/group.h"
+#include "nccl/library.h"
+#include "nccl/serve.h"
+
+/* The first call of the stage that is on the same communicator as call `index`: that call itself, if there is no
+ * earlier one. */
+static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, int index)
+{
+    int first = 0;
+    while (kept[first].call.comm != kept[index].call.comm)
+        first++;
+    return &kept[first];
+}
+
+/* Enters each call's communicator, so that no other thread can end it before `leave`. */
+static void enter(struct cecl_nccl_kept *kept, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const ncclComm_t of = kept[i].call.comm;
+        struct cecl_nccl_comm *comm = cecl_nccl_comm_find(of);
+        kept[i].comm = comm && cecl_nccl_comm_enter(comm, of, CECL_NCCL_MADE) ? comm : NULL;
+    }
+}
+
+/* Calls are counted here, and not when they are kept, because a single rank may end its group by
+ * ncclGroupSimulateEnd. */
+static void note_calls(const struct cecl_nccl_kept *kept, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (kept[i].comm)
+            cecl_nccl_note_served(kept[i].comm, &kept[i].call);
+}
+
+static void leave(const struct cecl_nccl_kept *kept, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (kept[i].comm)
+            cecl_nccl_comm_leave(kept[i].comm);
+}
+
+/* Whether `index` is the first kept call of the group with its communicator and stream. */
+static bool has_new_stream(const struct cecl_nccl_group *group, int index)
+{
+    const struct cecl_nccl_call *call = &group->kept[index].call;
+    const struct cecl_nccl_kept *first = group->kept;
+    while (first->call.comm != call->comm || first->call.stream != call->stream)
+        first++;
+    return first == &group->kept[index];
+}
+
+/* Orders the stream of a stage's call before or after all other streams of the group's kept calls on the same
+ * communicator. */
+static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
+                                   const struct cecl_nccl_kept *first, bool before)
+{
+    const cudaStream_t common = first->call.stream;
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < group->count && result == ceclSuccess; i++) {
+        const struct cecl_nccl_call *call = &group->kept[i].call;
+        if (call->comm == first->call.comm && call->stream != common && has_new_stream(group, i))
+            result = cecl_nccl_gpu_order(first->comm->ordinal, before ? call->stream : common,
+                                         before ? common : call->stream);
+    }
+    return result;
+}
+
+/* With NCCL the calls of a group on one communicator may be on several streams, which then wait for each
+ * other. A cecl group has one stream for each communicator: that of the stage's first call. Before the stage
+ * this stream waits for the streams of all kept calls, and after the stage they wait for it. */
+static ceclResult_t order_streams(const struct cecl_nccl_group *group,
+                                  const struct cecl_nccl_kept *kept, int count, bool before)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < count && result == ceclSuccess; i++)
+        if (kept[i].comm && kept[i].comm->ordinal >= 0 && first_of(kept, i) == &kept[i])
+            result = order_with_all(group, &kept[i], before);
+    return result;
+}
+
+/* Ignores errors of calls: ceclGroupEnd returns them. The only call of a group is made without a cecl group, because a
+ * small call is faster that way. */
+static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
+                            int count)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    if (group->count == 1)
+        return kept->comm ? cecl_nccl_serve(&kept->call, kept->comm, kept->call.stream)
+                          : ceclSuccess;
+    CECL_TRY(cecl->ceclGroupStart());
+    for (int i = 0; i < count; i++)
+        if (kept[i].comm)
+            (void)!cecl_nccl_serve(&kept[i].call, kept[i].comm, first_of(kept, i)->call.stream);
+    return cecl->ceclGroupEnd();
+}
+
+static ceclResult_t complete(const struct cecl_nccl_kept *kept, int count)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < count && result == ceclSuccess; i++)
+        if (kept[i].comm && first_of(kept, i) == &kept[i])
+            result = cecl_nccl_serve_complete(&kept[i].call, kept[i].comm);
+    return result;
+}
+
+/* The communicator on which a stage's error is reported: the first one that was not aborted. NULL: all were
+ * aborted. */
+static struct cecl_nccl_comm *any_comm(const struct cecl_nccl_kept *kept, int count)
+{
+    struct cecl_nccl_comm *comm = NULL;
+    for (int i = 0; i < count && !comm; i++)
+        comm = kept[i].comm;
+    return comm;
+}
+
+static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
+                                int count)
+{
+    enter(kept, count);
+    note_calls(kept, count);
+    ceclResult_t result = order_streams(group, kept, count, true);
+    if (result == ceclSuccess)
+        result = enqueue(group, kept, count);
+    if (result == ceclSuccess)
+        result = order_streams(group, kept, count, false);
+    if (result == ceclSuccess)
+        result = complete(kept, count);
+    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
+    leave(kept, count);
+    return number;
+}
+
+/* Carries out the calls in a second NCCL group, after the one that the program has ended. As with NCCL,
+ * the group's end returns an error of a call. */
+static ncclResult_t pass_in_a_group(struct cecl_nccl_group *group,
+                                    const struct cecl_nccl_kept *kept, int count)
+{
+    ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = cecl_nccl_group_pass(group, kept, count);
+    const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
+    return result == ceclSuccess ? ended : result;
+}
+
+static ncclResult_t order_passed(const struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
+                                 int count, bool before)
+{
+    enter(kept, count);
+    const ceclResult_t result = order_streams(group, kept, count, before);
+    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
+    leave(kept, count);
+    return number;
+}
+
+static bool has_several_streams(const struct cecl_nccl_group *group)
+{
+    int i = 0;
+    while (i < group->count && group->kept[i].call.stream == first_of(group->kept, i)->call.stream)
+        i++;
+    return i < group->count;
+}
+
+/* A stage of passed calls. The thread is not inside an entry while it calls NCCL, because an abort, which must
+ * end NCCL's call, first waits until no thread is inside. */
+static ncclResult_t pass_stage(struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
+                               int count)
+{
+    const bool is_last = kept + count == group->kept + group->count;
+    ncclResult_t result = order_passed(group, kept, count, true);
+    if (result != ceclSuccess)
+        return result;
+    result = pass_in_a_group(group, kept, count);
+    if (result == ceclInProgress && (!is_last || has_several_streams(group)))
+        cecl_nccl_group_await_passed(group);
+    if (result != ceclSuccess && result != ceclInProgress)
+        return result;
+    const ncclResult_t ordered = order_passed(group, kept, count, false);
+    return ordered == ceclSuccess ? result : ordered;
+}
+
+/* ---- all stages */
+
+static int by_stage(const void *left, const void *right)
+{
+    const struct cecl_nccl_kept *a = left, *b = right;
+    return a->stage != b->stage ? a->stage - b->stage : a->number - b->number;
+}
+
+static void sort(struct cecl_nccl_group *group)
+{
+    int sorted = 1;
+    while (sorted < group->count && group->kept[sorted - 1].stage <= group->kept[sorted].stage)
+        sorted++;
+    if (sorted < group->count)
+        qsort(group->kept, (size_t)group->count, sizeof(*group->kept), by_stage);
+}
+
+/* The number of calls in the first call's stage. Calls are sorted by stage. */
+static int length_of_stage(const struct cecl_nccl_kept *kept, int count)
+{
+    int length = 0;
+    while (length < count && kept[length].stage == kept->stage)
+        length++;
+    return length;
+}
+
+ncclResult_t cecl_nccl_group_serve(struct cecl_nccl_group *group)
+{
+    ncclResult_t result = ceclSuccess;
+    bool is_in_progress = false;
+    sort(group);
+    for (int i = 0, length; i < group->count && result == ceclSuccess; i += length) {
+        struct cecl_nccl_kept *kept = group->kept + i;
+        length = length_of_stage(kept, group->count - i);
+        result = cecl_nccl_is_served(&kept->call) ? serve_stage(group, kept, length)
+                                                  : pass_stage(group, kept, length);
+        if (result == ceclInProgress) {
+            is_in_progress = true;
+            result = ceclSuccess;
+        }
+    }
+    cecl_nccl_group_forget_calls(group);
+    return result == ceclSuccess && is_in_progress ? ceclInProgress : result;
+}
