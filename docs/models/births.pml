@@ -1,5 +1,5 @@
 /* Communicators that NCCL makes in the background from a parent: split, shrink and grow
- * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program,
+ * (src/nccl/begin.c), for Spin. NCCL writes the child's handle into memory of the program,
  * `place`, which is valid until the program learns that the parent is ready. RANKS threads of the
  * program query the parent's state; another thread may abort the parent. life.pml models the
  * child's later life.

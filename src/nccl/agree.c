@@ -94,27 +94,13 @@ void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can)
 
 /* ---- waiting */
 
-/* A wait for a rank's word. */
-struct wait {
-    const struct cecl_nccl_comm *comm;
-    struct cecl_nccl_words *words; /* the rank's words */
-    int rank;
-    int64_t deadline;
-};
-
-static bool has_told(const struct wait *wait, bool *can)
+static bool has_told(const struct cecl_nccl_comm *comm, const struct cecl_nccl_words *theirs,
+                     bool *can)
 {
-    const uint64_t number = wait->comm->agreed;
     const uint64_t word =
-        atomic_load_explicit(&wait->words->told[number & 1], memory_order_acquire);
+        atomic_load_explicit(&theirs->told[comm->agreed & 1], memory_order_acquire);
     *can = word & 1;
-    return word >> 1 == number;
-}
-
-/* Whether the rank has made a later call instead. */
-static bool is_beyond(const struct wait *wait)
-{
-    return atomic_load(&wait->words->calls) > wait->comm->served;
+    return word >> 1 == comm->agreed;
 }
 
 static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
@@ -127,76 +113,65 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Returns an error if the wait must end before the rank has told. A rank tells before it counts
- * its next call, and before it leaves. So has_told is called again after the other words were read: if the rank
- * has counted or left, and has still not told, it will not tell. */
-static ceclResult_t reason_to_end(const struct wait *wait)
+/* Why the wait for `rank` must end; ceclSuccess: it goes on. A rank tells before it counts its next call, and before it
+ * leaves. So has_told is called after the other words were read: if the rank has counted or left, and has still not
+ * told, it will not tell. */
+static ceclResult_t reason_to_end(const struct cecl_nccl_comm *comm,
+                                  const struct cecl_nccl_words *theirs, int rank, int64_t deadline)
 {
-    const int mine = wait->comm->rank, rank = wait->rank;
-    const bool has_left = atomic_load(&wait->words->has_left), makes_another = is_beyond(wait);
+    const bool makes_another = atomic_load(&theirs->calls) > comm->served,
+               has_left = atomic_load(&theirs->has_left), is_late = cecl_ms_left(deadline) == 0;
     bool can;
-    if (makes_another && !has_told(wait, &can))
+    if (has_told(comm, theirs, &can))
+        return ceclSuccess;
+    if (makes_another)
         return cecl_fail(
             ceclInvalidUsage,
             "a graph captures a call on rank %d, but not on rank %d; all ranks must do so, or none",
-            mine, rank);
-    if (has_left && !has_told(wait, &can))
+            comm->rank, rank);
+    if (has_left)
         return cecl_fail(ceclRemoteError,
-                         "a graph captures a call on rank %d, but rank %d has left", mine, rank);
-    if (cecl_ms_left(wait->deadline) == 0)
-        return cecl_fail(ceclTimeout,
-                         "a graph captures a call on rank %d, but rank %d did not do so within %d "
-                         "ms (CECL_TIMEOUT_MS)",
-                         mine, rank, cecl_nccl_process()->timeout_ms);
-    return ceclSuccess;
+                         "a graph captures a call on rank %d, but rank %d has left", comm->rank,
+                         rank);
+    return is_late ? cecl_fail(ceclTimeout,
+                               "a graph captures a call on rank %d, but rank %d did not do so "
+                               "within %d ms (CECL_TIMEOUT_MS)",
+                               comm->rank, rank, cecl_nccl_process()->timeout_ms)
+                   : ceclSuccess;
 }
 
-/* Revokes the communicator, so that peers that wait for this rank learn that it gives up. */
-static ceclResult_t give_up(const struct wait *wait, ceclResult_t result)
+static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
+                               const struct cecl_nccl_words *theirs, int rank, int64_t deadline,
+                               bool *can)
 {
-    cecl_log(CECL_LOG_WARN, wait->comm->rank, "%s", cecl_message());
-    cecl_nccl_library()->ceclCommRevoke(wait->comm->ours);
-    return result;
-}
-
-/* Whether the wait goes on; otherwise an error. */
-static ceclResult_t goes_on(const struct wait *wait)
-{
-    CECL_TRY(async_error(wait->comm));
-    const ceclResult_t result = reason_to_end(wait);
-    return result == ceclSuccess ? ceclSuccess : give_up(wait, result);
-}
-
-static void pause_between(unsigned looks)
-{
-    if (looks < SPINS)
-        sched_yield();
-    else
+    for (unsigned looks = 0; !has_told(comm, theirs, can); looks++) {
+        if (looks < SPINS) {
+            sched_yield();
+            continue;
+        }
+        CECL_TRY(async_error(comm));
+        const ceclResult_t result = reason_to_end(comm, theirs, rank, deadline);
+        if (result != ceclSuccess) {
+            cecl_log(CECL_LOG_WARN, comm->rank, "%s", cecl_message());
+            /* so that peers that wait for this rank learn that it gives up */
+            cecl_nccl_library()->ceclCommRevoke(comm->ours);
+            return result;
+        }
         cecl_nccl_pause_us(20);
-}
-
-static ceclResult_t await_rank(const struct wait *wait, bool *can)
-{
-    for (unsigned looks = 0; !has_told(wait, can); looks++) {
-        if (looks >= SPINS)
-            CECL_TRY(goes_on(wait));
-        pause_between(looks);
     }
     return ceclSuccess;
 }
 
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all)
 {
-    struct cecl_nccl_words *words = words_of(comm);
-    struct wait wait = {.comm = comm, .deadline = cecl_deadline(cecl_nccl_process()->timeout_ms)};
+    const struct cecl_nccl_words *words = words_of(comm);
+    const int64_t deadline = cecl_deadline(cecl_nccl_process()->timeout_ms);
     bool common = words != NULL;
     *all = false;
     for (int rank = 0; words && rank < comm->nranks; rank++) {
-        bool theirs = false;
-        wait.rank = rank;
-        wait.words = &words[rank];
-        CECL_TRY(await_rank(&wait, &theirs));
-        common = common && theirs;
+        bool can = false;
+        CECL_TRY(await_rank(comm, &words[rank], rank, deadline, &can));
+        common = common && can;
     }
     *all = common;
     return ceclSuccess;

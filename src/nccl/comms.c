@@ -341,7 +341,7 @@ static ceclResult_t error_of(ceclComm_t ours)
 }
 
 /* Prints a message, unless cecl has printed it as an asynchronous error. */
-static void tell(struct cecl_nccl_comm *comm, const char *message)
+static void tell_error(struct cecl_nccl_comm *comm, const char *message)
 {
     char words[CECL_MESSAGE_BYTES];
     snprintf(words, sizeof(words), "%s", message);
@@ -353,14 +353,14 @@ static void tell(struct cecl_nccl_comm *comm, const char *message)
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result)
 {
     if (result != ceclSuccess)
-        tell(comm, cecl_nccl_library()->ceclGetLastError(NULL));
+        tell_error(comm, cecl_nccl_library()->ceclGetLastError(NULL));
     return number_of(result);
 }
 
 ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result)
 {
     if (result != ceclSuccess)
-        tell(comm, cecl_message());
+        tell_error(comm, cecl_message());
     return number_of(result);
 }
 

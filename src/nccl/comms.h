@@ -90,6 +90,19 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting);
 
+/* Notes that NCCL will write the handle of a child of `parent` to `*child`. `together` is how many
+ * communicators this thread makes at once. Takes over the meeting. */
+ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together,
+                                    struct cecl_nccl_meeting *meeting);
+
+/* Must be called when NCCL says that `parent` is ready: begins to make cecl's communicators for the
+ * children whose handles NCCL has written. Returns ncclInProgress until all of these are made, because
+ * programs may rely on a child being ready when NCCL says that its parent is. */
+ncclResult_t cecl_nccl_birth_look(ncclComm_t parent);
+
+/* Must be called when `parent` ends. */
+void cecl_nccl_birth_forget(ncclComm_t parent);
+
 /* -- make.c. For begin.c -- */
 
 /* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get one in their

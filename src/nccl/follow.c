@@ -4,17 +4,21 @@
  * NCCL returns ncclInProgress, both are made in the background. */
 #include <stdlib.h>
 
-#include "nccl/birth.h"
 #include "nccl/family.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
-#include "nccl/report.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
 /* Whether NCCL itself made this call, and not the program. A macro, because it needs the return
  * address of the exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
+
+/* The beginning of a function whose calls by NCCL itself are only passed on. */
+#define BEGIN(name, arguments)                                                                     \
+    CECL_UNCANCELLED;                                                                              \
+    if (IS_NCCLS_OWN())                                                                            \
+    return cecl_nccl_pass_##name arguments
 
 /* Refuses the program's call on a communicator while cecl's is still being made or finalized. */
 #define REFUSE_UNREADY(name)                                                                       \
@@ -164,10 +168,8 @@ static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result
 
 ncclResult_t ncclGroupEnd(void)
 {
-    CECL_UNCANCELLED;
+    BEGIN(ncclGroupEnd, ());
     struct cecl_nccl_group *group = cecl_nccl_group();
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclGroupEnd();
     const ncclResult_t passed = group->depth == 1 ? cecl_nccl_group_decide(group) : ceclSuccess;
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
     return end_group(group, passed == ceclSuccess ? result : passed);
@@ -177,10 +179,8 @@ ncclResult_t ncclGroupEnd(void)
  * nested group only the inner group ends, and its calls stay in the outer one. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
-    CECL_UNCANCELLED;
+    BEGIN(ncclGroupSimulateEnd, (info));
     struct cecl_nccl_group *group = cecl_nccl_group();
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const ncclResult_t refusal = group->refusal;
     ncclResult_t passed = ceclSuccess;
     if (group->depth == 1) {
@@ -198,9 +198,7 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
+    BEGIN(ncclCommInitRank, (comm, nranks, id, rank));
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitRank(comm, nranks, id, rank);
     return follow_one(result, comm, NULL, meeting);
@@ -209,9 +207,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
+    BEGIN(ncclCommInitRankConfig, (comm, nranks, id, rank, config));
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(&id, 1, nranks, rank);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankConfig(comm, nranks, id, rank, config);
@@ -221,9 +217,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId i
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nids,
                                       ncclUniqueId *ids, ncclConfig_t *config)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
+    BEGIN(ncclCommInitRankScalable, (comm, nranks, rank, nids, ids, config));
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_by_ids(ids, nids, nranks, rank);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommInitRankScalable(comm, nranks, rank, nids, ids, config);
@@ -251,9 +245,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
                            ncclConfig_t *config)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
+    BEGIN(ncclCommSplit, (comm, color, key, split, config));
     REFUSE_UNREADY(ncclCommSplit);
     struct cecl_nccl_meeting *meeting = cecl_nccl_meet_split(comm, color);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
@@ -266,9 +258,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
+    BEGIN(ncclCommShrink, (comm, excluded, count, shrunk, config, flags));
     if (flags & CECL_NCCL_SHRINK_ABORT)
         cecl_nccl_comm_revoke(comm);
     REFUSE_UNREADY(ncclCommShrink);
@@ -291,9 +281,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommGrow(comm, nranks, id, rank, grown, config);
+    BEGIN(ncclCommGrow, (comm, nranks, id, rank, grown, config));
     REFUSE_UNREADY(ncclCommGrow);
     ncclUniqueId plain = id ? *id : (ncclUniqueId){{0}};
     const uint64_t key = cecl_nccl_unmark_id(&plain);
@@ -310,9 +298,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 /* Finalizing waits until calls are done. NCCL's result says whether it waits in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommFinalize(comm);
+    BEGIN(ncclCommFinalize, (comm));
     REFUSE_UNREADY(ncclCommFinalize);
     const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
     if (result == ceclInProgress)
@@ -324,11 +310,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
  * returned here, because the failed call or ncclCommGetAsyncError reports them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommDestroy(comm);
+    BEGIN(ncclCommDestroy, (comm));
     REFUSE_UNREADY(ncclCommDestroy);
-    cecl_nccl_stats_forget(comm);
     cecl_nccl_birth_forget(comm);
     cecl_nccl_family_forget(comm);
     return cecl_nccl_comm_destroy(comm) ? cecl_nccl_pass_ncclCommDestroy(comm) : ceclSuccess;
@@ -336,10 +319,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommAbort(comm);
-    cecl_nccl_stats_forget(comm);
+    BEGIN(ncclCommAbort, (comm));
     cecl_nccl_birth_forget(comm);
     cecl_nccl_family_forget(comm);
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
@@ -349,9 +329,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
  * If NCCL refuses the flags, cecl's communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
-    CECL_UNCANCELLED;
-    if (IS_NCCLS_OWN())
-        return cecl_nccl_pass_ncclCommRevoke(comm, flags);
+    BEGIN(ncclCommRevoke, (comm, flags));
     if (flags == 0)
         cecl_nccl_comm_revoke(comm);
     const ncclResult_t result = cecl_nccl_pass_ncclCommRevoke(comm, flags);

@@ -56,12 +56,12 @@ static bool has_driver(void)
     return driver.is_loaded;
 }
 
-static ceclResult_t check(int error, const char *what)
+static ceclResult_t cuda_result(int error, const char *what)
 {
     return error == 0 ? ceclSuccess
                       : cecl_fail(ceclUnhandledCudaError, "%s: CUDA error %d", what, error);
 }
-#define TRY(field, ...) CECL_TRY(check(driver.field(__VA_ARGS__), #field))
+#define TRY(field, ...) CECL_TRY(cuda_result(driver.field(__VA_ARGS__), #field))
 
 /* The GPU is used if its primary context is active, because CUDA's runtime, and so NCCL, uses that
  * context. */
@@ -80,21 +80,21 @@ bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)
     return error != 0 || status != 0;
 }
 
-/* Makes the GPU's context the calling thread's current one, until leave(). */
-static ceclResult_t enter(int ordinal)
+/* Makes the GPU's context the calling thread's current one, until leave_context(). */
+static ceclResult_t enter_context(int ordinal)
 {
     void *context;
     if (!has_driver())
         return cecl_fail(ceclUnhandledCudaError, "GPU %d: this process has not loaded libcuda.so.1",
                          ordinal);
     TRY(retain, &context, ordinal);
-    const ceclResult_t result = check(driver.push(context), "push");
+    const ceclResult_t result = cuda_result(driver.push(context), "push");
     if (result != ceclSuccess)
         driver.release(ordinal);
     return result;
 }
 
-static void leave(int ordinal)
+static void leave_context(int ordinal)
 {
     void *context;
     driver.pop(&context);
@@ -105,18 +105,18 @@ static ceclResult_t order(cudaStream_t first, cudaStream_t then)
 {
     void *event;
     TRY(event_create, &event, NO_TIMING);
-    ceclResult_t result = check(driver.event_record(event, first), "event_record");
+    ceclResult_t result = cuda_result(driver.event_record(event, first), "event_record");
     if (result == ceclSuccess)
-        result = check(driver.event_wait(then, event, 0), "event_wait");
+        result = cuda_result(driver.event_wait(then, event, 0), "event_wait");
     driver.event_destroy(event); /* the driver frees it once the event has happened */
     return result;
 }
 
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then)
 {
-    CECL_TRY(enter(ordinal));
+    CECL_TRY(enter_context(ordinal));
     const ceclResult_t result = order(first, then);
-    leave(ordinal);
+    leave_context(ordinal);
     return result;
 }
 
@@ -131,10 +131,10 @@ static void free_events(void **events, int count)
 
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count)
 {
-    if (enter(ordinal) != ceclSuccess)
+    if (enter_context(ordinal) != ceclSuccess)
         return;
     free_events(events, count);
-    leave(ordinal);
+    leave_context(ordinal);
 }
 
 static ceclResult_t make_events(void **events, int count)
@@ -146,11 +146,11 @@ static ceclResult_t make_events(void **events, int count)
 
 ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
 {
-    CECL_TRY(enter(ordinal));
+    CECL_TRY(enter_context(ordinal));
     const ceclResult_t result = make_events(events, count);
     if (result != ceclSuccess)
         free_events(events, count);
-    leave(ordinal);
+    leave_context(ordinal);
     return result;
 }
 

@@ -292,8 +292,8 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     keep_reservation(trial, now);
     if (here.is_mark)
         cecl_nccl_marks_note(marks, call->stream);
-    if (here.slot >= 0)
-        cecl_nccl_marks_time(marks, marks->count - 2, marks->count - 1, trial->trials, here.slot);
+    if (here.sample >= 0)
+        cecl_nccl_marks_time(marks, marks->count - 2, marks->count - 1, trial->trials, here.sample);
     if (was_running && trial->has_verdict)
         tell_verdict(learn, comm);
 }

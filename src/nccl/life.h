@@ -85,9 +85,9 @@ static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step s
     const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;
     uint32_t word = atomic_load(life);
     while (word >> CECL_NCCL_STATE_SHIFT == from) {
-        const uint32_t kept =
+        const uint32_t rest =
             word & (to == CECL_NCCL_MAKING ? CECL_NCCL_INSIDE : CECL_NCCL_INSIDE | CECL_NCCL_CLAIM);
-        if (atomic_compare_exchange_weak(life, &word, to << CECL_NCCL_STATE_SHIFT | kept))
+        if (atomic_compare_exchange_weak(life, &word, to << CECL_NCCL_STATE_SHIFT | rest))
             return true;
     }
     return false;

@@ -11,6 +11,7 @@
 #include "nccl/library.h"
 #include "nccl/meeting.h"
 #include "nccl/process.h"
+#include "nccl/report.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/settings.h"
@@ -38,7 +39,7 @@ static void note_failure(int rank, const char *words)
 /* ---- NCCL's communicator. Another thread may end it while its making goes on in the background, so each use is
  * short, and is between cecl_nccl_comm_enter and _leave. */
 
-static ceclResult_t check(ncclResult_t result, const char *what)
+static ceclResult_t nccls_result(ncclResult_t result, const char *what)
 {
     return result == ceclSuccess
                ? ceclSuccess
@@ -51,14 +52,14 @@ static bool is_given_up(const struct cecl_nccl_comm *entry)
 }
 
 /* entry: NULL: no other thread can end `comm` */
-static ceclResult_t enter(struct cecl_nccl_comm *entry, ncclComm_t comm)
+static ceclResult_t enter_nccls(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
     return !entry || cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
 }
 
-static void leave(struct cecl_nccl_comm *entry)
+static void leave_nccls(struct cecl_nccl_comm *entry)
 {
     if (entry)
         cecl_nccl_comm_leave(entry);
@@ -69,21 +70,21 @@ static ceclResult_t await_nccl(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     ncclResult_t error = ceclInProgress;
     while (error == ceclInProgress) {
-        CECL_TRY(enter(entry, comm));
+        CECL_TRY(enter_nccls(entry, comm));
         const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(comm, &error);
-        leave(entry);
-        CECL_TRY(check(asked, "ncclCommGetAsyncError"));
+        leave_nccls(entry);
+        CECL_TRY(nccls_result(asked, "ncclCommGetAsyncError"));
         if (error == ceclInProgress)
             cecl_nccl_pause_us(50);
     }
-    return check(error, "a call");
+    return nccls_result(error, "a call");
 }
 
 static ceclResult_t ask(ncclComm_t comm, struct cecl_nccl_comm *entry, int *device)
 {
-    CECL_TRY(check(cecl_nccl_pass_ncclCommCount(comm, &entry->nranks), "ncclCommCount"));
-    CECL_TRY(check(cecl_nccl_pass_ncclCommUserRank(comm, &entry->rank), "ncclCommUserRank"));
-    return check(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
+    CECL_TRY(nccls_result(cecl_nccl_pass_ncclCommCount(comm, &entry->nranks), "ncclCommCount"));
+    CECL_TRY(nccls_result(cecl_nccl_pass_ncclCommUserRank(comm, &entry->rank), "ncclCommUserRank"));
+    return nccls_result(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
 }
 
 /* Fills in what NCCL knows of `comm`. */
@@ -93,10 +94,11 @@ static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
     int device;
     if (shared)
         CECL_TRY(await_nccl(comm, shared));
-    CECL_TRY(enter(shared, comm));
+    CECL_TRY(enter_nccls(shared, comm));
     const ceclResult_t result = ask(comm, entry, &device);
-    leave(shared);
+    leave_nccls(shared);
     CECL_TRY(result);
+    cecl_nccl_stats_note_rank(entry->rank, entry->nranks);
     entry->ordinal = cecl_nccl_gpu_is_used(device) ? device : -1;
     return ceclSuccess;
 }
@@ -187,7 +189,7 @@ static void *gather_all(struct cecl_nccl_meeting *meeting, int nranks, const voi
 }
 
 /* Fills in the entry by what all ranks have said. Trials are made if all ranks try. */
-static void settle(struct cecl_nccl_comm *entry, struct hello *all)
+static void take_answers(struct cecl_nccl_comm *entry, struct hello *all)
 {
     int whose = 0;
     entry->reason = common_reason(all, entry->nranks, &whose);
@@ -213,7 +215,7 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     if (!all)
         return result;
     if (absent < 0) {
-        settle(entry, all);
+        take_answers(entry, all);
     } else {
         while (lowest < entry->rank && all[lowest].drawn == 0)
             lowest++;
@@ -226,30 +228,17 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
 
 /* ---- the communicator */
 
-/* For cecl's own meeting. */
-struct lent {
-    struct cecl_nccl_meeting *meeting;
-    int nranks;
-    ceclResult_t result; /* the first failure, after which no gather can succeed */
-};
-
+/* cecl's own exchanges, in the meeting `context`. */
 static int gather(void *context, const void *send, void *recv, size_t bytes)
 {
-    struct lent *lent = context;
     int absent;
-    if (lent->result == ceclSuccess)
-        lent->result = cecl_nccl_meeting_gather(lent->meeting, send, recv, bytes, &absent);
-    return (int)lent->result;
+    return (int)cecl_nccl_meeting_gather(context, send, recv, bytes, &absent);
 }
 
 static int barrier(void *context)
 {
-    struct lent *lent = context;
-    const char mine = 0;
-    int absent;
-    if (lent->result == ceclSuccess)
-        free(gather_all(lent->meeting, lent->nranks, &mine, 1, &absent, &lent->result));
-    return (int)lent->result;
+    char nothing = 0;
+    return gather(context, &nothing, &nothing, 0);
 }
 
 /* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
@@ -284,10 +273,10 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 }
 
 /* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. */
-static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry)
+static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const ceclOob_t oob = {.context = lent, .allGather = gather, .barrier = barrier};
+    const ceclOob_t oob = {.context = meeting, .allGather = gather, .barrier = barrier};
     const ceclConfig_t config = config_for(entry);
     ceclResult_t result =
         cecl->ceclCommInitOob(&entry->ours, entry->nranks, entry->rank, &oob, &config);
@@ -304,17 +293,17 @@ static ceclResult_t make_here(struct lent *lent, struct cecl_nccl_comm *entry)
 
 /* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the others
  * the message names that rank. */
-static ceclResult_t agree(struct lent *lent, ceclResult_t mine, ceclResult_t *common)
+static ceclResult_t agree(struct cecl_nccl_meeting *meeting, int nranks, ceclResult_t mine,
+                          ceclResult_t *common)
 {
     const int32_t status = (int32_t)mine;
     ceclResult_t result;
     int absent;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    int32_t *all =
-        gather_all(lent->meeting, lent->nranks, &status, sizeof(status), &absent, &result);
+    int32_t *all = gather_all(meeting, nranks, &status, sizeof(status), &absent, &result);
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
-    for (int rank = 0; all && rank < lent->nranks && *common == ceclSuccess; rank++)
+    for (int rank = 0; all && rank < nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
             *common =
                 cecl_fail((ceclResult_t)all[rank], "rank %d could not make its communicator", rank);
@@ -324,12 +313,9 @@ static ceclResult_t agree(struct lent *lent, ceclResult_t mine, ceclResult_t *co
 
 static ceclResult_t make_on_all(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
-    struct lent lent = {.meeting = meeting, .nranks = entry->nranks};
     ceclResult_t common = ceclSuccess;
-    const ceclResult_t mine = make_here(&lent, entry);
-    ceclResult_t result = lent.result;
-    if (result == ceclSuccess)
-        result = agree(&lent, mine, &common);
+    const ceclResult_t mine = make_here(meeting, entry),
+                       result = agree(meeting, entry->nranks, mine, &common);
     if (result == ceclSuccess && common == ceclSuccess)
         return ceclSuccess;
     entry->reason = CECL_NCCL_NOT_MADE;

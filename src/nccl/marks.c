@@ -58,19 +58,19 @@ void cecl_nccl_marks_publish(struct cecl_nccl_marks *marks, struct cecl_trial *t
         uint64_t ns;
         if (!time_between(marks, first, &ns))
             return;
-        cecl_trial_publish(trial, first->trial, first->slot, ns);
+        cecl_trial_publish(trial, first->trial, first->sample, ns);
         marks->first_pending++;
         marks->npending--;
     }
 }
 
 void cecl_nccl_marks_time(struct cecl_nccl_marks *marks, uint32_t from, uint32_t to, uint32_t trial,
-                          int slot)
+                          int sample)
 {
     if (marks->npending == CECL_NCCL_MARKS) { /* the oldest time is dropped: its marks are lost */
         marks->first_pending++;
         marks->npending--;
     }
     marks->pending[(marks->first_pending + marks->npending++) % CECL_NCCL_MARKS] =
-        (struct cecl_nccl_time){from, to, trial, slot};
+        (struct cecl_nccl_time){from, to, trial, sample};
 }

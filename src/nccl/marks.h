@@ -28,7 +28,7 @@ struct cecl_nccl_marks {
     struct cecl_nccl_time {
         uint32_t from, to; /* the time's marks */
         uint32_t trial;
-        int slot;
+        int sample;
     } pending[CECL_NCCL_MARKS];
     uint32_t first_pending, npending;
 };
@@ -40,9 +40,9 @@ void cecl_nccl_marks_close(struct cecl_nccl_marks *marks);
 /* Notes the time at which `stream` reaches this point. Returns the mark's number. */
 uint32_t cecl_nccl_marks_note(struct cecl_nccl_marks *marks, cudaStream_t stream);
 
-/* Takes the time from mark `from` to mark `to` for a slot of trial number `trial`. */
+/* Takes the time from mark `from` to mark `to` for a sample of trial number `trial`. */
 void cecl_nccl_marks_time(struct cecl_nccl_marks *marks, uint32_t from, uint32_t to, uint32_t trial,
-                          int slot);
+                          int sample);
 
 /* Publishes the times that are known now. */
 void cecl_nccl_marks_publish(struct cecl_nccl_marks *marks, struct cecl_trial *trial);

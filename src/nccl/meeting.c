@@ -44,6 +44,7 @@ struct cecl_nccl_meeting {
     int rank, nranks;
     struct envelope mine; /* of the latest letter */
     const cecl_nccl_life *life;
+    ceclResult_t result;    /* of the first gather that failed */
     struct letter *letters; /* received, and not used yet */
     int count;
     struct peer peers[];
@@ -283,15 +284,15 @@ static bool take_letter(struct cecl_nccl_meeting *meeting, struct peer *peer, vo
 /* Later gathers are without the places from which nothing has come. */
 static int take_letters(struct cecl_nccl_meeting *meeting, void *all, size_t bytes)
 {
-    int kept = 0, missing = -1;
+    int here = 0, missing = -1;
     for (int i = 0; i < meeting->count; i++) {
         struct peer *peer = &meeting->peers[i];
         if (take_letter(meeting, peer, all, bytes))
-            meeting->peers[kept++] = *peer;
+            meeting->peers[here++] = *peer;
         else if (peer->rank >= 0 && (missing < 0 || peer->rank < missing))
             missing = peer->rank;
     }
-    meeting->count = kept;
+    meeting->count = here;
     return missing;
 }
 
@@ -308,8 +309,8 @@ static int first_absent(const struct cecl_nccl_meeting *meeting)
     return -1;
 }
 
-ceclResult_t cecl_nccl_meeting_gather(struct cecl_nccl_meeting *meeting, const void *mine,
-                                      void *all, size_t bytes, int *absent)
+static ceclResult_t gather(struct cecl_nccl_meeting *meeting, const void *mine, void *all,
+                           size_t bytes, int *absent)
 {
     const bool is_first = meeting->mine.number++ == 0;
     *absent = -1;
@@ -329,4 +330,12 @@ ceclResult_t cecl_nccl_meeting_gather(struct cecl_nccl_meeting *meeting, const v
     return missing < 0 ? ceclSuccess
                        : cecl_fail(ceclRemoteError,
                                    "rank %d has left while the communicator was made", missing);
+}
+
+ceclResult_t cecl_nccl_meeting_gather(struct cecl_nccl_meeting *meeting, const void *mine,
+                                      void *all, size_t bytes, int *absent)
+{
+    if (meeting->result == ceclSuccess)
+        meeting->result = gather(meeting, mine, all, bytes, absent);
+    return meeting->result;
 }

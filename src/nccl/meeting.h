@@ -30,7 +30,8 @@ uint64_t cecl_nccl_meeting_key(const struct cecl_nccl_meeting *meeting);
 void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nranks,
                              const cecl_nccl_life *life);
 
-/* Collective: gathers `bytes` bytes of each rank in `all`, in rank order. Waits for at most CECL_INIT_TIMEOUT_MS.
+/* Collective: gathers `bytes` bytes of each rank in `all`, in rank order. Waits for at most CECL_INIT_TIMEOUT_MS. After
+ * the first failure all fail.
  * absent  [out] at the first gather the lowest rank that will not come, whose bytes are zero, or -1. At later ones
  *         a rank that does not come any more is an error. */
 ceclResult_t cecl_nccl_meeting_gather(struct cecl_nccl_meeting *meeting, const void *mine,

@@ -66,7 +66,7 @@ static ceclResult_t open_real(void)
     return ceclSuccess;
 }
 
-static void begin(void)
+static void begin_process(void)
 {
     process.result = open_real();
     if (process.result != ceclSuccess) {
@@ -79,6 +79,6 @@ static void begin(void)
 const struct cecl_nccl_process *cecl_nccl_process(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, begin);
+    pthread_once(&once, begin_process);
     return &process;
 }

@@ -1,6 +1,6 @@
 /* Opens the real NCCL. It is searched for by path, because this library has the same name, and because
  * RTLD_NEXT does not find a library that one of the program's libraries would have loaded. */
-#include "nccl/real.h"
+#include "nccl/process.h"
 
 #include <dlfcn.h>
 #include <link.h>

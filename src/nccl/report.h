@@ -21,8 +21,8 @@
 /* Counts a decided call. mark: for a served call, whether it used SMs; for any other call, whether it was refused
  * (otherwise it was passed). */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
-/* Called before `comm` ends, because NCCL may then give its handle to another communicator. */
-void cecl_nccl_stats_forget(ncclComm_t comm);
+/* Notes a new communicator, so that the table can name this process's rank. */
+void cecl_nccl_stats_note_rank(int rank, int nranks);
 /* Counts a call of a function whose arguments are not known. */
 void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused);
 

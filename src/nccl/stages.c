@@ -17,8 +17,8 @@ static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, 
     return &kept[first];
 }
 
-/* Enters each call's communicator, so that no other thread can end it before `leave`. */
-static void enter(struct cecl_nccl_kept *kept, int count)
+/* Enters each call's communicator, so that no other thread can end it before `leave_all`. */
+static void enter_all(struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
         const ncclComm_t of = kept[i].call.comm;
@@ -36,7 +36,7 @@ static void note_calls(const struct cecl_nccl_kept *kept, int count)
             cecl_nccl_note_served(kept[i].comm, &kept[i].call);
 }
 
-static void leave(const struct cecl_nccl_kept *kept, int count)
+static void leave_all(const struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
         if (kept[i].comm)
@@ -120,7 +120,7 @@ static struct cecl_nccl_comm *any_comm(const struct cecl_nccl_kept *kept, int co
 static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                 int count)
 {
-    enter(kept, count);
+    enter_all(kept, count);
     note_calls(kept, count);
     ceclResult_t result = order_streams(group, kept, count, true);
     if (result == ceclSuccess)
@@ -130,7 +130,7 @@ static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl
     if (result == ceclSuccess)
         result = complete(kept, count);
     const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
-    leave(kept, count);
+    leave_all(kept, count);
     return number;
 }
 
@@ -150,10 +150,10 @@ static ncclResult_t pass_in_a_group(struct cecl_nccl_group *group,
 static ncclResult_t order_passed(const struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                  int count, bool before)
 {
-    enter(kept, count);
+    enter_all(kept, count);
     const ceclResult_t result = order_streams(group, kept, count, before);
     const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
-    leave(kept, count);
+    leave_all(kept, count);
     return number;
 }
 

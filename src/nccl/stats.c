@@ -14,6 +14,7 @@
 
 #include "nccl/process.h"
 #include "util/file.h"
+#include "util/grow.h"
 #include "util/log.h"
 
 /* Classes of sizes: each has the sizes up to `most` bytes that are not in an earlier class. */
@@ -51,47 +52,25 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Communicators on which calls were made, so that the table can name this process's rank. Freed only
- * in a forked child, because threads read the lists without a lock. */
-#define MEMBER_LISTS 64
-struct member {
-    _Atomic(ncclComm_t) comm; /* NULL: it has ended */
-    int nranks, rank;         /* nranks 0: not known */
-    struct member *next;
-};
-static _Atomic(struct member *) members[MEMBER_LISTS];
+/* This process's ranks in the largest communicators that it has made, in ascending order; the table names them. */
+static struct {
+    pthread_mutex_t lock;
+    int nranks;
+    int *ranks, count, room;
+} largest = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- printing */
 
-/* The least rank above `above` that this process has in communicators of the most ranks, which *most is; -1: none. */
-static int next_rank(int above, int *most)
-{
-    int rank = -1;
-    for (int i = 0; i < MEMBER_LISTS; i++)
-        for (const struct member *one = atomic_load(&members[i]); one; one = one->next) {
-            if (one->nranks > *most) {
-                *most = one->nranks;
-                rank = -1;
-            }
-            if (one->nranks == *most && one->rank > above && (rank < 0 || one->rank < rank))
-                rank = one->rank;
-        }
-    return rank;
-}
-
-/* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks, as in the largest communicators. */
+/* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks. */
 static void print_ranks(FILE *out)
 {
-    int most = 1;
-    const int first = next_rank(-1, &most);
-    if (first < 0) {
-        fprintf(out, "rank unknown");
-        return;
-    }
-    fprintf(out, next_rank(first, &most) < 0 ? "rank" : "ranks");
-    for (int rank = first; rank >= 0; rank = next_rank(rank, &most))
-        fprintf(out, " %d", rank);
-    fprintf(out, " of %d", most);
+    pthread_mutex_lock(&largest.lock);
+    fprintf(out, largest.count == 0 ? "rank unknown" : largest.count == 1 ? "rank" : "ranks");
+    for (int i = 0; i < largest.count; i++)
+        fprintf(out, " %d", largest.ranks[i]);
+    if (largest.count > 0)
+        fprintf(out, " of %d", largest.nranks);
+    pthread_mutex_unlock(&largest.lock);
 }
 
 /* A row of the table: calls of one function with the same result. */
@@ -288,7 +267,7 @@ static void append_json(const char *file)
 }
 
 /* Prints the table if a call was counted. */
-static void print(void)
+static void print_tables(void)
 {
     const char *file = cecl_nccl_process()->stats_file;
     if (!atomic_load(&has_counted))
@@ -301,55 +280,25 @@ static void print(void)
 
 /* ---- counting */
 
-static _Atomic(struct member *) *list_of(ncclComm_t comm)
+void cecl_nccl_stats_note_rank(int rank, int nranks)
 {
-    const uint64_t bits = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
-    return &members[bits >> 58];
-}
-
-static struct member *find_member(_Atomic(struct member *) *list, ncclComm_t comm)
-{
-    struct member *one = atomic_load_explicit(list, memory_order_acquire);
-    while (one && atomic_load_explicit(&one->comm, memory_order_relaxed) != comm)
-        one = one->next;
-    return one;
-}
-
-/* Uses the entry of an ended communicator of which this process had the same rank, so that the lists do not grow in a
- * program that makes communicators again and again. False: there is none. */
-static bool replace_member(_Atomic(struct member *) *list, ncclComm_t comm, int nranks, int rank)
-{
-    for (struct member *one = atomic_load(list); one; one = one->next) {
-        ncclComm_t none = NULL;
-        if (one->nranks == nranks && one->rank == rank &&
-            atomic_compare_exchange_strong(&one->comm, &none, comm))
-            return true;
+    int at = 0;
+    if (!cecl_nccl_process()->counts)
+        return;
+    pthread_mutex_lock(&largest.lock);
+    if (nranks > largest.nranks)
+        largest.count = 0;
+    largest.nranks = nranks > largest.nranks ? nranks : largest.nranks;
+    while (at < largest.count && largest.ranks[at] < rank)
+        at++;
+    const bool is_new = at == largest.count || largest.ranks[at] != rank;
+    if (nranks == largest.nranks && is_new &&
+        CECL_HAS_ROOM(largest.ranks, largest.count, largest.room)) {
+        memmove(&largest.ranks[at + 1], &largest.ranks[at],
+                (size_t)(largest.count++ - at) * sizeof(*largest.ranks));
+        largest.ranks[at] = rank;
     }
-    return false;
-}
-
-static void note_member(ncclComm_t comm)
-{
-    _Atomic(struct member *) *list = list_of(comm);
-    int nranks = 0, rank = 0;
-    if (find_member(list, comm))
-        return;
-    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) != ceclSuccess ||
-        cecl_nccl_pass_ncclCommCount(comm, &nranks) != ceclSuccess)
-        nranks = 0;
-    struct member *one = replace_member(list, comm, nranks, rank) ? NULL : calloc(1, sizeof(*one));
-    if (!one)
-        return;
-    *one = (struct member){.comm = comm, .nranks = nranks, .rank = rank, .next = atomic_load(list)};
-    while (!atomic_compare_exchange_weak(list, &one->next, one))
-        ;
-}
-
-void cecl_nccl_stats_forget(ncclComm_t comm)
-{
-    struct member *one;
-    while (comm && (one = find_member(list_of(comm), comm)))
-        atomic_store(&one->comm, NULL);
+    pthread_mutex_unlock(&largest.lock);
 }
 
 static size_t class_of(size_t bytes)
@@ -360,40 +309,30 @@ static size_t class_of(size_t bytes)
     return which;
 }
 
-static void forget_members(void)
-{
-    for (int i = 0; i < MEMBER_LISTS; i++) {
-        struct member *one = atomic_exchange(&members[i], NULL);
-        while (one) {
-            struct member *const next = one->next;
-            free(one);
-            one = next;
-        }
-    }
-}
-
 /* Forgets the calls so far in a forked child: its parent made them. */
-static void forget(void)
+static void forget_calls(void)
 {
     memset(counters, 0, sizeof(counters));
     for (size_t i = 0; i < SYMBOLS; i++)
         memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
-    forget_members();
+    /* another thread of the parent may have held the lock */
+    largest.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    largest.nranks = largest.count = 0;
     cecl_nccl_report_forget();
     atomic_store(&has_counted, false);
 }
 
-static void begin(void)
+static void register_handlers(void)
 {
-    pthread_atfork(NULL, NULL, forget);
-    atexit(print);
+    pthread_atfork(NULL, NULL, forget_calls);
+    atexit(print_tables);
 }
 
 /* Called for each counted call. Registers the handlers at the first one. */
 static void note_count(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, begin);
+    pthread_once(&once, register_handlers);
     if (!atomic_load_explicit(&has_counted, memory_order_relaxed))
         atomic_store(&has_counted, true);
 }
@@ -413,6 +352,4 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark)
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][kind];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
-    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* NCCL would not answer then */
-        note_member(call->comm);
 }

@@ -79,14 +79,14 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Keeps the target at `kept`. If two threads do so at once, only the first one warns. */
-static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *kept)
+/* Stores the target at `at`. If two threads do so at once, only the first one warns. */
+static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *at)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
     const cecl_nccl_target found = real->handle ? find(real, symbol->name) : NULL;
     const cecl_nccl_target instead = (real->handle ? lacking : no_nccl)[symbol->answer];
     const cecl_nccl_target target = found ? found : instead;
-    const bool is_first = atomic_exchange(kept, target) != target;
+    const bool is_first = atomic_exchange(at, target) != target;
     if (real->handle && !found && is_first)
         cecl_log(CECL_LOG_WARN, -1, "%s: %s lacks it", symbol->name, real->path);
     return target;
@@ -105,8 +105,8 @@ static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 static cecl_nccl_target decide(struct cecl_nccl_symbol *symbol, const void *caller)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();
-    const cecl_nccl_target kept = atomic_load(&symbol->found);
-    const cecl_nccl_target target = kept ? kept : look_up(symbol, &symbol->found);
+    const cecl_nccl_target before = atomic_load(&symbol->found);
+    const cecl_nccl_target target = before ? before : look_up(symbol, &symbol->found);
     if (target == (cecl_nccl_target)lacking_result || cecl_nccl_is_own(process, caller))
         return target;
     const bool refuses = process->policy == CECL_NCCL_STRICT && symbol->answer == CECL_NCCL_MOVE;

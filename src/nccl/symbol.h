@@ -35,7 +35,7 @@ struct cecl_nccl_symbol {
  * returns, with all arguments unchanged. */
 void cecl_nccl_lazy(void);
 
-/* Finds the target of `symbol`, and keeps it. The target of a MOVE or REDUCTION is kept in `found`
+/* Finds the target of `symbol`, and stores it. The target of a MOVE or REDUCTION is stored in `found`
  * instead, so that later calls also go through this function, and are counted. `caller` is the return
  * address of the call. */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);

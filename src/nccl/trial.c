@@ -1,5 +1,5 @@
 /* See trial.h. */
-#include "nccl/trial_turns.h"
+#include "nccl/trial.h"
 
 /* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank comes
  * too late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the
@@ -107,7 +107,7 @@ static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 }
 
 /* merged  how many repetitions make a period */
-static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
+static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
     remember(trial, arm, merged);
     rest(trial);
@@ -221,15 +221,15 @@ static void go_on(struct cecl_trial *trial)
     trial->turn += trial->has_turn;
     trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
     if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
-        settle(trial, word & CECL_DECISION_NUMBER, trial->merged);
+        decide_on(trial, word & CECL_DECISION_NUMBER, trial->merged);
 }
 
-static struct cecl_trial_mark begin(struct cecl_trial *trial)
+static struct cecl_trial_mark begin_trial(struct cecl_trial *trial)
 {
     const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
     if ((word & CECL_DECISION_KIND) != CECL_DECISION_START) {
         try_later(trial, word);
-        return (struct cecl_trial_mark){.slot = -1};
+        return (struct cecl_trial_mark){.sample = -1};
     }
     trial->state = CECL_TRIAL_RUNNING;
     trial->first = trial->decisions - 1;
@@ -237,7 +237,7 @@ static struct cecl_trial_mark begin(struct cecl_trial *trial)
     trial->trials++;
     trial->turn = trial->put_off = trial->repeated = 0;
     go_on(trial);
-    return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
+    return (struct cecl_trial_mark){.is_mark = true, .sample = -1};
 }
 
 /* Marks the remaining times of this turn as lost. */
@@ -265,17 +265,17 @@ static bool is_turn_over(const struct cecl_trial *trial)
 
 static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
 {
-    struct cecl_trial_mark mark = {.slot = -1};
+    struct cecl_trial_mark mark = {.sample = -1};
     trial->repeated++;
     if (was_whole && trial->repeated < trial->merged)
         return mark;
     trial->repeated = 0;
     trial->period++;
     if (was_whole && trial->has_turn && trial->period > 1)
-        mark.slot = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
+        mark.sample = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
     if (is_turn_over(trial))
         end_turn(trial);
-    mark.is_mark = mark.slot >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
+    mark.is_mark = mark.sample >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
     return mark;
 }
 
@@ -299,10 +299,10 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
         break;
     case CECL_TRIAL_OFFERED:
         if (--trial->wait == 0)
-            return begin(trial);
+            return begin_trial(trial);
         break;
     case CECL_TRIAL_RUNNING: return run(trial, was_whole);
     default: wear(trial);
     }
-    return (struct cecl_trial_mark){.slot = -1};
+    return (struct cecl_trial_mark){.sample = -1};
 }

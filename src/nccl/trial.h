@@ -20,7 +20,7 @@
  * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
  * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three
  * rounds only arm 0 and the arm that seems best go on, so that small gains become clear. The decision behind the
- * last turn is the verdict (verdict.h). If times are missing because a GPU is behind, the verdict is put off by
+ * last turn is the verdict (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by
  * one period, and from the fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
@@ -39,7 +39,7 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 
 #define CECL_TRIAL_COUNTED 2u /* counted periods of a turn */
 #define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
-#define CECL_TRIAL_SLOTS (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
+#define CECL_TRIAL_SAMPLES (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
 #define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after these it learns no more */
 #define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
 #define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
@@ -50,7 +50,7 @@ struct cecl_trial_rank {
      * communicator */
     _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time was not measured */
-    _Atomic uint64_t times[CECL_TRIAL_SLOTS];
+    _Atomic uint64_t times[CECL_TRIAL_SAMPLES];
 };
 struct cecl_trial_shared {
     _Atomic uint32_t decisions[CECL_TRIAL_DECISIONS];
@@ -111,8 +111,8 @@ struct cecl_trial {
 /* What the caller does at a boundary. */
 struct cecl_trial_mark {
     bool is_mark; /* note the time at this boundary */
-    /* publish, in this slot, the time since the previous mark; -1: that time does not count */
-    int slot;
+    /* number of the sample to publish: the time since the previous mark. -1: that time does not count */
+    int sample;
 };
 
 static inline size_t cecl_trial_bytes(int nranks)
@@ -139,10 +139,9 @@ void cecl_trial_cancel(struct cecl_trial *trial);
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
-/* Publishes how long the period of `slot` took. `number`: trial->trials at the mark. ns 0: the time was not
- *
+/* Publishes how long the period of `sample` took. `number`: trial->trials at the mark. ns 0: the time was not
  * measured */
-void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns);
+void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
 /* Whether the next boundary has no decision, so that no time needs to be published before it. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
@@ -158,5 +157,33 @@ static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
 
 /* The verdict from all ranks' times in the current trial; if none runs, in the last trial. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
+
+/* -- for trial.c and trial_turns.c: the words of decisions, and how a trial goes on -- */
+
+/* A decision's word: MADE, its kind, and an arm or a number. */
+#define CECL_DECISION_MADE (UINT32_C(1) << 31)
+#define CECL_DECISION_KIND 0x7f000000u
+#define CECL_DECISION_NUMBER 0x00000fffu
+enum {
+    CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
+    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number) or the verdict is put off */
+    CECL_DECISION_TURN = 3 << 24,    /* + arm */
+    CECL_DECISION_VERDICT = 4 << 24, /* + arm */
+    /* reasons for PUT_OFF. With neither, a rank had not offered yet */
+    CECL_DECISION_BUSY = 1 << 23, /* a rank's process tries another communicator */
+    CECL_DECISION_EARLY = 1 << 22 /* the subject is short, and has not come often enough */
+};
+
+#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most */
+
+static inline uint64_t cecl_trial_mix(uint64_t hash)
+{
+    hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
+    return hash ^ hash >> 31;
+}
+
+/* What this rank would decide now: the next turn, the verdict, or that the verdict is put off. */
+uint32_t cecl_trial_next_step(const struct cecl_trial *trial);
 
 #endif

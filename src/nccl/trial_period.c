@@ -1,4 +1,4 @@
-/* See period.h. The hash of any part of the sequence follows from two entries of `hashes`, because hashes are
+/* See trial_period.h. The hash of any part of the sequence follows from two entries of `hashes`, because hashes are
  * polynomials. */
 #include "nccl/trial_period.h"
 

@@ -1,5 +1,5 @@
-/* Evaluates what ranks have published in a trial, and decides what comes next. See turns.h. */
-#include "nccl/trial_turns.h"
+/* Evaluates what ranks have published in a trial, and decides what comes next. See trial.h. */
+#include "nccl/trial.h"
 
 /* an arm is dropped if its periods take more than this many times those of arm 0 */
 #define TOO_LONG 1.25
@@ -13,21 +13,21 @@ static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
 
 /* ---- times */
 
-void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns)
+void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns)
 {
-    if (slot >= 0 && number == trial->trials)
-        atomic_store(&trial->mine->times[slot],
+    if (sample >= 0 && number == trial->trials)
+        atomic_store(&trial->mine->times[sample],
                      (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
 }
 
 /* The time of a period, from the times of all ranks. Returns false while a rank has not published
  * its time. *ns is 0 if a rank could not measure it. */
-static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
+static bool time_of(const struct cecl_trial *trial, uint32_t sample, double *ns)
 {
     double sum = 0;
     bool is_lost = false;
     for (int r = 0; r < trial->nranks; r++) {
-        const uint64_t word = atomic_load(&trial->shared->ranks[r].times[slot]);
+        const uint64_t word = atomic_load(&trial->shared->ranks[r].times[sample]);
         const double its = (double)(word & (~UINT64_C(0) >> 16));
         if (word >> 48 != (trial->trials & 0xffff))
             return false;
@@ -56,21 +56,21 @@ static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *sam
     const uint32_t turns = turns_of(trial, arms);
     size_t count = 0;
     *missing = 0;
-    for (uint32_t slot = 0; slot < turns * CECL_TRIAL_COUNTED; slot++) {
-        const uint32_t turn = slot / CECL_TRIAL_COUNTED;
+    for (uint32_t sample = 0; sample < turns * CECL_TRIAL_COUNTED; sample++) {
+        const uint32_t turn = sample / CECL_TRIAL_COUNTED;
         double ns;
-        if (!time_of(trial, slot, &ns))
+        if (!time_of(trial, sample, &ns))
             ++*missing;
         else if (ns > 0)
             samples[count++] = (struct cecl_sample){
-                arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + slot % CECL_TRIAL_COUNTED, ns};
+                arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + sample % CECL_TRIAL_COUNTED, ns};
     }
     return count;
 }
 
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 {
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
     uint32_t missing;
     const size_t count = samples_of(trial, samples, &missing);
     return cecl_verdict_of(samples, count);
@@ -102,7 +102,7 @@ static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_
 /* The arms that are still worth a turn. had: the turns of each arm. */
 static uint32_t alive_of(const struct cecl_trial *trial, const uint32_t *had)
 {
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
     uint32_t missing, alive = trial->arms;
     const size_t count = samples_of(trial, samples, &missing);
     const double base = mean_of(samples, count, 0);
@@ -150,7 +150,7 @@ uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
     const int arm = trial->put_off == 0 ? next_arm(trial) : -1;
     if (arm >= 0)
         return CECL_DECISION_TURN | (uint32_t)arm;
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
     uint32_t missing;
     const size_t count = samples_of(trial, samples, &missing);
     if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)

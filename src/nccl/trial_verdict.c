@@ -1,4 +1,4 @@
-/* See verdict.h. */
+/* See trial_verdict.h. */
 #include "nccl/trial_verdict.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 /* A time that a rank's GPU has not reached yet. */
 struct pending {
     uint32_t number, due; /* due: when the host begins this step */
-    int slot;
+    int sample;
     double ns;
 };
 
@@ -71,7 +71,7 @@ static void publish_due(struct rank *rank, int comm)
         if (pending.due > rank->step)
             rank->comms[comm].pending[left++] = pending;
         else
-            cecl_trial_publish(&rank->comms[comm].trial, pending.number, pending.slot,
+            cecl_trial_publish(&rank->comms[comm].trial, pending.number, pending.sample,
                                (uint64_t)pending.ns);
     }
     rank->comms[comm].npending = left;
@@ -98,10 +98,10 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
         const bool was_running = trial->state == CECL_TRIAL_RUNNING;
         const struct cecl_trial_mark mark =
             cecl_trial_boundary(trial, period->was_whole, host_ns_of(rank));
-        if (mark.slot >= 0 && rank->comms[comm].npending < MOST_PENDING)
+        if (mark.sample >= 0 && rank->comms[comm].npending < MOST_PENDING)
             rank->comms[comm].pending[rank->comms[comm].npending++] = (struct pending){
                 number, rank->step + (uint32_t)below(&world->program.seed, world->program.lag + 1),
-                mark.slot, now - rank->comms[comm].mark};
+                mark.sample, now - rank->comms[comm].mark};
         if (mark.is_mark)
             rank->comms[comm].mark = now;
         if (!was_running && trial->state == CECL_TRIAL_RUNNING && rank->number == 0)
