@@ -206,26 +206,6 @@ catch 1 ONE_RELEASE 'invalid end state'
 catch 1 LATE_TARGET 'invalid end state'
 catch 1 NO_END_MARK 'invalid end state'
 
-model=table
-prove 2 4
-prove 2 3 -DSTOPS=1
-prove 3 1 -DSTOPS=1
-prove 3 1 -DDEATHS=1
-prove 2 3 -DDEATHS=1 -DCOPIES=2
-catch 3 NO_CHECK 'assertion violated.*a==b'
-for fault in LOOK_FIRST PLAIN_STORE NUMBERLESS IN_PLACE; do
-    catch 3 $fault 'assertion violated.*changes'
-done
-catch 2 NO_RETURN 'invalid end state' -DDEATHS=1 -DCOPIES=2
-
-model=meeting
-prove 3 1
-prove 3 1 -DDEATHS=1
-catch 1 NO_LOOK 'assertion violated.*members' -DDEATHS=1
-catch 1 DEAF 'assertion violated.*was_told'
-catch_among 3 1 NO_CHAIN 'assertion violated.*tries'
-catch_among 3 1 REPLACE_ANY 'assertion violated.*inside'
-
 model=births
 prove 2 3
 prove 3 2

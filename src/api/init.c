@@ -52,7 +52,6 @@ static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *re
 {
     const struct cecl_join *join = oob->context;
     struct cecl_meeting_plan plan = {.memory = join->meeting,
-                                     .table = join->table,
                                      .rank = oob->rank,
                                      .nranks = oob->nranks,
                                      .timeout_ms = oob->timeout_ms,
@@ -221,29 +220,21 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
     CECL_TRY(cecl_mesh_check_limit(ndev));
-    const size_t table_bytes = cecl_meeting_table_bytes(ndev);
     void *meeting = calloc(1, cecl_meetings_bytes(ndev));
-    char *tables = malloc((size_t)ndev * table_bytes); /* mostly unused */
     struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
                                .count = (uint32_t)ndev};
-    if (!meeting || !tables || !joins.list) {
+    if (!meeting || !joins.list) {
         free(meeting);
-        free(tables);
         free(joins.list);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
     }
     for (int r = 0; r < ndev; r++) {
-        joins.list[r] = (struct cecl_join){.out = &comms[r],
-                                           .nranks = ndev,
-                                           .rank = r,
-                                           .meeting = meeting,
-                                           .table = (void *)(tables + (size_t)r * table_bytes),
-                                           .config = resolved};
+        joins.list[r] = (struct cecl_join){
+            .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
     }
     const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
     free(meeting);
-    free(tables);
     return result;
 }

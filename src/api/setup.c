@@ -288,8 +288,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     pthread_mutex_init(&comm->watch.lock, NULL);
     cecl_worker_init(&comm->worker);
     comm->check_room = cecl_check_room(nranks);
-    comm->meetings = malloc(cecl_meeting_table_bytes(nranks)); /* mostly unused */
-    if (cecl_launcher_new(comm) && comm->check_room && comm->meetings)
+    if (cecl_launcher_new(comm) && comm->check_room)
         return comm;
     cecl_comm_free(comm, true);
     return NULL;

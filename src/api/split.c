@@ -1,7 +1,6 @@
 /* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are
- * members, and then join as the functions of init.c do. A split uses the parent's mesh to find the members,
- * and all ranks exchange their introductions over it. A shrink cannot use the mesh, so the members meet in
- * the parent's shared memory, and exchange their introductions there. */
+ * members, and then join as the functions of init.c do. The members meet in the parent's shared memory, and
+ * exchange their introductions there. Only a split uses the parent's mesh, to find the members. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +20,10 @@ struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
-    char *parts;       /* split: [parent's nranks * CECL_OOB_PART_BYTES] the introductions */
-    struct cecl_meeting_plan meeting; /* shrink */
+    char *
+        parts; /* [count * CECL_OOB_PART_BYTES] room for the introductions, in the parent's order */
+    bool is_shrink;
+    struct cecl_meeting_plan meeting;
 };
 
 /* The settings of a new communicator. All fields have values even after an error, because one of them is the
@@ -74,14 +75,72 @@ static ceclResult_t say_of_parent(ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
-/* Returns an error if the parent knows that a member has gone. */
+/* Returns an error if the parent knows that a member has gone. A failure of the parent alone is no reason to fail,
+ * because members that have met do not need the parent any more. */
 static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
 {
-    (void)in_vain;
     const struct members *members = oob->context;
     for (int m = 0; m < members->count; m++)
         CECL_TRY(
             cecl_mesh_check_peer(members->parent->mesh, members->parent_ranks[m], CECL_OF_PARENT));
+    return in_vain && !members->is_shrink ? say_of_parent(cecl_mesh_news(members->parent->mesh))
+                                          : ceclSuccess;
+}
+
+static struct members members_of(ceclComm_t comm, bool is_shrink)
+{
+    return (struct members){
+        .parent = comm,
+        .is_shrink = is_shrink,
+        .meeting = {.memory =
+                        comm->net ? NULL : cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
+                    .mesh = comm->mesh,
+                    .is_split = !is_shrink,
+                    .gone = is_shrink ? "; it is not excluded" : NULL,
+                    .rank = comm->rank,
+                    .nranks = comm->nranks}};
+}
+
+static ceclResult_t make_room(struct members *out, int nranks)
+{
+    out->parent_ranks = calloc((size_t)nranks, sizeof(int));
+    out->parts = malloc((size_t)nranks * CECL_OOB_PART_BYTES);
+    return out->parent_ranks && out->parts
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+}
+
+/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
+ * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
+ * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
+ * member returns from the shrink before all have joined. */
+static void end_failed_calls(ceclComm_t comm, int64_t deadline)
+{
+    const int half = cecl_ms_left(deadline) / 2 + 1,
+              ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
+    if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "ceclCommShrink: calls of the failed communicator did not end within %d ms after "
+                 "their release, and may still write to peers' buffers",
+                 ms);
+}
+
+/* The members meet in the parent's memory. */
+static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct members *members = oob->context;
+    struct cecl_meeting_plan *meeting = &members->meeting;
+    meeting->part = send;
+    meeting->bytes = bytes;
+    CECL_TRY(say_of_parent(cecl_meeting_join(meeting, members->parts)));
+    for (int m = 0; m < members->count && recv; m++) {
+        int place = 0;
+        for (int r = 0; r < members->parent_ranks[m]; r++)
+            place += cecl_rank_set_has(&meeting->members, r);
+        memcpy((char *)recv + (size_t)m * bytes, members->parts + (size_t)place * bytes, bytes);
+    }
+    if (members->is_shrink)
+        end_failed_calls(members->parent, oob->deadline);
     return ceclSuccess;
 }
 
@@ -105,6 +164,19 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     }
     free_members(members);
     return result;
+}
+
+/* The members meet, and make the new communicator. Collective over them. Frees the arrays of `members`. */
+static ceclResult_t join_by_meeting(struct members *members, const struct cecl_resolved *config,
+                                    ceclComm_t *newcomm)
+{
+    struct cecl_oob oob = {.context = members,
+                           .deadline = cecl_deadline(config->init_timeout_ms),
+                           .allgather = meet,
+                           .check = check_members};
+    members->meeting.timeout_ms = config->init_timeout_ms;
+    members->meeting.deadline = oob.deadline;
+    return join(members, &oob, config, newcomm);
 }
 
 /* ---- split */
@@ -139,10 +211,7 @@ static bool comes_before(const struct choice *all, int a, int b)
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
-    out->parent_ranks = calloc((size_t)comm->nranks, sizeof(int));
-    out->parts = calloc((size_t)comm->nranks, CECL_OOB_PART_BYTES);
-    if (!out->parent_ranks || !out->parts)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
+    CECL_TRY(make_room(out, comm->nranks));
     for (int r = 0; r < comm->nranks; r++) {
         int place = 0;
         if (all[r].color != color)
@@ -150,6 +219,7 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
         for (int q = 0; q < comm->nranks; q++)
             place += all[q].color == color && comes_before(all, q, r);
         out->parent_ranks[place] = r;
+        cecl_rank_set_add(&out->meeting.members, r);
         out->count++;
         if (r == comm->rank)
             out->rank = place;
@@ -198,36 +268,6 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
-/* The third exchange: all ranks send their parts, even ranks that join nothing. If a rank dies during this
- * exchange, some ranks may have all parts already, and go on. The other ranks lack an address, and fail. The
- * ranks that went on learn of that failure from the parent: see check_split_members. */
-static ceclResult_t exchange_parts(struct members *members, const void *part, size_t bytes)
-{
-    ceclComm_t comm = members->parent;
-    char mine[CECL_OOB_PART_BYTES] = {0};
-    memcpy(mine, part, bytes);
-    return gather(comm, "join", mine, members->parts, sizeof(mine));
-}
-
-static ceclResult_t tell_all(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
-{
-    struct members *members = oob->context;
-    CECL_TRY(say_of_parent(exchange_parts(members, send, bytes)));
-    for (int m = 0; m < members->count && recv; m++)
-        memcpy((char *)recv + (size_t)m * bytes,
-               members->parts + (size_t)members->parent_ranks[m] * CECL_OOB_PART_BYTES, bytes);
-    return ceclSuccess;
-}
-
-/* A failure of the parent alone is no reason to fail, because members that have all parts do not need the
- * parent any more. */
-static ceclResult_t check_split_members(const struct cecl_oob *oob, bool in_vain)
-{
-    const struct members *members = oob->context;
-    CECL_TRY(check_members(oob, in_vain));
-    return in_vain ? say_of_parent(cecl_mesh_news(members->parent->mesh)) : ceclSuccess;
-}
-
 /* Over several hosts the members of each color join by a unique id, which the first of them makes. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
@@ -267,21 +307,14 @@ static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newco
                           const ceclConfig_t *config)
 {
     struct cecl_resolved resolved;
-    struct members members = {.parent = comm};
+    struct members members = members_of(comm, false);
 
     const ceclResult_t local = check_split(comm, color, newcomm, config, &resolved);
     ceclResult_t result = find_members(comm, color, key, local, &members);
     if (result == ceclSuccess && comm->net)
         return join_by_id(&members, color, &resolved, newcomm);
-    if (result == ceclSuccess && color != CECL_SPLIT_NOCOLOR) {
-        struct cecl_oob oob = {.context = &members,
-                               .deadline = cecl_deadline(resolved.init_timeout_ms),
-                               .allgather = tell_all,
-                               .check = check_split_members};
-        return join(&members, &oob, &resolved, newcomm);
-    }
-    if (result == ceclSuccess)
-        result = exchange_parts(&members, "", 0);
+    if (result == ceclSuccess && color != CECL_SPLIT_NOCOLOR)
+        return join_by_meeting(&members, &resolved, newcomm);
     if (result == ceclSuccess)
         *newcomm = NULL;
     free_members(&members);
@@ -349,9 +382,7 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
 static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_set *stay,
                                         struct members *out)
 {
-    out->parent_ranks = calloc((size_t)comm->nranks, sizeof(int));
-    if (!out->parent_ranks)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
+    CECL_TRY(make_room(out, comm->nranks));
     for (int r = 0; r < comm->nranks; r++) {
         if (r == comm->rank)
             out->rank = out->count;
@@ -361,57 +392,22 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
-/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
- * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
- * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
- * member returns from the shrink before all have joined. */
-static void end_failed_calls(ceclComm_t comm, int64_t deadline)
-{
-    const int half = cecl_ms_left(deadline) / 2 + 1,
-              ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
-    if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
-        cecl_log(CECL_LOG_WARN, comm->rank,
-                 "ceclCommShrink: calls of the failed communicator did not end within %d ms after "
-                 "their release, and may still write to peers' buffers",
-                 ms);
-}
-
-static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
-{
-    struct members *members = oob->context;
-    members->meeting.part = send;
-    members->meeting.bytes = bytes;
-    CECL_TRY(say_of_parent(cecl_meeting_join(&members->meeting, recv)));
-    end_failed_calls(members->parent, oob->deadline);
-    return ceclSuccess;
-}
-
 static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, ceclComm_t *newcomm,
                            const ceclConfig_t *config)
 {
     struct cecl_resolved resolved = comm->config;
-    struct members members = {
-        .parent = comm,
-        .meeting = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
-                    .table = comm->meetings,
-                    .mesh = comm->mesh,
-                    .rank = comm->rank,
-                    .nranks = comm->nranks}};
-    struct cecl_meeting_plan *meeting = &members.meeting;
-    struct cecl_oob oob = {.context = &members, .allgather = meet, .check = check_members};
+    struct members members = members_of(comm, true);
 
     if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
         cecl_watch_release(comm);
     ceclResult_t local =
-        check_shrink(comm, excluded, count, newcomm, config, &meeting->members, &resolved);
+        check_shrink(comm, excluded, count, newcomm, config, &members.meeting.members, &resolved);
     if (local == ceclSuccess)
-        local = list_those_who_stay(comm, &meeting->members, &members);
-    meeting->timeout_ms = resolved.init_timeout_ms;
-    oob.deadline = meeting->deadline = cecl_deadline(resolved.init_timeout_ms);
+        local = list_those_who_stay(comm, &members.meeting.members, &members);
     if (local == ceclSuccess)
-        return join(&members, &oob, &resolved, newcomm);
+        return join_by_meeting(&members, &resolved, newcomm);
     free_members(&members);
-    return cecl_meeting_refuse(meeting, local);
+    return cecl_meeting_refuse(&members.meeting, local);
 }
 
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,

@@ -12,10 +12,8 @@
 struct cecl_join {
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    /* in ceclCommInitAll: the memory in which the ranks meet, and this rank's own memory for that (boot/meeting.h);
-     * NULL: ranks meet by the id */
+    /* in ceclCommInitAll: the memory in which the ranks meet (boot/meeting.h); NULL: they meet by the id */
     void *meeting;
-    struct cecl_meeting_table *table;
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers

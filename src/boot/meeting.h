@@ -1,8 +1,7 @@
-/* Meetings: ranks whose mesh may be broken agree, in shared memory (boot/shared.h), on which of them make
- * a new communicator. A meeting has a list of members. It is complete when all members have come with the
- * same list. It fails for all members if one refuses, dies or does not come, or if lists differ so that
- * ranks wait for each other. Each member brings a part, and gets the parts of all when the meeting is
- * complete. */
+/* Meetings: ranks that share a memory, but whose mesh may be broken or not made yet, agree which of them make
+ * a new communicator. Each calls with a list of members. A meeting is complete when all members of a list have
+ * come with that list. It fails if a member refuses, dies or does not come, or if lists differ so that ranks
+ * wait for each other. Each member brings a part, and gets the parts of all when the meeting is complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -32,35 +31,34 @@ static inline void cecl_rank_set_remove(struct cecl_rank_set *set, int rank)
     set->words[rank / 64] &= ~(UINT64_C(1) << (rank % 64));
 }
 
-/* Bytes of shared memory for the meetings of a communicator, and of each rank's own copy of their table. */
+/* Bytes of shared memory for the meetings of a communicator. */
 size_t cecl_meetings_bytes(int nranks);
-size_t cecl_meeting_table_bytes(int nranks);
 
 struct cecl_meeting_plan {
-    void *memory; /* the meetings, shared; zeroed when it is made */
-    /* [cecl_meeting_table_bytes] this rank's own memory, for a copy of the table. Used only during a call. No call
-     * allocates, because a rank that has no memory could not tell its peers. */
-    struct cecl_meeting_table *table;
+    void *memory;           /* the ranks' rows, shared; zeroed when it is made */
     struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
     int rank, nranks;       /* nranks: how many ranks may be members */
     struct cecl_rank_set members;
+    /* A split, which needs all ranks of the mesh: it also fails, after a while, if one that is no member has gone.
+     * It meets no shrink. */
+    bool is_split;
+    const char *gone;   /* follows the message that a member has gone; NULL: nothing */
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
     size_t bytes;     /* bytes of a part, equal on all members */
 };
 
-/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A
- * member that comes to a meeting which has failed fails at once. A rank gives up alone, before it has come, if ranks
- * that are stopped amid changes keep all free copies of the table for 5 s.
+/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason; the
+ * one exception: a member that gives up at its deadline may miss that the last one has just come, and then the
+ * others find that its new mesh is closed. A member that comes to a meeting which has failed fails at once.
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed. ceclRemoteError if a member has made
  *        its next call before this rank has read that member's part. */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
-/* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
- * no meeting waits, the plan's members fail when they come. If this rank's plan does not list this rank,
- * the reason says instead that its list differs from the lists of the ranks that wait for it. Returns
- * `result`, with its message. Does not wait for peers. */
+/* Fails the meetings that wait for this rank, with `result` and the last message as the reason. The plan's
+ * members that have not come fail when they come. If the plan does not list this rank, the reason says instead
+ * that its list differs from the others'. Returns `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

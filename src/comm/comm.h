@@ -89,7 +89,7 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on which of them join a shrink */
+    CECL_SHARED_MEETINGS, /* boot/meeting.h: members of a split or a shrink meet */
     CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
@@ -112,7 +112,6 @@ struct ceclComm {
     struct cecl_net *net; /* over several hosts, where NCCL carries calls (net/net.h); or NULL */
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
-    struct cecl_meeting_table *meetings; /* this rank's memory for the meetings of shrinks */
     struct cecl_hosted hosted;
     int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */
     struct cecl_pool pool;

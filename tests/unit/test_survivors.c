@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "boot/meeting_internal.h"
 #include "comm/comm.h"
 
 #define MOST_RANKS 8
@@ -243,21 +242,6 @@ static void a_rank_dies_inside_a_split(struct life *life)
     go_on(life, &dead, 1);
 }
 
-/* The rank is the writer of all copies of the table, except the one that counts. */
-static void a_rank_dies_with_all_copies(struct life *life)
-{
-    const int dead = 0;
-    if (life->me == dead) {
-        struct shared_table *shared = cecl_shared_at(&life->comm->shared, CECL_SHARED_MEETINGS);
-        for (uint64_t copy = 0; copy < COPIES; copy++)
-            if (copy != atomic_load(&shared->newest) % COPIES)
-                atomic_store(&shared->writer[copy], (uint32_t)dead + 1);
-        die();
-    }
-    see_death(life);
-    go_on(life, &dead, 1);
-}
-
 #define LARGE ((size_t)16 << 20) /* bytes */
 #define LARGE_COPIES 24          /* on the host device, the copies take longer than a shrink */
 
@@ -408,11 +392,6 @@ TEST(a_death_inside_a_split_keeps_nobody)
 {
     for (delay_us = 0; delay_us < 8000; delay_us += 400)
         run_with(4, a_rank_dies_inside_a_split);
-}
-
-TEST(a_death_with_all_copies_of_the_meetings_keeps_nobody)
-{
-    run_with(3, a_rank_dies_with_all_copies);
 }
 
 TEST(copies_of_a_failed_call_end_before_the_shrink)
