@@ -1,6 +1,5 @@
 /* The public collectives and messages. Each passes its arguments to its row of the table of collectives. */
 #include "launch/collective.h"
-#include "launch/describe.h"
 #include "launch/group.h"
 
 #define CALL(op, ...)                                                                              \

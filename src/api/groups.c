@@ -20,12 +20,13 @@ static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_waiting *others = group->others;
     if (others) {
-        (void)!cecl_group_refuse(cecl_joins_carry_out(&others->joins, group->failed, group->words));
-        if (group->failed == ceclSuccess)
+        (void)!cecl_group_refuse(
+            cecl_joins_carry_out(&others->joins, group->all.failed, group->all.words));
+        if (group->all.failed == ceclSuccess)
             (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes, group));
         others->wishes.count = 0;
     }
-    return cecl_group_carry_out(group);
+    return cecl_launches_make(&group->all);
 }
 
 CECL_API ceclResult_t ceclGroupEnd(void)
@@ -55,9 +56,9 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    if (group->failed != ceclSuccess)
-        return cecl_fail_with(group->failed, group->words);
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
+    if (group->all.failed != ceclSuccess)
+        return cecl_fail_with(group->all.failed, group->all.words);
+    for (const struct cecl_launch *launch = group->all.first; launch; launch = launch->next)
         if (launch->comm != comm)
             return cecl_fail(ceclInvalidUsage,
                              "a call of the group is on another communicator, not on comm");
@@ -72,9 +73,9 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
 static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explanation)
 {
     cecl_group_enter(group, "ceclGroupExplain");
-    const ceclResult_t result = group->failed == ceclSuccess
-                                    ? cecl_launches_explain(group->first, explanation)
-                                    : cecl_fail_with(group->failed, group->words);
+    const ceclResult_t result = group->all.failed == ceclSuccess
+                                    ? cecl_launches_explain(group->all.first, explanation)
+                                    : cecl_fail_with(group->all.failed, group->all.words);
     cecl_group_leave(group);
     return result;
 }

@@ -70,7 +70,7 @@ static ceclResult_t serve(void *argument)
 static ceclResult_t enter(struct job *jobs, uint32_t count, const struct cecl_group *group)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (cecl_group_first(group, comm_of(&jobs[i])))
+        if (cecl_launches_of(group->all.first, comm_of(&jobs[i])))
             continue;
         CECL_TRY(cecl_comm_enter(comm_of(&jobs[i]), cecl_ops[CECL_OP_MEM_ALLOC].name));
         jobs[i].entered = true;

@@ -43,39 +43,43 @@ static ceclStream_t stream_of(const struct cecl_engine *engine, uint32_t lane, c
                                     : engine->lanes[lane - CECL_LANES];
 }
 
-static inline ceclResult_t issue_command(const struct cecl_engine *engine,
-                                         const struct cecl_bound *bound,
-                                         const struct cecl_command *command, ceclStream_t main,
-                                         bool is_captured)
+ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                              ceclStream_t main, bool is_captured)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
     const struct cecl_capture_ops *captures = engine->dev->captures;
-    ceclStream_t work = stream_of(engine, command->lane, main);
-    struct cecl_batch batch = {bound->batch.dst + command->first, bound->batch.src + command->first,
-                               bound->batch.bytes + command->first, command->count};
-    switch ((enum cecl_command_kind)command->kind) {
-    case CECL_COMMAND_MEMOPS:
-        return ops->memops(engine->dev, work, bound->ops + command->first, command->count);
-    case CECL_COMMAND_FLAGS:
-    case CECL_COMMAND_COPIES:
-        return (is_captured ? captures->copies : ops->copies)(engine->dev, work, &batch);
-    case CECL_COMMAND_ROWS:
-        return (is_captured ? captures->row_copies : ops->row_copies)(
-            engine->dev, work, bound->rows + command->first, command->count);
-    case CECL_COMMAND_REDUCTIONS: return issue_reductions(engine, command, bound, work);
-    case CECL_COMMAND_SPLITS: return ops->splits(engine->dev, work, &bound->splits[command->first]);
-    case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
-    case CECL_COMMAND_AFTER:
-        return ops->stream_after(engine->dev, work, stream_of(engine, command->first, main));
+    for (uint32_t i = 0; i < bound->ncommands; i++) {
+        const struct cecl_command *command = &bound->commands[i];
+        const uint32_t first = command->first, count = command->count;
+        const struct cecl_batch batch = {bound->batch.dst + first, bound->batch.src + first,
+                                         bound->batch.bytes + first, count};
+        ceclStream_t work = stream_of(engine, command->lane, main);
+        ceclResult_t result = ceclSuccess;
+        switch ((enum cecl_command_kind)command->kind) {
+        case CECL_COMMAND_MEMOPS:
+            result = ops->memops(engine->dev, work, bound->ops + first, count);
+            break;
+        case CECL_COMMAND_FLAGS:
+        case CECL_COMMAND_COPIES:
+            result = (is_captured ? captures->copies : ops->copies)(engine->dev, work, &batch);
+            break;
+        case CECL_COMMAND_ROWS:
+            result = (is_captured ? captures->row_copies
+                                  : ops->row_copies)(engine->dev, work, bound->rows + first, count);
+            break;
+        case CECL_COMMAND_REDUCTIONS:
+            result = issue_reductions(engine, command, bound, work);
+            break;
+        case CECL_COMMAND_SPLITS:
+            result = ops->splits(engine->dev, work, &bound->splits[first]);
+            break;
+        case CECL_COMMAND_SMALL: result = ops->small(engine->dev, work, &bound->small); break;
+        case CECL_COMMAND_AFTER:
+            result = ops->stream_after(engine->dev, work, stream_of(engine, first, main));
+            break;
+        }
+        CECL_TRY(result);
     }
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                              ceclStream_t work, bool is_captured)
-{
-    for (uint32_t i = 0; i < bound->ncommands; i++)
-        CECL_TRY(issue_command(engine, bound, &bound->commands[i], work, is_captured));
     return ceclSuccess;
 }
 

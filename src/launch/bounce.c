@@ -1,9 +1,8 @@
-/* Bounce buffers; see bounce.h. */
-#include "launch/bounce.h"
+/* Bounce buffers; see launcher.h. */
+#include "launch/steps.h"
 
 #include <stdlib.h>
 
-#include "launch/launcher.h"
 #include "util/round.h"
 
 #define ALIGN 512u

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "launch/captured.h"
-#include "launch/messenger.h"
+#include "launch/messages.h"
 #include "net/net.h"
 
 #define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */

@@ -1,11 +1,9 @@
-/* Copies between private memory and bounce buffers; see carry.h. */
-#include "launch/carry.h"
+/* Copies between private memory and bounce buffers; see steps.h. */
+#include "launch/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/launcher.h"
-#include "launch/plan.h"
 #include "util/grow.h"
 
 /* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. Blocks of

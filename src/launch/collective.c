@@ -2,25 +2,43 @@
 #include "launch/collective.h"
 
 #include "device/nvtx.h"
-#include "launch/describe.h"
 #include "launch/group.h"
 #include "launch/make.h"
+#include "launch/steps.h"
 
-/* Makes a lone call, or keeps a call of a group. */
-static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
-                                 struct cecl_call *call)
+struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 {
-    const bool range = cecl_nvtx_begin(comm->has_ranges, call->op->name);
-    ceclResult_t result = ceclOutOfMemory;
-    if (cecl_group_is_open()) {
-        result = cecl_group_add(comm, args, stream, call);
+    return (struct cecl_scope){.rank = comm->rank,
+                               .nranks = comm->nranks,
+                               .windows = &comm->windows,
+                               .options = comm->options,
+                               .layout = comm->launcher->layout};
+}
+
+/* Makes a lone call, which is a group of one. */
+static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
+                               struct cecl_call *call)
+{
+    struct cecl_check_part part;
+    struct cecl_launches one;
+    struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
+    if (!launch)
+        return ceclOutOfMemory;
+    cecl_launches_begin(&one, call->op);
+    one.first = launch;
+    one.count = 1;
+    one.parts = &part;
+    ceclResult_t result = cecl_launch_describe(launch, args, call);
+    const bool asks = call->op->asks_places && !comm->net;
+    if (asks) /* the result is equal on all ranks */
+        result = cecl_launch_exchange(launch, call, result);
+    if (asks && result != ceclSuccess) {
+        result = cecl_launch_give_up(launch, result);
     } else {
-        struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
-        if (launch)
-            result = cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call));
-        cecl_launch_drop(launch);
+        (void)!cecl_launches_note(&one, comm, result);
+        result = cecl_launches_make(&one);
     }
-    cecl_nvtx_end(range);
+    cecl_launch_drop(launch);
     return result;
 }
 
@@ -36,7 +54,11 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* in a group, the whole group is refused */
         return is_grouped ? cecl_group_refuse_call(comm, result) : result;
-    return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
+    const bool range = cecl_nvtx_begin(comm->has_ranges, call.op->name);
+    result = is_grouped ? cecl_group_add(comm, args, stream, &call)
+                        : make_alone(args, comm, stream, &call);
+    cecl_nvtx_end(range);
+    return cecl_comm_left(comm, result);
 }
 
 ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,

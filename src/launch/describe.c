@@ -1,19 +1,123 @@
-/* Describes calls; see describe.h. */
-#include "launch/describe.h"
-
+/* Describes calls, and settles their windows: makes sure that these still describe the memory that is there. */
 #include "launch/by_nccl.h"
-#include "launch/carry.h"
-#include "launch/launcher.h"
-#include "launch/settle.h"
+#include "launch/collective.h"
+#include "launch/steps.h"
+#include "plan/splits.h"
+#include "util/log.h"
 
-struct cecl_scope cecl_comm_scope(ceclComm_t comm)
+/* ---- settling */
+
+/* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice
+ * of the pool; the check of buffers refuses such a buffer. */
+static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
-    return (struct cecl_scope){.rank = comm->rank,
-                               .nranks = comm->nranks,
-                               .windows = &comm->windows,
-                               .options = comm->options,
-                               .layout = comm->launcher->layout};
+    return buffer.window && !cecl_buffer_is_pool(buffer) &&
+           !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
 }
+
+/* The bytes of a buffer that a call uses. Blocks that are not adjacent are listed as ranges, because on the
+ * host device there may be unmapped memory between them. */
+static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
+                              const struct cecl_touched *touched,
+                              struct cecl_range ranges[CECL_RANGES_MAX])
+{
+    const void *ptr = cecl_buffer_address(touched->buffer);
+    const bool is_recv = touched->written,
+               is_dense = call->op->family == CECL_FAMILY_SPLITS ||
+                          (call->layout_words == 0 && call->view.shape.width == 0);
+    return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
+                             .buffer = ptr,
+                             .low = (uint64_t)(uintptr_t)ptr + touched->low,
+                             .high = (uint64_t)(uintptr_t)ptr + touched->high,
+                             .ranges = ranges,
+                             .nranges = is_dense || !comm->dev->ops->check_uses
+                                            ? 0
+                                            : cecl_call_ranges(call, touched, ranges),
+                             .written = is_recv && cecl_call_writes_recv(call)};
+}
+
+/* The arrays of a call by splits that lie outside of the pool. Only kernels use them, so no window watches them.
+ * Returns their number. */
+static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
+                        struct cecl_use uses[CECL_SPLITS_ARRAYS])
+{
+    struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS];
+    size_t count = 0;
+    if (call->op->family != CECL_FAMILY_SPLITS)
+        return 0;
+    cecl_call_splits_arrays(call, arrays);
+    for (int i = 0; i < CECL_SPLITS_ARRAYS; i++) {
+        const void *ptr = cecl_call_address(call, arrays[i].word);
+        if (arrays[i].bytes == 0 || cecl_pool_holds(&comm->pool, ptr))
+            continue;
+        uses[count] = cecl_use_all(ptr, arrays[i].bytes, arrays[i].name);
+        uses[count++].written = arrays[i].written;
+    }
+    return count;
+}
+
+ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    if (count > 0 && ops->check_uses)
+        return ops->check_uses(comm->dev, uses, count);
+    for (size_t i = 0; i < count; i++)
+        CECL_TRY(ops->check_pointer(comm->dev, uses[i].buffer, (size_t)(uses[i].high - uses[i].low),
+                                    uses[i].name));
+    return ceclSuccess;
+}
+
+void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cecl_use *use)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    struct cecl_region
+        region; /* a file's mapping stands for memory of a GPU, also before it is registered */
+    if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
+        comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
+        region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))
+        cecl_log(
+            CECL_LOG_WARN, comm->rank,
+            "CECL_CHECK: %s: %s %p is memory of the host (malloc, the stack), which this device "
+            "takes; on "
+            "GPUs this call would be refused. There a buffer is memory of ceclMemAlloc, cudaMalloc "
+            "or the like (said once in a process)",
+            call, use->name, use->buffer);
+}
+
+/* Settles the windows of a call's buffers. If the communicator registers on use, registers memory that is in
+ * no window. If no window has changed, checks private memory, too; otherwise the buffers must be looked up and
+ * settled again. */
+static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    const bool make = comm->windows.register_on_use && comm->nranks > 1;
+    const uint64_t before = comm->registry.changes;
+    struct cecl_touched touched[2];
+    struct cecl_range ranges[CECL_USES][CECL_RANGES_MAX];
+    struct cecl_use unshared[CECL_USES + CECL_SPLITS_ARRAYS];
+    size_t nunshared = 0;
+    *changed = false;
+    if (!cecl_call_has_buffers(call))
+        return ceclSuccess;
+    const int count = cecl_call_touched(call, touched);
+    for (int i = 0; i < count && comm->registry.changes == before; i++) {
+        if (!may_be_registered(comm, touched[i].buffer))
+            continue;
+        const struct cecl_use use = use_of(comm, call, &touched[i], ranges[i]);
+        /* read first, because settling may drop the window, to which the call has no reference yet */
+        const bool is_private = cecl_buffer_is_private(touched[i].buffer);
+        CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
+        if (is_private && ops->check_uses)
+            unshared[nunshared++] = use;
+    }
+    *changed = comm->registry.changes != before;
+    if (nunshared > 0 && !*changed)
+        cecl_settle_say_private(comm, call->op->name, &unshared[0]);
+    nunshared += arrays_of(comm, call, unshared + nunshared);
+    return *changed ? ceclSuccess : cecl_settle_check(comm, unshared, nunshared);
+}
+
+/* ---- describing */
 
 /* Describes a call. Settling the call's buffers may change windows; then the call is described again, until
  * no window changes. */
@@ -29,7 +133,7 @@ static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
         if (comm->net) /* no peer opens this rank's memory */
             return cecl_by_nccl_check_call(launch, call);
-        CECL_TRY(cecl_settle(comm, call, &changed));
+        CECL_TRY(settle(comm, call, &changed));
     }
     return ceclSuccess;
 }
@@ -41,4 +145,49 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
     CECL_TRY(describe(launch, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
     return launch->comm->net ? ceclSuccess : cecl_carry_replace(launch, index);
+}
+
+/* ---- again */
+
+/* Finds the windows of a call's buffers again and again, until settling changes no window. */
+static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_call call = launch->calls[index];
+    const void *send = cecl_buffer_address(call.send), *recv = cecl_buffer_address(call.recv);
+    bool changed = true;
+    while (changed) {
+        call.send = cecl_window_find(&comm->windows, send);
+        call.recv = cecl_window_find(&comm->windows, recv);
+        CECL_TRY(settle(comm, &call, &changed));
+    }
+    cecl_launch_derive(launch, index, &call);
+    launch->origins[index].changes = comm->registry.changes;
+    return cecl_carry_replace(launch, index); /* peers may no longer reach recvbuff */
+}
+
+/* Finds windows again for the calls whose windows were found before the last change. */
+static ceclResult_t find_changed(struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        if (launch->origins[i].changes != launch->comm->registry.changes)
+            CECL_TRY(cecl_launch_blame(launch, i, find_again(launch, i)));
+    return ceclSuccess;
+}
+
+/* If windows change at every try, another thread of the program is freeing memory. The next check then
+ * refuses the call. */
+#define TRIES 4
+
+ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)
+{
+    uint64_t changes;
+    int tries = TRIES;
+    do {
+        changes = comm->registry.changes;
+        for (struct cecl_launch *launch = list; launch; launch = launch->next)
+            if (launch->comm == comm)
+                CECL_TRY(find_changed(launch));
+    } while (comm->registry.changes != changes && --tries > 0);
+    return ceclSuccess;
 }

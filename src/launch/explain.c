@@ -5,12 +5,9 @@
 #include "ce/capture.h"
 #include "launch/by_nccl.h"
 #include "launch/captured.h"
-#include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/messages.h"
-#include "launch/plan.h"
-#include "launch/settle.h"
-#include "launch/tell.h"
+#include "launch/steps.h"
 
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};

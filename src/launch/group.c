@@ -6,10 +6,8 @@
 #include <stdlib.h>
 
 #include "launch/by_nccl.h"
-#include "launch/describe.h"
-#include "launch/launcher.h"
 #include "launch/make.h"
-#include "launch/settle.h"
+#include "launch/steps.h"
 #include "util/grow.h"
 
 /* ---- the thread's group */
@@ -30,12 +28,12 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
 
 void cecl_group_empty(struct cecl_group *group)
 {
-    while (group->first) {
-        struct cecl_launch *launch = group->first;
-        group->first = launch->next;
+    while (group->all.first) {
+        struct cecl_launch *launch = group->all.first;
+        group->all.first = launch->next;
         cecl_launch_return(launch);
     }
-    group->nlaunches = 0;
+    group->all.count = 0;
 }
 
 static void free_group(void *argument)
@@ -44,7 +42,7 @@ static void free_group(void *argument)
     cecl_group_empty(group);
     if (group->others)
         group->free_others(group->others);
-    free(group->parts);
+    free(group->all.parts);
     free(group);
 }
 
@@ -79,8 +77,7 @@ struct cecl_group *cecl_group_current(void)
 void cecl_group_open(struct cecl_group *group)
 {
     group->has_ranges = false;
-    group->failed = ceclSuccess;
-    group->failed_on = NULL;
+    cecl_launches_begin(&group->all, &cecl_ops[CECL_OP_GROUP_END]);
     group->failed_call = group->ncalls = 0;
     is_open = true;
 }
@@ -94,30 +91,20 @@ void cecl_group_close(void)
 {
     struct cecl_group *group = cecl_group_current();
     is_open = false;
-    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+    for (struct cecl_launch *launch = group->all.first; launch; launch = launch->next)
         launch->group_calls = group->ncalls;
-    if (group->failed == ceclSuccess || group->failed_call == 0)
+    if (group->all.failed == ceclSuccess || group->failed_call == 0)
         return;
     cecl_record("call %u of %u in the group, %s: %s", group->failed_call, group->ncalls,
-                group->failed_name, group->words);
-    cecl_keep_message(group->words);
+                group->failed_name, group->all.words);
+    cecl_keep_message(group->all.words);
 }
 
 /* ---- the group's calls */
 
-static ceclResult_t remember(struct cecl_group *group, ceclComm_t comm, ceclResult_t result)
-{
-    if (result != ceclSuccess && group->failed == ceclSuccess) {
-        group->failed = result;
-        group->failed_on = comm;
-        cecl_keep_message(group->words);
-    }
-    return result;
-}
-
 ceclResult_t cecl_group_refuse(ceclResult_t result)
 {
-    return remember(cecl_group_current(), NULL, result);
+    return cecl_launches_note(&cecl_group_current()->all, NULL, result);
 }
 
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
@@ -126,11 +113,11 @@ ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
     char words[CECL_MESSAGE_BYTES];
     if (result == ceclSuccess)
         return result;
-    if (group->failed == ceclSuccess) {
+    if (group->all.failed == ceclSuccess) {
         group->failed_call = group->ncalls;
         group->failed_name = cecl_function();
     }
-    (void)!remember(group, comm, result);
+    (void)!cecl_launches_note(&group->all, comm, result);
     snprintf(words, sizeof(words), "call %u in the group, %s: %.400s", group->ncalls,
              cecl_function(), cecl_message());
     return cecl_relay(result, words);
@@ -142,7 +129,7 @@ ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
-    struct cecl_launch **at = &group->first;
+    struct cecl_launch **at = &group->all.first;
     while (*at && (*at)->comm != comm)
         at = &(*at)->next;
     while (*at && (*at)->comm == comm && (*at)->kind < (int)kind)
@@ -150,19 +137,11 @@ static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
     return at;
 }
 
-const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm)
-{
-    const struct cecl_launch *launch = group->first;
-    while (launch && launch->comm != comm)
-        launch = launch->next;
-    return launch;
-}
-
 /* Requires that a communicator's calls are all on one stream, because they are carried out as one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    const struct cecl_launch *launch = cecl_group_first(group, comm);
+    const struct cecl_launch *launch = cecl_launches_of(group->all.first, comm);
     return !launch || launch->stream == stream
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
@@ -179,17 +158,18 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
     struct cecl_launch **at = place_of(group, comm, kind);
     if (*at && (*at)->comm == comm && (*at)->kind == kind)
         return *at;
-    struct cecl_launch *launch = CECL_HAS_ROOM(group->parts, group->nlaunches, group->parts_room)
-                                     ? cecl_launch_take(comm, kind, stream)
-                                     : NULL;
+    struct cecl_launch *launch =
+        CECL_HAS_ROOM(group->all.parts, group->all.count, group->parts_room)
+            ? cecl_launch_take(comm, kind, stream)
+            : NULL;
     if (!launch) {
-        cecl_record("no host memory for a group of %u launches", group->nlaunches + 1);
+        cecl_record("no host memory for a group of %u launches", group->all.count + 1);
         return NULL;
     }
     launch->is_grouped = true;
     launch->next = *at;
     *at = launch;
-    group->nlaunches++;
+    group->all.count++;
     return launch;
 }
 
@@ -245,7 +225,7 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
 {
     uint32_t waiting = 0;
     const struct cecl_group *group = is_open ? cecl_group_current() : NULL;
-    for (const struct cecl_launch *launch = group ? group->first : NULL; launch;
+    for (const struct cecl_launch *launch = group ? group->all.first : NULL; launch;
          launch = launch->next)
         waiting += launch->comm == comm ? launch->ncalls : 0;
     return waiting;
@@ -253,7 +233,7 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
 
 static void take_out(struct cecl_group *group, ceclComm_t comm)
 {
-    struct cecl_launch **at = &group->first;
+    struct cecl_launch **at = &group->all.first;
     while (*at) {
         struct cecl_launch *launch = *at;
         /* launches of other communicators stay, because the peers there must learn that the group is
@@ -263,7 +243,7 @@ static void take_out(struct cecl_group *group, ceclComm_t comm)
             continue;
         }
         *at = launch->next;
-        group->nlaunches--;
+        group->all.count--;
         cecl_launch_return(launch);
     }
 }
@@ -278,12 +258,12 @@ void cecl_group_forget(ceclComm_t comm)
 
 void cecl_group_enter(struct cecl_group *group, const char *name)
 {
-    struct cecl_launch *launch = group->first;
+    struct cecl_launch *launch = group->all.first;
     while (launch) {
         struct cecl_launch *next = launch->next;
         ceclComm_t comm = launch->comm;
-        if (cecl_group_first(group, launch->comm) == launch &&
-            remember(group, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
+        if (cecl_launches_of(group->all.first, comm) == launch &&
+            cecl_launches_note(&group->all, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
             while (next && next->comm == comm)
                 next = next->next;
             take_out(group, comm);
@@ -295,151 +275,13 @@ void cecl_group_enter(struct cecl_group *group, const char *name)
 /* Leaves a communicator once its last launch is dropped. */
 void cecl_group_leave(struct cecl_group *group)
 {
-    while (group->first) {
-        struct cecl_launch *launch = group->first;
+    while (group->all.first) {
+        struct cecl_launch *launch = group->all.first;
         ceclComm_t comm = launch->comm;
-        group->first = launch->next;
+        group->all.first = launch->next;
         cecl_launch_drop(launch);
-        if (!group->first || group->first->comm != comm)
+        if (!group->all.first || group->all.first->comm != comm)
             cecl_comm_leave(comm);
     }
-    group->nlaunches = 0;
-}
-
-/* Checks everything that this rank can check by itself. */
-static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
-{
-    CECL_TRY(cecl_comm_check(launch->comm));
-    if (!launch->comm->net && cecl_group_first(group, launch->comm) == launch)
-        CECL_TRY(cecl_settle_again(launch, launch->comm));
-    return cecl_launch_check(launch);
-}
-
-/* Publishes the places of a launch. The group's collectives come before its messages, because all ranks
- * make the collectives, and wait for each other. */
-static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
-{
-    return launch->comm->net ? ceclSuccess : cecl_launch_tell(launch, group->nlaunches == 1);
-}
-
-static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
-{
-    return launch->comm->net ? ceclSuccess : cecl_launch_prepare(launch, &group->pending_ns);
-}
-
-/* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
- * the receiver of a message may have it in different groups. If messages came first, rank A could wait in a
- * message for rank B, while B waits in a collective for A. */
-static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
-{
-    (void)group;
-    return launch->comm->net ? ceclSuccess
-                             : cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
-}
-
-/* The group's failure, with a message for the ranks of `comm`. A message may have rank numbers, which are
- * valid only on the communicator of the failed call. So other communicators get a message which says that
- * the group failed elsewhere. */
-static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
-{
-    if (group->failed == ceclSuccess || !group->failed_on || group->failed_on == comm)
-        return cecl_fail_with(group->failed, group->words);
-    return cecl_fail(group->failed, "its group failed on another communicator: %.440s",
-                     group->words);
-}
-
-/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
- * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
-static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
-{
-    /* the description of a refused call may be incomplete */
-    static const struct cecl_call refused = {.op = &cecl_ops[CECL_OP_GROUP_END]};
-    char elsewhere[CECL_MESSAGE_BYTES];
-    for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
-        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
-            continue;
-        struct cecl_check_part *part = &group->parts[(*nparts)++];
-        *part = (struct cecl_check_part){.comm = launch->comm, .calls = &refused, .count = 1};
-        if (group->failed == ceclSuccess) {
-            part->calls = launch->calls;
-            part->count = launch->ncalls;
-        } else if (launch->comm != group->failed_on) {
-            (void)!failure_for(group, launch->comm);
-            cecl_keep_message(elsewhere);
-            part->words = elsewhere;
-        }
-    }
-    return cecl_check_parts(
-        group->parts, *nparts,
-        group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words));
-}
-
-/* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
- * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
- * calls on B, too, none of them makes the calls on A, so A does not fail. */
-static void compare(struct cecl_group *group)
-{
-    uint32_t nparts = 0;
-    const ceclResult_t result = compare_parts(group, &nparts);
-    ceclComm_t refuses = NULL;
-    for (uint32_t i = 0; i < nparts && !refuses; i++)
-        refuses = group->parts[i].result != ceclSuccess ? group->parts[i].comm : NULL;
-    (void)!remember(group, refuses, result);
-    for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
-        for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
-            if (launch->comm == group->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
-                if (group->parts[i].result == ceclSuccess &&
-                    !launch->comm->launcher->compares_alike)
-                    cecl_launch_owe(launch);
-}
-
-/* Carries out a step for each launch, one after the other, until the group fails. */
-static void for_each(struct cecl_group *group,
-                     ceclResult_t (*step)(struct cecl_group *, struct cecl_launch *))
-{
-    for (struct cecl_launch *launch = group->first; launch && group->failed == ceclSuccess;
-         launch = launch->next) {
-        const ceclResult_t result = step(group, launch);
-        if (result != ceclSuccess) /* decides what the failure means for the communicator */
-            (void)!remember(group, launch->comm, cecl_launch_give_up(launch, result));
-    }
-}
-
-/* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
-static ceclResult_t refuse(const struct cecl_group *group)
-{
-    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (cecl_comm_check_handle(launch->comm) == ceclSuccess)
-            (void)!cecl_launch_give_up(launch, failure_for(group, launch->comm));
-    return cecl_fail_with(group->failed, group->words);
-}
-
-/* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
- * these, because peers make their calls. */
-static void run_by_nccl(struct cecl_group *group)
-{
-    if (group->failed == ceclSuccess) {
-        (void)!remember(group, NULL, cecl_by_nccl_run(group->first));
-        return;
-    }
-    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
-        if (launch->comm->net)
-            cecl_launch_owe(launch);
-}
-
-/* Everything that can be refused is checked before peers learn of a launch, and before anything is
- * enqueued. The places of all launches are published before any launch waits for its peers, because several
- * launches may belong to ranks of one communicator. */
-ceclResult_t cecl_group_carry_out(struct cecl_group *group)
-{
-    for_each(group, check);
-    compare(group);
-    const bool is_refused = group->failed != ceclSuccess;
-    for_each(group, tell);
-    group->pending_ns = CECL_LAUNCH_PATIENCE;
-    for_each(group, prepare);
-    for_each(group, issue);
-    if (!is_refused)
-        run_by_nccl(group);
-    return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
+    group->all.count = 0;
 }

@@ -2,25 +2,18 @@
 #ifndef CECL_LAUNCH_GROUP_H
 #define CECL_LAUNCH_GROUP_H
 
-#include "launch/check.h"
-#include "launch/launch.h"
+#include "launch/make.h"
 
 /* The group of a thread. When the group has ended, the thread keeps this memory for its next group. */
 struct cecl_group {
     int depth;
-    bool has_ranges; /* at least one call is on a communicator with NVTX ranges */
-    /* a list: for each communicator first the launch with its collectives, then the launch with its
-     * messages */
-    struct cecl_launch *first;
-    struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
-    uint32_t nlaunches, parts_room;
-    uint64_t pending_ns;     /* see cecl_launch_prepare */
-    uint32_t ncalls;         /* how many calls were made in the group, refused ones included */
-    ceclResult_t failed;     /* the result of the first refused call */
-    ceclComm_t failed_on;    /* the communicator of the first refused call, or NULL */
-    uint32_t failed_call;    /* the number of that call, until `words` has it; 0: it is not known */
+    bool has_ranges;          /* at least one call is on a communicator with NVTX ranges */
+    struct cecl_launches all; /* what the group carries out; its parts have `parts_room` */
+    uint32_t parts_room;
+    uint32_t ncalls; /* how many calls were made in the group, refused ones included */
+    uint32_t
+        failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */
-    char words[CECL_MESSAGE_BYTES]; /* its message */
     /* joins and allocations that wait for the group's end (api/waiting.h); freed when the thread ends */
     void *others;
     void (*free_others)(void *others);
@@ -63,9 +56,5 @@ void cecl_group_enter(struct cecl_group *group, const char *name);
 void cecl_group_leave(struct cecl_group *group);
 /* Takes all calls out of the group. The thread must not have entered the calls' communicators. */
 void cecl_group_empty(struct cecl_group *group);
-/* The first launch of `comm`; NULL: the group has no calls on it. */
-const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
-/* Carries out the launches. If the group has already failed, only notifies the peers. */
-ceclResult_t cecl_group_carry_out(struct cecl_group *group);
 
 #endif

@@ -15,7 +15,7 @@
  * another window or with a layout from peers is a new description, derived from the first one.
  *
  * Launches come from their communicator's store (store.c) and go back to it. A launch whose program is new is
- * kept instead (kept.c); later launches that are equal to it run its program. */
+ * kept instead (plan.c); later launches that are equal to it run its program. */
 #ifndef CECL_LAUNCH_LAUNCH_H
 #define CECL_LAUNCH_LAUNCH_H
 
@@ -56,7 +56,7 @@ struct cecl_carried {
 /* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging and the
  * slots of small calls need no lease, because launches use them one after the other. */
 struct cecl_leases {
-    bool has_bounce; /* the launch has leased a part of a bounce buffer (bounce.h) */
+    bool has_bounce; /* the launch has leased a part of a bounce buffer (launcher.h) */
     uint64_t first,
         behind; /* bytes [first, behind) of the bounce buffer, if no later lease follows */
     struct cecl_carried before, after;
@@ -122,7 +122,8 @@ struct cecl_launch {
     struct cecl_imports imports; /* the peers' windows that the program uses */
     /* for a kept launch: the generation of memory at the time when the launch's buffers were last checked */
     uint64_t checked;
-    uint64_t hash;  /* hash of the calls with effect; the key of kept launches */
+    uint64_t hash; /* hash of the calls with effect; the key of kept launches */
+    int like; /* the first kept launch with equal calls: its place in the set, or CECL_KEPT_WAYS */
     uint32_t users; /* kept launches: how many launches are about to run the program */
     bool is_kept;
 

@@ -1,10 +1,13 @@
 /* Makes and frees launchers; see launcher.h. */
-#include "launch/launcher.h"
+#include "launch/steps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "launch/exchange.h"
 #include "launch/messages.h"
+#include "util/grow.h"
+#include "util/log.h"
 
 #define GONE_MS 2000
 
@@ -27,6 +30,37 @@ ceclResult_t cecl_launcher_open(ceclComm_t comm)
                      comm->nranks);
     places->most_spent_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_SUM_NS);
     return cecl_messenger_open(comm);
+}
+
+ceclResult_t cecl_once_reserve(struct cecl_once *once, uint32_t ngiven)
+{
+    if (ngiven > once->given_room && cecl_list_grow(&once->given, ngiven * sizeof(*once->given)))
+        once->given_room = ngiven;
+    return ngiven <= once->given_room
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for %u values of a call", ngiven);
+}
+
+/* Without host memory, lowering frees the plan. */
+struct cecl_plan *cecl_once_plan(ceclComm_t comm, bool captured, bool aside)
+{
+    struct cecl_plan *plan = &comm->launcher->once.plan;
+    plan->part.call.rank = comm->rank;
+    plan->part.call.nranks = comm->nranks;
+    plan->part.call.captured = captured;
+    plan->aside = aside;
+    return plan;
+}
+
+ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends)
+{
+    struct cecl_once *once = &comm->launcher->once;
+    if (cecl_log_on(CECL_LOG_PLAN))
+        cecl_plan_print(&once->plan, stderr);
+    CECL_TRY(cecl_bound_reserve(&once->bound, &once->plan));
+    once->bound.ends = ends;
+    once->bound.given = once->given;
+    return cecl_bind_plan(&comm->engine, &once->plan, &once->bound);
 }
 
 static void free_list(struct cecl_launch *launch)
@@ -56,7 +90,10 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
     if (!drained) /* pending work may use all of it */
         return;
     free_launches(launcher);
-    cecl_one_sided_close(comm);
+    free(launcher->one_sided.waits);
+    cecl_plan_free(&launcher->once.plan);
+    free(launcher->once.bound.memory);
+    free(launcher->once.given);
     if (comm->dev) {
         cecl_bounces_close(comm);
         cecl_messenger_close(comm);

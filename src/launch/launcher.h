@@ -3,7 +3,6 @@
 #define CECL_LAUNCH_LAUNCHER_H
 
 #include "alloc/posts.h"
-#include "launch/bounce.h"
 #include "launch/launch.h"
 #include "launch/one_sided.h"
 
@@ -13,21 +12,35 @@
 /* A GPU that is more told launches behind counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
+/* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A
+ * launch leases a part of a bounce buffer, until the launch is enqueued or given up. */
+struct cecl_bounce;
+
+struct cecl_bounces {
+    struct cecl_bounce *memory; /* a list of bounce buffers; all leases are in the first one */
+    uint64_t used;              /* how many bytes of the first buffer are leased */
+    uint32_t leases;            /* how many launches have a lease */
+};
+
+/* The program of messages, or of a one-sided call. It is issued at once, and the next one takes its memory. */
+struct cecl_once {
+    struct cecl_plan plan;
+    struct cecl_bound bound;
+    uint64_t *given; /* [given_room] values for cells of the program */
+    uint32_t given_room;
+};
+
 /* The state that messages need in addition to their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
-    /* the plan of the last launch of messages; later launches reuse the memory */
-    struct cecl_plan plan;
-    struct cecl_bound bound;
     uint64_t groups; /* how many groups this rank has posted, without captured ones */
     uint64_t group;  /* the number of the group that is being posted, or its ticket */
     /* [CECL_ROLES][nranks] messages of the group that is being made, by role and peer */
     uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which outlive plans */
     int nlanes;
-    uint32_t *order; /* [room] for lowering */
-    uint64_t *given; /* [CECL_MESSAGE_GIVEN * room] for captured messages */
-    uint32_t room;   /* how many messages fit into `order` and `given` */
+    uint32_t *order; /* [order_room] for lowering */
+    uint32_t order_room;
 };
 
 struct cecl_launcher {
@@ -49,6 +62,7 @@ struct cecl_launcher {
     } ends[CECL_TOLD_ENDS];
     uint64_t nends;
     struct cecl_bounces bounces;
+    struct cecl_once once;
     struct cecl_messenger messenger;
     struct cecl_one_sided_room one_sided;
     /* memory for calls that are made one at a time */
@@ -62,6 +76,13 @@ struct cecl_launcher {
     bool compares_alike;
     uint64_t plans_made; /* for a test: repeated calls must not make plans */
 };
+
+/* Makes room for the values of a program that is issued once. */
+ceclResult_t cecl_once_reserve(struct cecl_once *once, uint32_t ngiven);
+/* The plan, to be lowered. aside: see struct cecl_plan. */
+struct cecl_plan *cecl_once_plan(ceclComm_t comm, bool captured, bool aside);
+/* Makes the program of the plan. ends: see struct cecl_bound. */
+ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends);
 
 /* Makes a launcher. Local. Returns false without host memory. */
 bool cecl_launcher_new(ceclComm_t comm);

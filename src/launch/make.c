@@ -1,4 +1,4 @@
-/* Makes launches; see make.h. */
+/* Makes launches; see make.h. A step that fails has recorded a message. */
 #include "launch/make.h"
 
 #include <stdlib.h>
@@ -9,12 +9,8 @@
 #include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/exchange.h"
-#include "launch/kept.h"
-#include "launch/launcher.h"
 #include "launch/messages.h"
-#include "launch/plan.h"
-#include "launch/settle.h"
-#include "launch/tell.h"
+#include "launch/steps.h"
 
 /* ---- checking */
 
@@ -61,7 +57,7 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
     if (launch->nfull == 0)
         return ceclSuccess;
-    cecl_kept_hash(launch);
+    cecl_kept_find(launch);
     if (cecl_kept_has_checked(launch))
         return ceclSuccess;
     for (uint32_t i = 0; i < launch->nfull; i++)
@@ -104,42 +100,55 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
                                                 : check_collectives(launch);
 }
 
-/* ---- telling and binding */
-
-/* Whether ranks have compared this call, or exchanged its layouts. If so, peers rely on the call even
- * before its places are published. */
-static bool is_agreed(const struct cecl_launch *launch)
+/* Checks everything that this rank can check by itself. */
+static ceclResult_t check_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
-    return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
+    ceclComm_t comm = launch->comm;
+    if (launch->is_grouped) /* it may have failed since its calls were made */
+        CECL_TRY(cecl_comm_check(comm));
+    if (!comm->net && cecl_launches_of(all->first, comm) == launch)
+        CECL_TRY(cecl_settle_again(launch, comm));
+    return cecl_launch_check(launch);
 }
 
-static ceclResult_t tell_collectives(struct cecl_launch *launch)
+/* ---- telling and binding */
+
+/* Tells the peers where this rank's buffers lie. Collectives come before messages, because all ranks
+ * make the collectives, and wait for each other. Once ranks have compared a call, peers rely on it even before its
+ * places are published. */
+static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
+    if (launch->comm->net)
+        return ceclSuccess;
+    /* restarts the time, because comparing the calls may have waited for peers */
     cecl_launch_bound_waits(launch);
-    const ceclResult_t result = launch->nfull > 0 ? cecl_tell_publish(launch) : ceclSuccess;
-    if (result != ceclSuccess && is_agreed(launch))
+    if (launch->kind == CECL_LAUNCH_MESSAGES)
+        return cecl_messages_post(launch, all->count == 1);
+    if (launch->nfull == 0)
+        return ceclSuccess;
+    const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
+    cecl_history_tell(&launch->comm->history, &facts);
+    const ceclResult_t result = cecl_tell_publish(launch);
+    if (result != ceclSuccess && launch->comm->config.check)
         cecl_launch_owe(launch);
     return result;
 }
 
-ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
+/* Learns where the peers' buffers lie, and gives the launch a program. The program of messages is made when they are
+ * issued. */
+static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
-    return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_post(launch, may_wait)
-                                                : tell_collectives(launch);
-}
-
-ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns)
-{
+    if (launch->comm->net)
+        return ceclSuccess;
     launch->comm->launcher->making = launch;
-    if (launch->kind ==
-        CECL_LAUNCH_MESSAGES) { /* the program of messages is made when they are issued */
+    if (launch->kind == CECL_LAUNCH_MESSAGES) {
         if (launch->is_captured)
             CECL_TRY(cecl_messages_meet(launch));
         cecl_launch_bound(launch);
         return ceclSuccess;
     }
     if (launch->nfull > 0)
-        CECL_TRY(cecl_tell_learn(launch, pending_ns));
+        CECL_TRY(cecl_tell_learn(launch, &all->pending_ns));
     return cecl_launch_bind(launch);
 }
 
@@ -181,14 +190,16 @@ static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_ca
     for (uint32_t i = 0, index; i < count && result == ceclSuccess; i++)
         result = cecl_launch_add(launch, &calls[i], &index);
     CECL_TRY(result);
-    cecl_kept_hash(launch);
+    cecl_kept_find(launch);
     CECL_TRY(cecl_launch_bind(launch));
     CECL_TRY(run_program(launch));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
 }
 
-ceclResult_t cecl_launch_carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
+/* Copies blocks between private memory and bounce buffers of this rank, by separate launches on the stream
+ * of `launch`. */
+static ceclResult_t carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
 {
     ceclResult_t result = ceclSuccess;
     for (uint32_t first = 0; first < carried->count && result == ceclSuccess;
@@ -207,34 +218,142 @@ ceclResult_t cecl_launch_carry(const struct cecl_launch *launch, const struct ce
     return result;
 }
 
-ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
+/* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
+ * the receiver of a message may have it in different groups. If messages came first, rank A could wait in a
+ * message for rank B, while B waits in a collective for A. */
+static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
+    if (comm->net)
+        return ceclSuccess;
     if (launch->runs || cecl_launch_is_owed(launch))
-        cecl_comm_called(comm, name);
-    if (launch->kind == CECL_LAUNCH_MESSAGES)
-        CECL_TRY(cecl_messages_reach(launch));
-    CECL_TRY(cecl_launch_carry(launch, &launch->leases.before));
+        cecl_comm_called(comm, all->op->name);
+    CECL_TRY(carry(launch, &launch->leases.before));
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
         CECL_TRY(cecl_messages_run(launch));
     } else if (launch->runs) {
-        const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
-        cecl_history_tell(&comm->history, &facts);
         cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
         CECL_TRY(run_program(launch));
     }
-    CECL_TRY(cecl_launch_carry(launch, &launch->leases.after));
+    CECL_TRY(carry(launch, &launch->leases.after));
     cecl_tell_enqueued(launch);
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
 }
 
-/* ---- a lone launch */
+/* ---- leading launches */
+
+void cecl_launches_begin(struct cecl_launches *all, const struct cecl_op *op)
+{
+    all->first = NULL;
+    all->count = 0;
+    all->op = op;
+    all->pending_ns = UINT64_MAX; /* as the communicator's threshold says */
+    all->failed = ceclSuccess;
+    all->failed_on = NULL;
+}
+
+ceclResult_t cecl_launches_note(struct cecl_launches *all, ceclComm_t comm, ceclResult_t result)
+{
+    if (result != ceclSuccess && all->failed == ceclSuccess) {
+        all->failed = result;
+        all->failed_on = comm;
+        cecl_keep_message(all->words);
+    }
+    return result;
+}
+
+struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct ceclComm *comm)
+{
+    while (first && first->comm != comm)
+        first = first->next;
+    return first;
+}
+
+/* The group's failure, with a message for the ranks of `comm`. A message may have rank numbers, which are
+ * valid only on the communicator of the failed call. So other communicators get a message which says that
+ * the group failed elsewhere. */
+static ceclResult_t failure_for(const struct cecl_launches *all, ceclComm_t comm)
+{
+    if (all->failed == ceclSuccess || !all->failed_on || all->failed_on == comm)
+        return cecl_fail_with(all->failed, all->words);
+    return cecl_fail(all->failed, "its group failed on another communicator: %.440s", all->words);
+}
+
+/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
+ * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
+static ceclResult_t compare_parts(struct cecl_launches *all, uint32_t *nparts)
+{
+    /* the description of a refused call may be incomplete */
+    const struct cecl_call refused = {.op = all->op};
+    char elsewhere[CECL_MESSAGE_BYTES];
+    for (const struct cecl_launch *launch = all->first; launch; launch = launch->next) {
+        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
+            continue;
+        struct cecl_check_part *part = &all->parts[(*nparts)++];
+        *part = (struct cecl_check_part){.comm = launch->comm, .calls = &refused, .count = 1};
+        if (all->failed == ceclSuccess) {
+            part->calls = launch->calls;
+            part->count = launch->ncalls;
+        } else if (launch->comm != all->failed_on) {
+            (void)!failure_for(all, launch->comm);
+            cecl_keep_message(elsewhere);
+            part->words = elsewhere;
+        }
+    }
+    if (*nparts == 0)
+        return all->failed;
+    return cecl_check_parts(all->parts, *nparts,
+                            all->failed == ceclSuccess ? ceclSuccess
+                                                       : cecl_fail_with(all->failed, all->words));
+}
+
+/* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
+ * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
+ * calls on B, too, none of them makes the calls on A, so A does not fail. */
+static void compare(struct cecl_launches *all)
+{
+    uint32_t nparts = 0;
+    const ceclResult_t result = compare_parts(all, &nparts);
+    ceclComm_t refuses = NULL;
+    for (uint32_t i = 0; i < nparts && !refuses; i++)
+        refuses = all->parts[i].result != ceclSuccess ? all->parts[i].comm : NULL;
+    (void)!cecl_launches_note(all, refuses, result);
+    for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
+        for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
+            if (launch->comm == all->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
+                if (all->parts[i].result == ceclSuccess && !launch->comm->launcher->compares_alike)
+                    cecl_launch_owe(launch);
+}
+
+/* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
+static ceclResult_t refuse(const struct cecl_launches *all)
+{
+    ceclResult_t result = all->failed;
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
+        if (launch->state != CECL_LAUNCH_BROKEN &&
+            cecl_comm_check_handle(launch->comm) == ceclSuccess)
+            result = cecl_launch_give_up(launch, failure_for(all, launch->comm));
+    return all->first && !all->first->is_grouped ? result : cecl_fail_with(all->failed, all->words);
+}
+
+/* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
+ * these, because peers make their calls. */
+static void run_by_nccl(struct cecl_launches *all)
+{
+    if (all->failed == ceclSuccess) {
+        (void)!cecl_launches_note(all, NULL, cecl_by_nccl_run(all->first));
+        return;
+    }
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
+        if (launch->comm->net)
+            cecl_launch_owe(launch);
+}
 
 /* Exchanges places with the peers. First checks everything that this rank may refuse, so that all ranks learn
  * of a refusal. */
-static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_call *call,
-                                 ceclResult_t result)
+ceclResult_t cecl_launch_exchange(struct cecl_launch *launch, const struct cecl_call *call,
+                                  ceclResult_t result)
 {
     ceclComm_t comm = launch->comm;
     const bool range = cecl_nvtx_begin(comm->has_ranges, call->op->asks_places);
@@ -253,51 +372,33 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         struct cecl_call derived = launch->calls[0];
         derived.view.layout = comm->launcher->layout;
         cecl_launch_derive(launch, 0, &derived);
+        cecl_launch_owe(launch);
     }
     cecl_nvtx_end(range);
     return result;
 }
 
-/* Messages are not compared, because only two ranks make a message. */
-ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
-                                     ceclResult_t local)
-{
-    ceclComm_t comm = launch->comm;
-    if (call->op->asks_places)
-        CECL_TRY(learn_places(launch, call, local)); /* the result is equal on all ranks */
-    if (local == ceclSuccess)
-        local = cecl_settle_again(launch, comm);
-    if (local == ceclSuccess)
-        local = cecl_launch_check(launch);
-    if (local != ceclSuccess &&
-        call->op->asks_places) /* peers rely on the call after the exchange */
-        cecl_launch_owe(launch);
-    if (call->op->family == CECL_FAMILY_MESSAGE)
-        return local;
-    return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);
-}
+/* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything
+ * is enqueued. The places of all launches are published before any launch waits for its peers. */
+static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
+    check_launch, tell_launch, prepare_launch, issue_launch};
 
-static ceclResult_t make_by_nccl(struct cecl_launch *launch, ceclResult_t local)
+ceclResult_t cecl_launches_make(struct cecl_launches *all)
 {
-    if (local == ceclSuccess)
-        local = cecl_launch_check(launch);
-    if (local == ceclSuccess)
-        local = cecl_by_nccl_run(launch);
-    return local == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, local);
-}
-
-ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,
-                              ceclResult_t local)
-{
-    if (launch->comm->net)
-        return make_by_nccl(launch, local);
-    uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
-    ceclResult_t result = cecl_launch_check_alone(launch, call, local);
-    if (result == ceclSuccess)
-        result = cecl_launch_tell(launch, false);
-    if (result == ceclSuccess)
-        result = cecl_launch_prepare(launch, &pending_ns);
-    if (result == ceclSuccess)
-        result = cecl_launch_issue(launch, call->op->name);
-    return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
+    bool is_refused = false;
+    for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
+        for (struct cecl_launch *launch = all->first; launch && all->failed == ceclSuccess;
+             launch = launch->next) {
+            const ceclResult_t result = steps[s](all, launch);
+            if (result != ceclSuccess) /* decides what the failure means for the communicator */
+                (void)!cecl_launches_note(all, launch->comm, cecl_launch_give_up(launch, result));
+        }
+        if (steps[s] == check_launch) {
+            compare(all);
+            is_refused = all->failed != ceclSuccess;
+        }
+    }
+    if (!is_refused)
+        run_by_nccl(all);
+    return all->failed == ceclSuccess ? ceclSuccess : refuse(all);
 }

@@ -7,12 +7,9 @@
 #include <string.h>
 
 #include "flags/pairs.h"
-#include "launch/bounce.h"
 #include "launch/captured.h"
-#include "launch/carry.h"
-#include "launch/messenger.h"
+#include "launch/steps.h"
 #include "util/clock.h"
-#include "util/log.h"
 #include "util/round.h"
 
 /* ---- posting */
@@ -208,8 +205,6 @@ static uint64_t take_ticket(const struct cecl_launch *launch)
 
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
-    /* restarts the time, because comparing the group's calls may have waited for peers */
-    cecl_launch_bound_waits(launch);
     CECL_TRY(collect(launch));
     CECL_TRY(note_own(launch));
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
@@ -240,14 +235,6 @@ static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *messag
                              &ends->there);
 }
 
-ceclResult_t cecl_messages_reach(struct cecl_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->nmessages; i++)
-        CECL_TRY(
-            find_ends(launch->comm, &launch->messages[i], &launch->places_of[i], &launch->ends[i]));
-    return ceclSuccess;
-}
-
 /* Notes which windows of this rank and of peers the launch uses. */
 static void note_use(const struct cecl_launch *launch)
 {
@@ -265,34 +252,35 @@ static void note_use(const struct cecl_launch *launch)
     cecl_registry_unlock(&comm->registry);
 }
 
-ceclResult_t cecl_messages_bind(const struct cecl_launch *launch)
+/* The peers' memory stays open only until the communicator enqueues its next launch, so addresses are found last. */
+static ceclResult_t bind(struct cecl_launch *launch)
 {
-    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
-    struct cecl_plan *plan = &messenger->plan;
-    plan->part.call.captured = launch->is_captured;
-    CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages, messenger->order, plan));
-    if (cecl_log_on(CECL_LOG_PLAN))
-        cecl_plan_print(plan, stderr);
-    CECL_TRY(cecl_bound_reserve(&messenger->bound, plan));
-    messenger->bound.ends = launch->ends;
-    messenger->bound.given = messenger->given;
-    return cecl_bind_plan(&launch->comm->engine, plan, &messenger->bound);
+    ceclComm_t comm = launch->comm;
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        CECL_TRY(find_ends(comm, &launch->messages[i], &launch->places_of[i], &launch->ends[i]));
+    CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages,
+                                 comm->launcher->messenger.order,
+                                 cecl_once_plan(comm, launch->is_captured, false)));
+    return cecl_once_bind(comm, launch->ends);
 }
 
 ceclResult_t cecl_messages_run(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     const struct cecl_message *first = launch->messages;
+    struct cecl_bound *program = &comm->launcher->once.bound;
     bool started;
+    if (launch->nmessages ==
+        0) /* only messages to this rank itself, whose copies may be captured */
+        return launch->is_captured ? cecl_captured_issue(launch, NULL) : ceclSuccess;
     if (launch->is_captured)
-        return cecl_messages_capture(launch);
-    if (launch->nmessages == 0)
-        return ceclSuccess;
-    CECL_TRY(cecl_messages_bind(launch));
+        CECL_TRY(cecl_messages_capture(launch));
+    CECL_TRY(bind(launch));
+    if (launch->is_captured)
+        return cecl_captured_issue(launch, program);
     if (launch->nmessages == 1)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
-    const ceclResult_t result =
-        cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound, launch->stream, &started);
+    const ceclResult_t result = cecl_engine_run(&comm->engine, program, launch->stream, &started);
     note_use(launch);
     cecl_registry_made(&comm->registry);
     return result;

@@ -19,11 +19,11 @@
  *
  * If the rank that came first has private memory, that rank gives the peer a bounce buffer. Messages of a
  * rank to itself are copies within the rank, made in the same way as the copies for private memory
- * (carry.h). */
+ * (carry.c). */
 #ifndef CECL_LAUNCH_MESSAGES_H
 #define CECL_LAUNCH_MESSAGES_H
 
-#include "launch/launch.h"
+#include "launch/launcher.h"
 
 /* Opens the posts and the counters of messages. Used by cecl_launcher_open. */
 ceclResult_t cecl_messenger_open(ceclComm_t comm);
@@ -39,15 +39,60 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch);
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
 /* Waits until the peers have posted these captured messages, for CECL_TIMEOUT_MS at most. */
 ceclResult_t cecl_messages_meet(struct cecl_launch *launch);
-/* Finds the addresses of the bytes that this rank moves, and waits for memory of peers that is still being
- * imported. Call this function just before the launch is enqueued, because the peers' memory stays open
- * only until the communicator enqueues its next launch. */
-ceclResult_t cecl_messages_reach(struct cecl_launch *launch);
-/* Makes the program and enqueues it, without the copies between private memory and bounce buffers. */
+/* Makes the program and enqueues it, without the copies between private memory and bounce buffers. Waits for memory of
+ * peers that is still being imported. */
 ceclResult_t cecl_messages_run(struct cecl_launch *launch);
 
 /* Adds messages to the explanation of a group, and notes the copies between private memory and bounce
  * buffers. */
 ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t *explanation);
+
+/* -- shared by the checks of messages and their posting -- */
+
+static inline enum cecl_role cecl_role_of(const struct cecl_call *call)
+{
+    return call->op->to == CECL_TO_PEER ? CECL_SENDER : CECL_RECEIVER;
+}
+
+static inline bool cecl_is_own(const struct cecl_call *call)
+{
+    return call->root == call->rank;
+}
+
+static inline uint32_t *cecl_count_with(ceclComm_t comm, enum cecl_role role, int peer)
+{
+    return &comm->launcher->messenger.counts[(int)role * comm->nranks + peer];
+}
+
+/* Whether this rank sends itself messages. */
+static inline bool cecl_has_own(const struct cecl_launch *launch)
+{
+    return *cecl_count_with(launch->comm, CECL_SENDER, launch->comm->rank) > 0;
+}
+
+/* Reads the peer's post of message `index`, and checks it. */
+ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
+                                 const struct cecl_post *theirs);
+/* Gives the values of captured messages, and collects the peers' windows to which this rank sends:
+ * messages_captured.c. */
+ceclResult_t cecl_messages_capture(struct cecl_launch *launch);
+
+/* Counts the messages of a launch, by role and peer. */
+void cecl_count_messages(const struct cecl_launch *launch);
+/* Both functions use these counts. The first one refuses more messages with a peer than a ring holds, or than
+ * a captured group may have; the second one refuses messages of a rank to itself that are not sent and received
+ * in one group. */
+ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
+ceclResult_t cecl_check_own(const struct cecl_launch *launch);
+
+/* The send and the receive of the next message from this rank to itself. The function returns false if
+ * there is no further message. */
+struct cecl_own_message {
+    const struct cecl_call *from, *to;
+    uint32_t sent, received; /* where the search for the next message goes on */
+};
+bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
+/* Requires that both parts of such a message have equally many bytes. */
+ceclResult_t cecl_check_own_bytes(const struct cecl_own_message *own);
 
 #endif

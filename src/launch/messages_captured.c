@@ -4,8 +4,7 @@
 
 #include "flags/handed.h"
 #include "flags/turns.h"
-#include "launch/captured.h"
-#include "launch/messenger.h"
+#include "launch/messages.h"
 
 /* ---- meeting */
 
@@ -85,7 +84,7 @@ static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
                                                 cecl_handed_begun(value), hold,  CECL_REPLAY_ENDED};
     m->first_given = first;
     for (uint32_t i = 0; i < CECL_MESSAGE_GIVEN; i++)
-        comm->launcher->messenger.given[first + i] = given[i];
+        comm->launcher->once.given[first + i] = given[i];
 }
 
 /* Collects the peers' windows to which this rank sends. A row of two buffers for each rank holds one message to
@@ -113,12 +112,8 @@ static ceclResult_t collect_imports(struct cecl_launch *launch)
 ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    if (launch->nmessages == 0) /* only messages to this rank itself, whose copies are captured */
-        return cecl_captured_issue(launch, NULL);
     for (uint32_t i = 0; i < launch->nmessages; i++)
         give(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
-    CECL_TRY(cecl_messages_bind(launch));
-    CECL_TRY(collect_imports(launch));
     atomic_store(&comm->engine.flags.handed.used, true);
-    return cecl_captured_issue(launch, &comm->launcher->messenger.bound);
+    return collect_imports(launch);
 }

@@ -1,5 +1,5 @@
 /* The state of a communicator for messages, and the checks of messages; see messages.h. */
-#include "launch/messenger.h"
+#include "launch/messages.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -19,8 +19,6 @@ ceclResult_t cecl_messenger_open(ceclComm_t comm)
     messenger->lanes = calloc((size_t)comm->nranks, sizeof(ceclStream_t));
     if (!messenger->counts || !messenger->lanes)
         return cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", comm->nranks);
-    const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
-    cecl_plan_init(&messenger->plan, &part);
     return cecl_posts_open(&messenger->posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
                            comm->rank, comm->nranks, 0);
 }
@@ -31,10 +29,7 @@ void cecl_messenger_close(ceclComm_t comm)
     while (messenger->nlanes > 0)
         (void)!comm->dev->ops->stream_destroy(comm->dev, messenger->lanes[--messenger->nlanes]);
     cecl_posts_close(&messenger->posts);
-    cecl_plan_free(&messenger->plan);
-    free(messenger->bound.memory);
     free(messenger->order);
-    free(messenger->given);
     free(messenger->counts);
     free(messenger->lanes);
     *messenger = (struct cecl_messenger){0};
@@ -143,20 +138,19 @@ static uint32_t larger_room(uint32_t room, uint32_t count)
 
 static ceclResult_t reserve(struct cecl_launch *launch)
 {
-    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
-    const uint32_t count = launch->ncalls;
+    struct cecl_launcher *launcher = launch->comm->launcher;
+    struct cecl_messenger *messenger = &launcher->messenger;
+    const uint32_t count = launch->ncalls, room = larger_room(messenger->order_room, count);
     bool has_room = count <= launch->messages_room ||
                     grow_launch(launch, larger_room(launch->messages_room, count));
-    if (has_room && count > messenger->room) {
-        const uint32_t room = larger_room(messenger->room, count);
-        const size_t given = (size_t)room * CECL_MESSAGE_GIVEN;
-        has_room = cecl_list_grow(&messenger->order, room * sizeof(*messenger->order)) &&
-                   cecl_list_grow(&messenger->given, given * sizeof(*messenger->given));
-        messenger->room = has_room ? room : messenger->room;
+    if (has_room && count > messenger->order_room) {
+        has_room = cecl_list_grow(&messenger->order, room * sizeof(*messenger->order));
+        messenger->order_room = has_room ? room : messenger->order_room;
     }
-    return has_room
-               ? ceclSuccess
-               : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
+    if (!has_room)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
+    return launch->is_captured ? cecl_once_reserve(&launcher->once, count * CECL_MESSAGE_GIVEN)
+                               : ceclSuccess;
 }
 
 static ceclResult_t make_lanes(ceclComm_t comm)

@@ -6,14 +6,14 @@
 
 #include "flags/lines.h"
 #include "flags/signals.h"
-#include "launch/launcher.h"
-#include "launch/settle.h"
+#include "launch/steps.h"
+#include "util/grow.h"
 
 /* A call that is being made. */
 struct making {
     ceclComm_t comm;
     const struct cecl_one_sided_args *args;
-    struct cecl_one_sided_room *room;
+    uint32_t ngiven; /* how many pairs of a slot and a value are given so far */
     uint64_t bytes;
     struct cecl_line_at at;
     struct cecl_one_sided call;
@@ -211,18 +211,28 @@ static ceclResult_t check(ceclComm_t comm, struct making *making)
 
 /* ---- describing: which slots, and which values */
 
-static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct cecl_line_at at)
+/* A step of a counter with slots. */
+static struct cecl_counted give(struct making *making, uint32_t counter, uint32_t slot,
+                                uint32_t value)
 {
-    return cecl_one_sided_give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
+    uint64_t *given = making->comm->launcher->once.given;
+    const uint32_t at = 2 * making->ngiven++;
+    given[at] = slot;
+    given[at + 1] = value;
+    return (struct cecl_counted){counter, at + 1};
+}
+
+static struct cecl_counted give_line(struct making *making, struct cecl_line_at at)
+{
+    return give(making, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
 /* The step that waits for call `last`. No step is needed if that call is on the same line, or is done. */
-static struct cecl_counted behind(const struct making *making, struct cecl_line_at last)
+static struct cecl_counted behind(struct making *making, struct cecl_line_at last)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
-    return last.line == making->at.line || cecl_line_is_done(flags, last)
-               ? (struct cecl_counted){0}
-               : give_line(making->room, last);
+    return last.line == making->at.line || cecl_line_is_done(flags, last) ? (struct cecl_counted){0}
+                                                                          : give_line(making, last);
 }
 
 static void describe_sent(struct making *making)
@@ -234,8 +244,7 @@ static void describe_sent(struct making *making)
     making->sent = (struct cecl_one_sided_signal){
         .peer = args->peer,
         .after = behind(making, sent->last),
-        .of = cecl_one_sided_give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)args->signal,
-                                  ++sent->value)};
+        .of = give(making, CECL_COUNTER_SIGNAL, (uint32_t)args->signal, ++sent->value)};
     making->call.sent = &making->sent;
 }
 
@@ -258,16 +267,14 @@ static void describe_waits(struct making *making)
         struct cecl_signal_taken *taken = taken_of(making, i);
         const uint32_t value =
             atomic_fetch_add(&taken->value, (uint32_t)wait->count) + (uint32_t)wait->count;
-        making->room->waits[i] = (struct cecl_one_sided_signal){
+        making->comm->launcher->one_sided.waits[i] = (struct cecl_one_sided_signal){
             .peer = wait->peer,
             .after = behind(making, taken->last),
-            .reached =
-                cecl_one_sided_give(making->room, CECL_COUNTER_REACHED,
-                                    cecl_signal_index(flags, wait->peer, wait->signal), value),
-            .of = cecl_one_sided_give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal,
-                                      value)};
+            .reached = give(making, CECL_COUNTER_REACHED,
+                            cecl_signal_index(flags, wait->peer, wait->signal), value),
+            .of = give(making, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
     }
-    making->call.waits = making->room->waits;
+    making->call.waits = making->comm->launcher->one_sided.waits;
     making->call.nwaits = (uint32_t)args->nwaits;
 }
 
@@ -275,17 +282,16 @@ static void describe(struct making *making, uint64_t stream_id)
 {
     const struct cecl_one_sided_args *args = making->args;
     struct cecl_line_at after;
-    making->room->ngiven = 0;
     making->at = cecl_line_begin(&making->comm->engine.flags, stream_id, &after);
     making->call = (struct cecl_one_sided){
         .peer = args->peer, .gets = args->gets, .bytes = args->is_copy ? making->bytes : 0};
     if (after.call)
-        making->call.after = give_line(making->room, after);
+        making->call.after = give_line(making, after);
     if (args->is_signal)
         describe_sent(making);
     if (args->is_wait)
         describe_waits(making);
-    making->call.done = give_line(making->room, making->at);
+    making->call.done = give_line(making, making->at);
 }
 
 /* Undoes `describe`, if nothing was enqueued. */
@@ -325,14 +331,27 @@ static void end_what_began(const struct making *making, ceclStream_t work)
     (void)!flags->dev->ops->memops(flags->dev, work, &done, 1);
 }
 
+static ceclResult_t bind(struct making *making)
+{
+    ceclComm_t comm = making->comm;
+    const struct cecl_one_sided_args *args = making->args;
+    struct cecl_ends ends[2] = {{NULL, NULL}};
+    if (making->call.bytes > 0) {
+        char *at = args->window->parts[args->peer].address + args->offset;
+        ends[0] = (struct cecl_ends){.here = args->local, .there = at};
+        ends[1] = (struct cecl_ends){.here = at};
+    }
+    CECL_TRY(cecl_lower_one_sided(&making->call, cecl_once_plan(comm, false, true)));
+    return cecl_once_bind(comm, ends);
+}
+
 static ceclResult_t issue(struct making *making, ceclStream_t work)
 {
     const struct cecl_engine *engine = &making->comm->engine;
-    const struct cecl_bound *bound = &making->room->bound;
+    const struct cecl_bound *bound = &making->comm->launcher->once.bound;
     char words[CECL_MESSAGE_BYTES];
     describe(making, engine->dev->ops->stream_id(engine->dev, work));
-    ceclResult_t result =
-        cecl_one_sided_bind(making->comm, making->args, making->bytes, &making->call);
+    ceclResult_t result = bind(making);
     if (result != ceclSuccess) {
         roll_back(making);
         return result;
@@ -347,11 +366,23 @@ static ceclResult_t issue(struct making *making, ceclStream_t work)
     return cecl_comm_break(making->comm, cecl_fail_with(result, words));
 }
 
+/* Makes room for what is given: three pairs of a slot and a value for each wait (after, reached, signal), and four for
+ * the call (line, after, signal, done). */
+static ceclResult_t reserve(struct cecl_launcher *launcher, uint32_t nwaits)
+{
+    struct cecl_one_sided_room *room = &launcher->one_sided;
+    if (nwaits > room->waits_room && cecl_list_grow(&room->waits, nwaits * sizeof(*room->waits)))
+        room->waits_room = nwaits;
+    return nwaits <= room->waits_room
+               ? cecl_once_reserve(&launcher->once, 2 * (3 * nwaits + 4))
+               : cecl_fail(ceclOutOfMemory, "no host memory for a wait for %u signals", nwaits);
+}
+
 ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                  ceclStream_t stream)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
-    struct making making = {.comm = comm, .args = args, .room = &comm->launcher->one_sided};
+    struct making making = {.comm = comm, .args = args};
     struct cecl_capture capture = {0};
     ceclStream_t work;
     if (stream)
@@ -364,10 +395,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
     CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
         return ops->stream_check(comm->dev, stream);
-    /* pairs of a slot and a value: three for each wait (after, reached, signal), and four for the call
-     * (line, after, signal, done) */
-    CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,
-                                    (uint32_t)args->nwaits));
+    CECL_TRY(reserve(comm->launcher, (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
     const ceclResult_t result = issue(&making, work),
                        joined = ops->stream_join(comm->dev, stream, work);

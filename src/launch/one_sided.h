@@ -43,14 +43,10 @@ struct ceclWindow {
 
 /* The state that one-sided calls need. A part of the launcher. */
 struct cecl_one_sided_room {
-    ceclWindow_t windows; /* a list */
-    uint32_t nwindows;    /* windows shared so far */
-    struct cecl_plan plan;
-    struct cecl_bound bound;
-    struct cecl_ends ends[2];
-    uint64_t *given;                     /* [2 * given_room] slots and values */
+    ceclWindow_t windows;                /* a list */
+    uint32_t nwindows;                   /* windows shared so far */
     struct cecl_one_sided_signal *waits; /* [waits_room] */
-    uint32_t ngiven, given_room, waits_room;
+    uint32_t waits_room;
 };
 
 /* The caller's arguments. */
@@ -73,19 +69,5 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
 
 /* Refuses a handle that is NULL, was freed, or belongs to a different communicator. */
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);
-
-/* -- one_sided_room.c: the program of a call, and its memory -- */
-
-/* Makes room for `ngiven` pairs of a slot and a value, and for `nwaits` waits. */
-ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t ngiven,
-                                    uint32_t nwaits);
-/* A step of a counter with slots. Adds the slot and the value to `given`. */
-struct cecl_counted cecl_one_sided_give(struct cecl_one_sided_room *room, uint32_t counter,
-                                        uint32_t slot, uint32_t value);
-/* Makes the call's program, in the memory of this struct. bytes: how many bytes the call copies. */
-ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_args *args,
-                                 uint64_t bytes, const struct cecl_one_sided *call);
-
-void cecl_one_sided_close(ceclComm_t comm);
 
 #endif

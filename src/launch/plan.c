@@ -1,14 +1,13 @@
-/* Makes a program from described calls. This file does not know what a collective does. */
-#include "launch/plan.h"
+/* The program of a launch: a kept one, or a new one. This file does not know what a collective does. */
+#include "launch/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ce/capture.h"
 #include "ce/lower.h"
 #include "comm/replays.h"
-#include "launch/kept.h"
-#include "launch/launcher.h"
 #include "plan/choose.h"
 #include "util/log.h"
 
@@ -128,6 +127,129 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
     return result;
 }
 
+/* ---- kept launches */
+
+static struct cecl_launch **set_of(const struct cecl_launch *launch)
+{
+    return launch->comm->launcher->kept[(launch->hash >> 40) % CECL_KEPT_SETS];
+}
+
+static bool has_calls_of(const struct cecl_launch *kept, const struct cecl_launch *launch)
+{
+    if (!kept || kept->hash != launch->hash || kept->nfull != launch->nfull)
+        return false;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (!cecl_call_equal(&kept->calls[i], &launch->calls[i]))
+            return false;
+    return true;
+}
+
+/* The first kept launch, at or after `way` of its set, that has the same calls; CECL_KEPT_WAYS: there is none. */
+static int like(const struct cecl_launch *launch, int way)
+{
+    struct cecl_launch *const *set = set_of(launch);
+    while (way < CECL_KEPT_WAYS && !has_calls_of(set[way], launch))
+        way++;
+    return way;
+}
+
+void cecl_kept_find(struct cecl_launch *launch)
+{
+    launch->hash = launch->nfull;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        launch->hash = cecl_call_hash(launch->hash, &launch->calls[i]);
+    launch->like = like(launch, 0);
+}
+
+static bool are_equal(const void *a, const void *b, size_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
+static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
+{
+    return a->late == b->late && a->inputs_readable == b->inputs_readable &&
+           a->earlier == b->earlier && a->nbuffers == b->nbuffers && a->nsend_at == b->nsend_at &&
+           a->noutside == b->noutside &&
+           are_equal(a->buffers, b->buffers, b->nbuffers * sizeof(*b->buffers)) &&
+           are_equal(a->send_at, b->send_at, b->nsend_at * sizeof(*b->send_at)) &&
+           are_equal(a->outside, b->outside, b->noutside * sizeof(*b->outside));
+}
+
+/* The kept launch with the same calls, about which ranks told each other the same. The peers' memory that the kept
+ * program uses stays open while the call is made. */
+static struct cecl_launch *kept_for(const struct cecl_launch *launch)
+{
+    struct cecl_launch *const *set = set_of(launch);
+    for (int way = launch->like; way < CECL_KEPT_WAYS; way = like(launch, way + 1))
+        if (was_told_as(&set[way]->told, &launch->told) &&
+            cecl_imports_name(&launch->comm->registry, &set[way]->imports))
+            return set[way];
+    return NULL;
+}
+
+/* Keeps a launch that has a program. May drop another kept launch. */
+static void keep(struct cecl_launch *launch)
+{
+    struct cecl_launch **set = set_of(launch), **place = NULL;
+    unsigned *victim = &launch->comm->launcher->victim[(launch->hash >> 40) % CECL_KEPT_SETS];
+    for (int w = 0; w < CECL_KEPT_WAYS && !place; w++)
+        if (!set[w])
+            place = &set[w];
+    /* does not replace a launch whose program is about to run */
+    for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) {
+        struct cecl_launch **next = &set[(*victim)++ % CECL_KEPT_WAYS];
+        if ((*next)->users == 0)
+            place = next;
+    }
+    if (!place)
+        return;
+    if (*place)
+        cecl_launch_unkeep(*place);
+    /* the store gets a new launch, so that the next lone call finds one there */
+    else if (!cecl_launch_spare(launch->comm))
+        return;
+    *place = launch;
+    launch->is_kept = true;
+}
+
+/* A number that grows whenever checked memory may have been freed. */
+static uint64_t generation_of(ceclComm_t comm)
+{
+    return comm->pool.generation + comm->registry.changes;
+}
+
+/* Whether the program gave the same buffers, where calls have bounce buffers instead. The calls of a group may
+ * have equal bounce buffers, and yet overlap in the program's buffers. */
+static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (kept->origins[i].recv != launch->origins[i].recv)
+            return false;
+    return true;
+}
+
+bool cecl_kept_has_checked(const struct cecl_launch *launch)
+{
+    if (launch->like == CECL_KEPT_WAYS)
+        return false;
+    const struct cecl_launch *kept = set_of(launch)[launch->like];
+    return kept->checked == generation_of(launch->comm) && carries_to_same(kept, launch);
+}
+
+void cecl_kept_checked(struct cecl_launch *launch)
+{
+    launch->checked = generation_of(launch->comm);
+    if (launch->like == CECL_KEPT_WAYS)
+        return;
+    struct cecl_launch *kept = set_of(launch)[launch->like];
+    kept->checked = launch->checked;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        kept->origins[i].recv = launch->origins[i].recv;
+}
+
+/* ---- the program of a launch */
+
 /* Copies within a rank have no number, because only this rank makes them. */
 static ceclResult_t capture(const struct cecl_launch *launch, struct cecl_plan *plan)
 {
@@ -165,12 +287,12 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
 {
     if (launch->nfull > 0) {
-        launch->runs = launch->is_captured ? NULL : cecl_kept_find(launch);
+        launch->runs = launch->is_captured ? NULL : kept_for(launch);
         if (!launch->runs) {
             CECL_TRY(bind_new(launch));
             launch->runs = launch;
             if (!launch->is_captured) /* the graph holds a captured launch */
-                cecl_kept_add(launch);
+                keep(launch);
         }
         launch->runs->users++;
     }

@@ -1,7 +1,7 @@
 /* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
 
-#include "launch/launcher.h"
+#include "launch/steps.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/grow.h"

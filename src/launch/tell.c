@@ -1,15 +1,12 @@
 /* Ranks tell each other where the buffers of a call lie: they publish places and learn them. */
-#include "launch/tell.h"
+#include "launch/steps.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "launch/captured.h"
-#include "launch/carry.h"
 #include "launch/check.h"
-#include "launch/launcher.h"
-#include "launch/plan.h"
 #include "util/grow.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
@@ -120,14 +117,11 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     struct cecl_launcher *launcher = comm->launcher;
     if (!is_told(comm, launch->calls, launch->nfull))
         return ceclSuccess;
-    CECL_TRY(cecl_tell_reserve(launch));
     for (uint32_t i = 0; i < launch->nfull; i++)
         CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
     for (uint32_t i = 0; i < launch->nfull;
          i++) /* after lending, which may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
-    const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);
-    cecl_history_tell(&comm->history, &facts);
     if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
                              cecl_launch_goes_on, comm, &launch->places))
         return cecl_launch_wait_ended(launch);

@@ -95,7 +95,7 @@ enum cecl_op_index {
     CECL_OP_ALL_TO_ALLV_DEVICE,
     CECL_OP_DISPATCH,
     CECL_OP_COMBINE,
-    CECL_OP_CARRY, /* made only by the library itself: see launch/carry.h */
+    CECL_OP_CARRY, /* made only by the library itself: see launch/carry.c */
     CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */

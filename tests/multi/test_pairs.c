@@ -724,7 +724,7 @@ TEST(ranks_that_exchange_much_push_what_they_send)
         multi_ok(comm, ceclSend(send, much, ceclInt8, after(multi_rank), comm, 0));
         multi_ok(comm, ceclRecv(recv, much, ceclInt8, before(multi_rank), comm, 0));
         multi_ok(comm, ceclGroupEnd());
-        const struct cecl_plan *plan = &comm->launcher->messenger.plan;
+        const struct cecl_plan *plan = &comm->launcher->once.plan;
         assert_int_equal(plan->ncopies, 1);
         assert_int_equal(plan->copies[0].src.rank, multi_rank);
     }

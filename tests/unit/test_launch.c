@@ -167,7 +167,7 @@ TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
     OK(ceclRecv(memory, 1, ceclInt32, 0, comms[1], NULL));
     OK(ceclAllGather(memory, memory + 1, 1, ceclInt32, comms[0], NULL));
     OK(ceclAllGather(memory, memory + 3, 1, ceclInt32, comms[1], NULL));
-    const struct cecl_launch *launch = cecl_group_current()->first;
+    const struct cecl_launch *launch = cecl_group_current()->all.first;
     for (int i = 0; i < 4; i++) {
         assert_non_null(launch);
         assert_ptr_equal(launch->comm, comms[i / 2]);
