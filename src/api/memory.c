@@ -60,7 +60,7 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
         local = cecl_captured_check_free(comm, offset);
     if (ptr && local == ceclSuccess)
         local = cecl_windows_check_free(comm, offset);
-    call.recv.offset = offset;
+    call.count = offset;
     CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)
         cecl_pool_free(&comm->pool, offset);

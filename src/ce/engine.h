@@ -15,16 +15,16 @@ struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
     /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Empty for ranks that came later,
-     * and for buffers that no peer touches. nbuffers 0: on each rank they lie in the pool, at the same
-     * offsets as on this rank */
-    const struct cecl_peer_buffer *buffers;
+     * and for buffers that no peer touches. nbuffers 0: nothing was told, because no rank touches buffers of
+     * others */
+    struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
-    const uint64_t *send_at;
+    uint64_t *send_at;
     size_t nsend_at;
     /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: what holds for this rank holds for
      * all */
-    const uint64_t *outside;
+    uint64_t *outside;
     size_t noutside;
 };
 

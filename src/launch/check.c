@@ -10,14 +10,10 @@
 #include "launch/launcher.h"
 #include "util/alone.h"
 
-/* What a rank sends to the others: the part of its call on which ranks must agree, without pointers. */
+/* What a rank sends to the others. */
 struct told {
     struct cecl_verdict verdict;
     struct cecl_facts facts;
-    struct cecl_call call; /* only fields that are compared */
-    uint64_t layout;       /* a hash of those words of the layout that must be equal */
-    /* these words themselves, if splits are on the device */
-    uint64_t splits[CECL_LAYOUT_SPLITS_ALIKE];
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
 };
 _Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES,
@@ -28,90 +24,15 @@ void *cecl_check_room(int nranks)
     return calloc((size_t)nranks, sizeof(struct told));
 }
 
-/* ---- what ranks must agree on */
-
-static uint64_t hash_of(const uint64_t *words, uint32_t count)
-{
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < count; i++)
-        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
-    return hash;
-}
-
-static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
-{
-    memset(told, 0, sizeof(*told));
-    told->facts = cecl_facts_of(call, 1);
-    if (local != ceclSuccess)
-        return;
-    told->call.view.shape = call->view.shape;
-    const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
-    if (alike > 0 && call->op->family == CECL_FAMILY_SPLITS)
-        memcpy(told->splits, call->view.layout, sizeof(told->splits));
-    else if (alike > 0)
-        told->layout = hash_of(call->view.layout, alike);
-    if (call->op->block && !cecl_call_is_empty(call))
-        told->call.in_place = cecl_call_is_in_place_on_all(call);
-    else if (!call->op->block)
-        told->call.recv = call->recv;
-}
-
-/* ---- comparing */
-
-const char *const cecl_placements[2] = {"out of place", "in place"};
-
-/* A field that ranks compare. */
-struct field {
-    const char *name;
-    size_t offset, bytes;
-    const char *const *names; /* of its values, if they have any */
-    uint64_t nnames;
-};
-#define FIELD(member) offsetof(struct told, member), sizeof(((struct told *)0)->member)
-static const struct field fields[] = {
-    {"placement", FIELD(call.in_place), CECL_NAMES_OF(cecl_placements)},
-    {"ptr's offset in the pool", FIELD(call.recv.offset), CECL_NUMBER_ONLY},
-    {"recvcounts, displs or rows (a hash of them)", FIELD(layout), CECL_NUMBER_ONLY},
-    {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), CECL_NUMBER_ONLY},
-    {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), CECL_NUMBER_ONLY},
-    {"experts->experts", FIELD(splits[CECL_LAYOUT_EXPERTS]), CECL_NUMBER_ONLY},
-    {"experts->align", FIELD(splits[CECL_LAYOUT_ALIGN]), CECL_NUMBER_ONLY},
-    {"experts->scalebytes", FIELD(splits[CECL_LAYOUT_SCALE_BYTES]), CECL_NUMBER_ONLY},
-    {"strided.width, in bytes", FIELD(call.view.shape.width), CECL_NUMBER_ONLY},
-    {"strided.rows", FIELD(call.view.shape.rows), CECL_NUMBER_ONLY},
-    {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), CECL_NUMBER_ONLY},
-    {"strided.sendStride, in bytes", FIELD(call.view.shape.send_stride), CECL_NUMBER_ONLY},
-    {"strided.recvPitch, in bytes", FIELD(call.view.shape.recv_pitch), CECL_NUMBER_ONLY},
-    {"strided.recvStride, in bytes", FIELD(call.view.shape.recv_stride), CECL_NUMBER_ONLY},
-};
-
-static uint64_t value_of(const struct told *told, const struct field *field)
-{
-    const void *at = (const char *)told + field->offset;
-    return field->bytes == 1   ? *(const uint8_t *)at
-           : field->bytes == 2 ? *(const uint16_t *)at
-           : field->bytes == 4 ? *(const uint32_t *)at
-                               : *(const uint64_t *)at;
-}
-
-static ceclResult_t compare(const struct told *a, const struct told *b, int rank)
+static ceclResult_t compare(const struct cecl_facts *first, const struct cecl_facts *facts,
+                            int rank)
 {
     struct cecl_facts_difference difference;
     char name[CECL_FACTS_NAME];
-    if (cecl_facts_differ(&a->facts, &b->facts, &difference))
-        return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), difference.field, 0,
-                                   difference.one, rank, difference.other);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        char one[CECL_FACTS_NAME], other[CECL_FACTS_NAME];
-        const uint64_t x = value_of(a, &fields[i]), y = value_of(b, &fields[i]);
-        if (x == y)
-            continue;
-        cecl_value_print(fields[i].names, fields[i].nnames, x, one);
-        cecl_value_print(fields[i].names, fields[i].nnames, y, other);
-        return cecl_comm_differ_in(cecl_facts_name(&a->facts, name), fields[i].name, 0, one, rank,
-                                   other);
-    }
-    return ceclSuccess;
+    return cecl_facts_differ(first, facts, &difference)
+               ? cecl_comm_differ_in(cecl_facts_name(first, name), difference.field, 0,
+                                     difference.one, rank, difference.other)
+               : ceclSuccess;
 }
 
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
@@ -132,13 +53,13 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
-    struct told mine, *all = comm->check_room;
+    struct told mine = {.compared = comm->launcher->compared}, *all = comm->check_room;
     if (!comm->config.check)
         return local;
     if (comm->ranks_here > 1 && cecl_thread_is_alone())
         return refuse_alone(comm, call, local);
-    tell(call, local, &mine);
-    mine.compared = comm->launcher->compared;
+    if (local == ceclSuccess)
+        mine.facts = cecl_facts_of(call, 1);
     ceclResult_t result =
         cecl_exchange(comm, call->op->name, "call", &mine.verdict, all, sizeof(mine), local);
     if (local != ceclSuccess)
@@ -149,7 +70,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
         if (all[r].compared != mine.compared)
             comm->launcher->compares_alike = false;
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
-        result = compare(&all[0], &all[r], r);
+        result = compare(&all[0].facts, &all[r].facts, r);
     return result;
 }
 

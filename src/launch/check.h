@@ -5,9 +5,6 @@
 #include "comm/comm.h"
 #include "plan/facts.h"
 
-/* The names of a call's `in_place` values, for messages. */
-extern const char *const cecl_placements[2];
-
 /* Allocates memory for the data that all ranks send. Call it when the communicator is made. Other exchanges
  * use the same memory. Returns NULL without memory. */
 #define CECL_CHECK_ROOM_BYTES 64 /* at least this many bytes for each rank */

@@ -108,12 +108,9 @@ struct cecl_launch {
     /* -- what ranks have told each other -- */
     struct cecl_places_group places; /* the entries of the ring that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
-    /* what ranks have told each other; the next three arrays belong to it: */
-    struct cecl_told told;
-    struct cecl_peer_buffer *buffers;
-    uint64_t *send_at, *outside;
+    struct cecl_told told;           /* its arrays belong to the launch */
     struct cecl_buffer *lent; /* this rank's inputs, or the bounce buffers that peers use instead */
-    uint32_t told_room;       /* for how many calls the four arrays above have room */
+    uint32_t told_room;       /* for how many calls `lent` and the arrays of `told` have room */
 
     /* -- the program -- */
     /* the launch whose program this launch runs: itself or a kept launch; NULL: none */

@@ -159,6 +159,6 @@ const struct cecl_op cecl_ops[CECL_OP_COUNT] = {
                       .family = CECL_FAMILY_MESSAGE,
                       .describe = cecl_describe_pair},
     [CECL_OP_MEM_ALLOC] = {.name = "ceclMemAlloc", .count_name = "bytes"},
-    [CECL_OP_MEM_FREE] = {.name = "ceclMemFree"},
+    [CECL_OP_MEM_FREE] = {.name = "ceclMemFree", .count_name = "ptr's offset in the pool"},
     [CECL_OP_GROUP_END] = {.name = "ceclGroupEnd"},
 };

@@ -17,9 +17,9 @@ void cecl_launch_free(struct cecl_launch *launch)
     free(launch->calls);
     free(launch->origins);
     free(launch->layouts);
-    free(launch->buffers);
-    free(launch->send_at);
-    free(launch->outside);
+    free(launch->told.buffers);
+    free(launch->told.send_at);
+    free(launch->told.outside);
     free(launch->lent);
     free(launch->messages);
     free(launch->places_of);
@@ -164,7 +164,9 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->is_grouped = launch->is_held = launch->is_gone = false;
     launch->places = (struct cecl_places_group){0};
     find_capture(launch, stream);
-    launch->told = (struct cecl_told){0};
+    launch->told.late = launch->told.inputs_readable = false;
+    launch->told.earlier = launch->told.nbuffers = launch->told.nsend_at = launch->told.noutside =
+        0;
     launch->number = launch->group_calls = 0;
     launch->stream = stream;
     launch->deadline = CECL_NO_DEADLINE;
@@ -249,12 +251,13 @@ void cecl_launch_derive(struct cecl_launch *launch, uint32_t index, const struct
 
 static bool resize_told(struct cecl_launch *launch, uint32_t room)
 {
+    struct cecl_told *told = &launch->told;
     const int nranks = launch->comm->nranks;
     const size_t words = (size_t)room * (size_t)nranks;
     const size_t outside = room * cecl_outside_words(nranks);
-    const bool resized = cecl_list_grow(&launch->buffers, 2 * words * sizeof(*launch->buffers)) &&
-                         cecl_list_grow(&launch->send_at, words * sizeof(*launch->send_at)) &&
-                         cecl_list_grow(&launch->outside, outside * sizeof(*launch->outside)) &&
+    const bool resized = cecl_list_grow(&told->buffers, 2 * words * sizeof(*told->buffers)) &&
+                         cecl_list_grow(&told->send_at, words * sizeof(*told->send_at)) &&
+                         cecl_list_grow(&told->outside, outside * sizeof(*told->outside)) &&
                          cecl_list_grow(&launch->lent, room * sizeof(*launch->lent));
     if (resized || room < launch->told_room)
         launch->told_room = room; /* some arrays may have more room */
@@ -277,11 +280,6 @@ void cecl_launch_trim(struct cecl_launch *launch)
         launch->room = launch->ncalls;
     if (launch->layouts_room > launch->nlayouts && launch->nlayouts > 0)
         (void)!resize_layouts(launch, launch->nlayouts);
-    if (launch->told_room > launch->nfull && launch->nfull > 0) {
+    if (launch->told_room > launch->nfull && launch->nfull > 0)
         (void)!resize_told(launch, launch->nfull);
-        struct cecl_told *told = &launch->told;
-        told->buffers = told->nbuffers > 0 ? launch->buffers : NULL;
-        told->send_at = told->nsend_at > 0 ? launch->send_at : NULL;
-        told->outside = told->noutside > 0 ? launch->outside : NULL;
-    }
 }

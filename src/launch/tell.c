@@ -181,15 +181,13 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
     buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
 }
 
-/* Refuses a call that differs from the peer's, because ranks would write where they must not. Two
- * differences have messages of their own: only some ranks capture the call, or only some ranks make an
- * all-to-all in place (NCCL has no all-to-all in place). */
+/* Refuses a call that differs from the peer's, because ranks would write where they must not. That only some ranks
+ * capture the call has a message of its own. */
 static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
                                int rank, uint32_t flags)
 {
     const uint32_t theirs = without_bits(flags);
-    struct cecl_call other = *call, captured = *call;
-    other.in_place = !call->in_place;
+    struct cecl_call captured = *call;
     captured.captured = !call->captured;
     if (theirs == signature_of(call, count))
         return ceclSuccess;
@@ -199,10 +197,6 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
                          "ranks must capture a call, or none",
                          call->op->name, call->captured ? call->rank : rank,
                          call->captured ? rank : call->rank);
-    if (theirs == signature_of(&other, count))
-        return cecl_comm_differ_in(call->op->name, "placement", call->rank,
-                                   cecl_placements[call->in_place], rank,
-                                   cecl_placements[!call->in_place]);
     struct cecl_facts facts, others;
     const bool known = cecl_history_next(&comm->history, rank, &facts, &others);
     return cecl_comm_differ(comm, call->op->name, rank, known ? &facts : NULL, &others);
@@ -210,7 +204,7 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
 
 static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bool outside)
 {
-    uint64_t *words = launch->outside + call * cecl_outside_words(launch->comm->nranks);
+    uint64_t *words = launch->told.outside + call * cecl_outside_words(launch->comm->nranks);
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
@@ -220,13 +214,13 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
 {
     ceclComm_t comm = launch->comm;
     const struct cecl_call *calls = launch->calls;
-    const struct cecl_told *told = &launch->told;
+    struct cecl_told *told = &launch->told;
     uint64_t version = 0;
     for (uint32_t i = 0; i < launch->nfull; i++) {
         const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
+        note_buffers(record, told->late || told->inputs_readable, &told->buffers[2 * at]);
         version = record->version;
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
@@ -234,9 +228,9 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
-            launch->send_at[at] = record->per_peer[comm->rank];
+            told->send_at[at] = record->per_peer[comm->rank];
         CECL_TRY(
-            check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
+            check_blocks(comm, &calls[i], rank, record, told->late ? &told->send_at[at] : NULL));
     }
     cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
@@ -251,39 +245,6 @@ static bool are_readable(const struct cecl_launch *launch)
     return readable;
 }
 
-/* Whether a peer's buffer lies in the pool, at the same offset as this rank's buffer. */
-static bool is_at(struct cecl_peer_buffer theirs, struct cecl_buffer mine)
-{
-    return cecl_buffer_is_pool(mine) && theirs.window == CECL_WINDOW_POOL &&
-           theirs.offset == mine.offset;
-}
-
-/* Whether all known ranks have the buffers of a call in the pool, at the same offsets as this rank. */
-static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
-{
-    ceclComm_t comm = launch->comm;
-    const struct cecl_call *call = &launch->calls[index];
-    const struct cecl_buffer input = input_of(call);
-    const bool wants_input = launch->told.late || launch->told.inputs_readable;
-    for (int r = 0; r < comm->nranks; r++) {
-        const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
-        const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
-        if (r == comm->rank || !is_known(launch, r))
-            continue;
-        if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
-            return false;
-    }
-    return true;
-}
-
-static bool all_symmetric(const struct cecl_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->nfull; i++)
-        if (launch->calls[i].op->family != CECL_FAMILY_BARRIER && !is_symmetric(launch, i))
-            return false;
-    return true;
-}
-
 static ceclResult_t learn(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -291,9 +252,9 @@ static ceclResult_t learn(struct cecl_launch *launch)
     const size_t words = (size_t)launch->nfull * (size_t)comm->nranks;
     const size_t bits = launch->nfull * cecl_outside_words(comm->nranks);
     bool own_layouts = false, differ = false;
-    memset(launch->outside, 0, bits * sizeof(*launch->outside));
-    memset(launch->buffers, 0, 2 * words * sizeof(*launch->buffers));
-    memset(launch->send_at, 0, words * sizeof(*launch->send_at));
+    memset(told->outside, 0, bits * sizeof(*told->outside));
+    memset(told->buffers, 0, 2 * words * sizeof(*told->buffers));
+    memset(told->send_at, 0, words * sizeof(*told->send_at));
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && is_known(launch, r))
             CECL_TRY(learn_rank(launch, r, &differ));
@@ -301,18 +262,9 @@ static ceclResult_t learn(struct cecl_launch *launch)
         own_layouts = own_layouts || has_own_layout(&launch->calls[i]);
         note_outside(launch, i, comm->rank, cecl_call_is_outside(&launch->calls[i]));
     }
-    if (differ) {
-        told->outside = launch->outside;
-        told->noutside = bits;
-    }
-    if (!all_symmetric(launch)) {
-        told->buffers = launch->buffers;
-        told->nbuffers = 2 * words;
-    }
-    if (told->late && own_layouts) {
-        told->send_at = launch->send_at;
-        told->nsend_at = words;
-    }
+    told->nbuffers = 2 * words;
+    told->noutside = differ ? bits : 0;
+    told->nsend_at = told->late && own_layouts ? words : 0;
     return ceclSuccess;
 }
 
@@ -414,14 +366,14 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     struct cecl_places *places = &launch->comm->launcher->places;
     struct cecl_told *told = &launch->told;
-    *told = cecl_tell_alone(launch->calls, launch->nfull);
+    told->inputs_readable = cecl_tell_alone(launch->calls, launch->nfull).inputs_readable;
     if (!launch->is_open)
         return ceclSuccess;
     const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
     launch->is_open = false;
-    *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
+    told->late = outcome == CECL_PLACES_LATE;
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
     ceclResult_t result = learn(launch);

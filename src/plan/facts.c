@@ -3,11 +3,38 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+static uint64_t hash_of(const uint64_t *words, uint32_t count)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < count; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
+    return hash;
+}
+
+static void add_more(struct cecl_facts *facts, const struct cecl_call *call)
+{
+    const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
+    _Static_assert(sizeof(call->view.shape) == sizeof(facts->more) &&
+                       CECL_LAYOUT_SPLITS_ALIKE == CECL_FACTS_MORE,
+                   "more facts are a shape, or the equal words of splits");
+    if (call->view.shape.width > 0) {
+        facts->nmore = CECL_FACTS_MORE;
+        memcpy(facts->more, &call->view.shape, sizeof(facts->more));
+    } else if (alike > 0 && call->op->family == CECL_FAMILY_SPLITS) {
+        facts->nmore = CECL_FACTS_MORE;
+        memcpy(facts->more, call->view.layout, sizeof(facts->more));
+    } else if (alike > 0) {
+        facts->nmore = 1;
+        facts->more[0] = hash_of(call->view.layout, alike);
+    }
+}
 
 struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls)
 {
     const struct cecl_call *call = &calls[0];
-    return (struct cecl_facts){
+    struct cecl_facts facts = {
         .op = (uint8_t)(call->op - cecl_ops),
         .type = call->type,
         .red_op = call->red_op,
@@ -16,10 +43,13 @@ struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls)
         .captured = (uint8_t)call->captured,
         .max_sms = call->options.max_sms,
         .root = call->root,
-        .ncalls = ncalls,
+        .ncalls = (uint16_t)ncalls,
+        .in_place = cecl_call_is_in_place_on_all(call),
         /* each rank has counts of its own in a call of its own layout */
         .count = call->op->family == CECL_FAMILY_OWN_LAYOUT ? 0 : call->count,
     };
+    add_more(&facts, call);
+    return facts;
 }
 
 static const char *op_name(uint32_t op)
@@ -53,9 +83,10 @@ static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "
 static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
                                          "CECL_DIRECTION_PULL"};
 static const char *const captures[] = {"none", "under way"};
+static const char *const placements[] = {"out of place", "in place"};
 
-void cecl_value_print(const char *const *names, uint64_t nnames, uint64_t value,
-                      char out[CECL_FACTS_NAME])
+static void print_value(const char *const *names, uint64_t nnames, uint64_t value,
+                        char out[CECL_FACTS_NAME])
 {
     if (value < nnames)
         snprintf(out, CECL_FACTS_NAME, "%s", names[value]);
@@ -71,7 +102,49 @@ struct field {
     uint64_t nnames;
 };
 #define BOTH(member) one->member, other->member
+#define NAMED(member, list) BOTH(member), list, sizeof(list) / sizeof((list)[0])
 #define ROOTS one->root < 0 ? 0 : (uint64_t)one->root, other->root < 0 ? 0 : (uint64_t)other->root
+
+static bool field_differs(const struct field *field, struct cecl_facts_difference *difference)
+{
+    if (field->one == field->other)
+        return false;
+    difference->field = field->name;
+    print_value(field->names, field->nnames, field->one, difference->one);
+    print_value(field->names, field->nnames, field->other, difference->other);
+    return true;
+}
+
+/* What some families have in addition. */
+static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *other,
+                        struct cecl_facts_difference *difference)
+{
+    static const char *const shape[CECL_FACTS_MORE] = {
+        "strided.width, in bytes",     "strided.rows",
+        "strided.sendPitch, in bytes", "strided.sendStride, in bytes",
+        "strided.recvPitch, in bytes", "strided.recvStride, in bytes"};
+    static const char *const splits[CECL_FACTS_MORE] = {
+        [CECL_LAYOUT_SEND_ROWS] = "sendrows",
+        [CECL_LAYOUT_RECV_ROWS] = "recvrows",
+        [CECL_LAYOUT_ROW_BYTES] = "a row's bytes",
+        [CECL_LAYOUT_EXPERTS] = "experts->experts",
+        [CECL_LAYOUT_ALIGN] = "experts->align",
+        [CECL_LAYOUT_SCALE_BYTES] = "experts->scalebytes"};
+    const bool has_splits =
+        one->op < CECL_OP_COUNT && cecl_ops[one->op].family == CECL_FAMILY_SPLITS;
+    const char *const *names = has_splits ? splits : shape;
+    if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
+        return false; /* not of one call */
+    for (uint32_t i = 0; i < one->nmore; i++) {
+        const struct field field = {
+            .name = one->nmore == 1 ? "recvcounts, displs or rows (a hash of them)" : names[i],
+            .one = one->more[i],
+            .other = other->more[i]};
+        if (field_differs(&field, difference))
+            return true;
+    }
+    return false;
+}
 
 bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *other,
                        struct cecl_facts_difference *difference)
@@ -85,22 +158,18 @@ bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *ot
     }
     const char *count = one->op < CECL_OP_COUNT ? cecl_ops[one->op].count_name : NULL;
     const struct field fields[] = {
-        {"datatype", BOTH(type), CECL_NAMES_OF(types)},
-        {count ? count : "count", BOTH(count), CECL_NUMBER_ONLY},
-        {"root", ROOTS, CECL_NUMBER_ONLY},
-        {"op", BOTH(red_op), CECL_NAMES_OF(red_ops)},
-        {"options.smPolicy", BOTH(sm_policy), CECL_NAMES_OF(policies)},
-        {"options.direction", BOTH(direction), CECL_NAMES_OF(directions)},
-        {"options.maxSms", BOTH(max_sms), CECL_NUMBER_ONLY},
-        {"a graph's capture", BOTH(captured), CECL_NAMES_OF(captures)},
+        {"datatype", NAMED(type, types)},
+        {count ? count : "count", BOTH(count), NULL, 0},
+        {"root", ROOTS, NULL, 0},
+        {"op", NAMED(red_op, red_ops)},
+        {"options.smPolicy", NAMED(sm_policy, policies)},
+        {"options.direction", NAMED(direction, directions)},
+        {"options.maxSms", BOTH(max_sms), NULL, 0},
+        {"a graph's capture", NAMED(captured, captures)},
+        {"placement", NAMED(in_place, placements)},
     };
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (fields[i].one == fields[i].other)
-            continue;
-        difference->field = fields[i].name;
-        cecl_value_print(fields[i].names, fields[i].nnames, fields[i].one, difference->one);
-        cecl_value_print(fields[i].names, fields[i].nnames, fields[i].other, difference->other);
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (field_differs(&fields[i], difference))
+            return true;
+    return more_differ(one, other, difference);
 }

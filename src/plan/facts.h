@@ -4,31 +4,37 @@
 
 #include "plan/call.h"
 
-/* Equal on all ranks that make the same call. Of calls that are carried out as one: how many, and the first of them. */
+#define CECL_FACTS_MORE 6u
+
+/* All that is equal on all ranks that make the same call. Of calls that are carried out as one: how many, and the first
+ * of them. */
 struct cecl_facts {
     uint8_t op; /* enum cecl_op_index */
     uint8_t type, red_op, sm_policy, direction, captured;
     uint16_t max_sms;
     int32_t root;
-    uint32_t ncalls;
+    uint16_t ncalls;
+    uint8_t in_place; /* of calls whose ranks must agree on it */
+    uint8_t nmore;
     uint64_t count;
+    /* [nmore] a shape, or the rows of splits, or a hash of those words of a layout that are equal on all ranks */
+    uint64_t more[CECL_FACTS_MORE];
 };
-#define CECL_FACTS_WORDS 3u
+#define CECL_FACTS_WORDS (3u + CECL_FACTS_MORE)
 _Static_assert(sizeof(struct cecl_facts) == CECL_FACTS_WORDS * sizeof(uint64_t),
                "facts are copied by words");
+
+/* How many words of the facts are in use; they come first. */
+static inline uint32_t cecl_facts_words(const struct cecl_facts *facts)
+{
+    return 3u + facts->nmore;
+}
 
 struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls);
 
 /* The name of the facts' call, or of the group. `out`: room for it. */
 #define CECL_FACTS_NAME 64
 const char *cecl_facts_name(const struct cecl_facts *facts, char out[CECL_FACTS_NAME]);
-
-/* The name of a field's value, if it has one, or else its digits. */
-void cecl_value_print(const char *const *names, uint64_t nnames, uint64_t value,
-                      char out[CECL_FACTS_NAME]);
-/* The first two arguments: a list of names, or none. */
-#define CECL_NAMES_OF(list) list, sizeof(list) / sizeof((list)[0])
-#define CECL_NUMBER_ONLY NULL, 0
 
 /* The first field in which two calls differ, and its values. */
 struct cecl_facts_difference {

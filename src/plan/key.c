@@ -1,7 +1,7 @@
 /* Descriptions as keys of kept plans: their bytes are hashed and compared. */
 #include <string.h>
 
-#include "plan/call.h"
+#include "plan/facts.h"
 
 _Static_assert(CECL_CALL_KEY_BYTES % sizeof(uint64_t) == 0,
                "a description is hashed by 8-byte words");
@@ -26,28 +26,11 @@ uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
 /* Leaves out where buffers lie, and fields that may differ between ranks. */
 uint32_t cecl_call_signature(const struct cecl_call *call)
 {
-    const bool own = call->op->family == CECL_FAMILY_OWN_LAYOUT;
-    const struct cecl_shape *shape = &call->view.shape;
-    const uint64_t words[] = {
-        (uint64_t)(call->op - cecl_ops) << 8 | call->type,
-        own ? 0 : call->count,
-        (uint64_t)call->red_op << 32 | (uint32_t)call->root,
-        (uint64_t)call->captured << 48 | (uint64_t)call->options.sm_policy << 40 |
-            (uint64_t)call->options.direction << 32 | (uint64_t)call->options.max_sms << 8 |
-            cecl_call_is_in_place_on_all(call),
-        shape->width,
-        shape->rows,
-        shape->recv_pitch,
-        shape->recv_stride,
-        shape->send_pitch,
-        shape->send_stride,
-    };
-    uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+    const struct cecl_facts facts = cecl_facts_of(call, 1);
+    uint64_t words[CECL_FACTS_WORDS], hash = 0;
+    memcpy(words, &facts, sizeof(words));
+    for (uint32_t i = 0; i < cecl_facts_words(&facts); i++)
         hash = mix(hash, words[i]);
-    const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
-    for (uint32_t i = 0; i < alike; i++)
-        hash = mix(hash, call->view.layout[i]);
     return (uint32_t)(hash >> 32);
 }
 

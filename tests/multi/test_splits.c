@@ -342,7 +342,7 @@ TEST_BETWEEN(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up, tear_do
     fill(&e, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     (void)!call(&e, NULL); /* a peer may have found the difference already */
-    expect_failure(multi_rank == multi_nranks - 1 ? "different call" : words);
+    expect_failure(multi_rank == multi_nranks - 1 ? "differ" : words);
     /* a failed communicator copies nothing to the host, but the host device's memory is the host's */
     for (size_t i = 0; device < 0 && i < room; i++)
         if (recv_buffer[i] != 0x5A)
