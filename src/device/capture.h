@@ -27,8 +27,8 @@ struct cecl_capture {
 struct cecl_event; /* each device defines it */
 
 struct cecl_capture_ops {
-    /* Finds out what a stream captures. Refuses a capture that is broken. The program may capture on any
-     * stream but the legacy default stream. */
+    /* Finds out what a stream captures. Refuses a capture that is broken, and what stream_check refuses. The
+     * program may capture on any stream but the legacy default stream. */
     ceclResult_t (*find)(struct cecl_device *dev, ceclStream_t stream,
                          struct cecl_capture *capture);
 

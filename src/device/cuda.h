@@ -100,8 +100,10 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
     within(cuda, cuda_result_, expr);                                                              \
     return cuda_result_
 
-/* stream_check in a context that is current. may_capture: a stream that captures a graph is good, too. */
-ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool may_capture);
+/* stream_check in a context that is current. capture: [out] what the stream captures; NULL: a stream that captures is
+ * refused. */
+ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
+                               struct cecl_capture *capture);
 
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
 CECL_DEVICE_OP_DECLARED(cuda, stream_create_urgent)
@@ -120,6 +122,9 @@ void cuda_own_open(struct cuda_own *own);
 void cuda_own_close(struct cuda_own *own);
 
 /* cuda_capture.c */
+/* Finds what a stream of this GPU captures. */
+ceclResult_t cuda_find_capture(struct cecl_device *dev, ceclStream_t stream,
+                               struct cecl_capture *capture);
 extern const struct cecl_capture_ops cuda_capture_ops;
 
 #endif

@@ -58,7 +58,7 @@ static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 }
 
 /* Most streams capture nothing. For these this costs one look-up. */
-static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
+static ceclResult_t read_capture(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
@@ -75,14 +75,21 @@ static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
     return ceclSuccess;
 }
 
-static ceclResult_t find(struct cecl_device *dev, ceclStream_t stream, struct cecl_capture *capture)
+ceclResult_t cuda_find_capture(struct cecl_device *dev, ceclStream_t stream,
+                               struct cecl_capture *capture)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result = ceclSuccess;
     *capture = (struct cecl_capture){0};
     if (!cuda_is_legacy(stream)) /* the legacy stream cannot capture */
-        CUDA_WITHIN(cuda, result, find_capture(cuda, stream, capture));
+        CUDA_WITHIN(cuda, result, read_capture(cuda, stream, capture));
     return result;
+}
+
+static ceclResult_t find(struct cecl_device *dev, ceclStream_t stream, struct cecl_capture *capture)
+{
+    *capture = (struct cecl_capture){0};
+    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, capture));
 }
 
 /* ---- events */
@@ -356,7 +363,7 @@ static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
                          "stream %p: the legacy default stream cannot capture; pass a stream of "
                          "your own",
                          (void *)stream);
-    CECL_TRY(find(dev, stream, &capture));
+    CECL_TRY(cuda_find_capture(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph already", (void *)stream);
     CUDA_RETURN_WITHIN(
@@ -396,7 +403,7 @@ static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t stream, voi
 static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)
 {
     struct cecl_capture capture;
-    CECL_TRY(find(dev, stream, &capture));
+    CECL_TRY(cuda_find_capture(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
                          "stream %p: captures a graph, which cannot contain another graph",

@@ -26,7 +26,8 @@ ceclResult_t cuda_event_destroy(struct cecl_device *dev, ceclEvent_t event)
 /* The stream is checked first, so that CUDA's refusal is about the event. */
 static ceclResult_t record(struct cuda_device *cuda, CUevent event, CUstream stream)
 {
-    CECL_TRY(cuda_check_stream(cuda, stream, true));
+    struct cecl_capture capture;
+    CECL_TRY(cuda_check_stream(cuda, stream, &capture));
     return check(cuda, cuda->cu->cuEventRecord(event, stream), event, "cuEventRecord");
 }
 
@@ -37,7 +38,8 @@ ceclResult_t cuda_event_record(struct cecl_device *dev, ceclEvent_t event, ceclS
 
 static ceclResult_t follow(struct cuda_device *cuda, CUstream stream, CUevent event)
 {
-    CECL_TRY(cuda_check_stream(cuda, stream, true));
+    struct cecl_capture capture;
+    CECL_TRY(cuda_check_stream(cuda, stream, &capture));
     return check(cuda, cuda->cu->cuStreamWaitEvent(stream, event, 0), event, "cuStreamWaitEvent");
 }
 

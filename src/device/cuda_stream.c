@@ -38,7 +38,8 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 
 /* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the
  * driver. */
-ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool may_capture)
+ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
+                               struct cecl_capture *capture)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUdevice device = cuda->device;
@@ -51,13 +52,12 @@ ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool m
                          "cudaStreamNonBlocking, or end that capture first",
                          (void *)stream, cuda->base.ordinal);
     if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        struct cecl_capture capture; /* names a broken capture, or another GPU */
-        CECL_TRY(cuda_capture_ops.find(&cuda->base, (ceclStream_t)stream, &capture));
-        return may_capture
-                   ? ceclSuccess
-                   : cecl_fail(ceclInvalidUsage,
-                               "stream %p: captures a graph, and this call cannot be captured",
-                               (void *)stream);
+        struct cecl_capture found; /* names a broken capture, or another GPU */
+        CECL_TRY(cuda_find_capture(&cuda->base, (ceclStream_t)stream, capture ? capture : &found));
+        return capture ? ceclSuccess
+                       : cecl_fail(ceclInvalidUsage,
+                                   "stream %p: captures a graph, and this call cannot be captured",
+                                   (void *)stream);
     }
     /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
@@ -75,7 +75,6 @@ ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream, bool m
 
 static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
 {
-    CECL_TRY(cuda_check_stream(cuda, stream, false));
     if (!cuda_is_legacy(stream)) {
         *work = stream;
         return ceclSuccess;
@@ -88,7 +87,7 @@ static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStr
 
 ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, false));
+    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, NULL));
 }
 
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)

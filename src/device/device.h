@@ -252,13 +252,13 @@ struct cecl_device_ops {
      * a stream captures. On CUDA a capture of another thread is invalidated if its stream is neither of
      * stream_create nor a blocking one, so only threads of the program call this, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
-    /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
-     * device). Enqueues nothing. */
+    /* Refuses a stream that captures, was destroyed or belongs to another device. Enqueues nothing. */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
     /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
      * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
-     * forked from it. Refuses a capturing stream with ceclInvalidUsage. Call stream_join after
-     * every success, even if the work in between failed. */
+     * forked from it. The stream has passed stream_check, or `find` of capture.h without a capture: the driver
+     * is asked about it once a call. Call stream_join after every success, even if the work in between
+     * failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 

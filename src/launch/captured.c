@@ -36,8 +36,7 @@ static ceclResult_t check_capture(const struct cecl_launch *launch)
 
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
-    CECL_TRY(check_capture(launch));
-    return launch->is_grouped ? ceclSuccess : check_thread(launch);
+    return launch->is_grouped ? check_capture(launch) : check_thread(launch);
 }
 
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)

@@ -86,6 +86,7 @@ struct cecl_launch {
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
     uint8_t state, kind;
     bool is_grouped;  /* the launch's calls are in a group */
+    bool is_asked;    /* the stream was good when the launch was taken */
     bool is_captured; /* a graph captures the launch and replays it; see captured.h */
     bool is_held;     /* a graph holds the launch */
     bool is_gone;     /* the graph that held the launch is gone */
@@ -158,6 +159,8 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
 /* Replaces call `index` by a call that was derived from it. Both must have layouts of equal size. */
 void cecl_launch_derive(struct cecl_launch *launch, uint32_t index,
                         const struct cecl_call *derived);
+/* Refuses a stream on which the launch cannot be enqueued or captured. */
+ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch);
 /* Names the call `index`, which was refused at its group's end, in the recorded message. Returns `result`. */
 ceclResult_t cecl_launch_blame(const struct cecl_launch *launch, uint32_t index,
                                ceclResult_t result);

@@ -14,13 +14,6 @@
 
 /* ---- checking */
 
-static ceclResult_t check_stream(const struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    return launch->is_captured ? cecl_captured_check(launch)
-                               : comm->dev->ops->stream_check(comm->dev, launch->stream);
-}
-
 /* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer
  * overlaps nothing, but this rank carries bytes from it to the program's recvbuff, unless it receives nothing. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
@@ -80,7 +73,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
                          "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
                          comm->nranks, most);
     /* peers rely on a call once its places are published, so its stream is checked before */
-    CECL_TRY(check_stream(launch));
+    CECL_TRY(cecl_launch_check_stream(launch));
     return cecl_tell_reserve(launch);
 }
 
@@ -88,7 +81,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
 static ceclResult_t check_by_nccl(struct cecl_launch *launch)
 {
     CECL_TRY(cecl_launch_check_buffers(launch));
-    CECL_TRY(check_stream(launch));
+    CECL_TRY(cecl_launch_check_stream(launch));
     return cecl_by_nccl_check(launch);
 }
 
@@ -361,7 +354,7 @@ ceclResult_t cecl_launch_exchange(struct cecl_launch *launch, const struct cecl_
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(described, &comm->windows);
     if (result == ceclSuccess)
-        result = check_stream(launch);
+        result = cecl_launch_check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
     if (comm->config.check) /* compares calls first, to find ranks that make a different call */

@@ -219,8 +219,7 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
                                    cecl_call_check_buffers(&launch->calls[i], &comm->windows)));
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
-    CECL_TRY(launch->is_captured ? cecl_captured_check(launch)
-                                 : comm->dev->ops->stream_check(comm->dev, launch->stream));
+    CECL_TRY(cecl_launch_check_stream(launch));
     CECL_TRY(reserve(launch));
     if (!launch->is_captured) /* a captured group has one lane */
         CECL_TRY(make_lanes(comm));

@@ -385,8 +385,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
     struct making making = {.comm = comm, .args = args};
     struct cecl_capture capture = {0};
     ceclStream_t work;
-    if (stream)
-        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
                          "%s: stream %p captures a graph, and one-sided calls cannot be captured; "
@@ -394,7 +393,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
                          args->name, (void *)stream);
     CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
-        return ops->stream_check(comm->dev, stream);
+        return ceclSuccess;
     CECL_TRY(reserve(comm->launcher, (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
     const ceclResult_t result = issue(&making, work),

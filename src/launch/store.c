@@ -1,6 +1,7 @@
 /* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
 
+#include "launch/captured.h"
 #include "launch/steps.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -132,15 +133,23 @@ void cecl_launch_take_returned(ceclComm_t comm)
         take_returned(comm->launcher);
 }
 
-/* Finds out whether the stream captures a graph. An invalid stream is refused later, when the launch is
+/* Checks the stream, and finds out whether it captures a graph. An invalid stream is refused later, when the launch is
  * checked. */
 static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
 {
     struct cecl_device *dev = launch->comm->dev;
-    launch->capture = (struct cecl_capture){0};
-    launch->is_captured = stream &&
-                          dev->captures->find(dev, stream, &launch->capture) == ceclSuccess &&
-                          launch->capture.id != 0;
+    launch->is_asked = dev->captures->find(dev, stream, &launch->capture) == ceclSuccess;
+    launch->is_captured = launch->is_asked && launch->capture.id != 0;
+}
+
+/* The stream of a lone call was checked when the launch was taken. That of a group may have changed since. */
+ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch)
+{
+    struct cecl_device *dev = launch->comm->dev;
+    if (launch->is_captured)
+        return cecl_captured_check(launch);
+    return launch->is_asked && !launch->is_grouped ? ceclSuccess
+                                                   : dev->ops->stream_check(dev, launch->stream);
 }
 
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,

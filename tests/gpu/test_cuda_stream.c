@@ -206,13 +206,13 @@ TEST(legacy_stream_by_its_name_orders_alike)
     check_legacy_order(cudaStreamLegacy);
 }
 
-TEST(fork_of_another_gpus_stream_is_refused)
+TEST(check_refuses_another_gpus_stream)
 {
-    ceclStream_t work = NULL;
+    struct cecl_capture capture;
     need_two();
     struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
-    assert_null(work);
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+    refused(ceclInvalidArgument, "stream", gpu[0]->captures->find(gpu[0], kit.stream, &capture));
     kit_end(&kit);
 }
 
@@ -352,18 +352,14 @@ TEST(close_with_a_busy_stream_left_returns_and_ends_it)
 
 /* ---- capture */
 
-TEST(fork_of_a_capturing_stream_is_refused_and_spoils_nothing)
+TEST(check_refuses_a_stream_that_captures_and_spoils_nothing)
 {
     const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal,
                                                 cudaStreamCaptureModeThreadLocal,
                                                 cudaStreamCaptureModeRelaxed};
     struct kit kit = kit_make(gpu[0]);
     for (size_t i = 0; i < 3; i++) {
-        ceclStream_t work = NULL;
         must_cuda(cudaStreamBeginCapture(kit.stream, modes[i]));
-        refused(ceclInvalidUsage, "captures a graph",
-                OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
-        assert_null(work);
         refused(ceclInvalidUsage, "captures a graph",
                 OPS(gpu[0])->stream_check(gpu[0], kit.stream));
         end_capture_and_check_it(kit.stream);
@@ -374,11 +370,11 @@ TEST(fork_of_a_capturing_stream_is_refused_and_spoils_nothing)
 TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
 {
     ceclStream_t work = NULL, blocking = NULL;
+    struct cecl_capture capture;
     must_cuda(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
     must_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal));
     refused(ceclInvalidUsage, "legacy default stream",
-            OPS(gpu[0])->stream_fork(gpu[0], NULL, &work));
-    assert_null(work);
+            gpu[0]->captures->find(gpu[0], NULL, &capture));
     refused(ceclInvalidUsage, "legacy default stream", OPS(gpu[0])->stream_check(gpu[0], NULL));
     end_capture_and_check_it(blocking);
     must_cuda(cudaStreamDestroy(blocking));
