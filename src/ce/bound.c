@@ -98,7 +98,6 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan)
     struct cecl_bound *bound = calloc(1, sizeof(*bound));
     if (!bound)
         return NULL;
-    cecl_plan_explain(plan, &bound->explanation);
     if (cecl_bound_reserve(bound, plan) == ceclSuccess)
         return bound;
     cecl_bound_free(bound);
@@ -132,9 +131,4 @@ void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
                                    .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
     memcpy(out->reason, plan->reason, sizeof(out->reason));
-}
-
-const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)
-{
-    return &bound->explanation;
 }

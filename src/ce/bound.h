@@ -61,7 +61,6 @@ struct cecl_bound {
     struct cecl_small small; /* used for a small call */
     struct cecl_meeting small_meeting;
     struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
-    ceclExplanation_t explanation;
 };
 
 /* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once

@@ -2,7 +2,6 @@
 #include "ce/engine.h"
 
 #include "ce/bound.h"
-#include "ce/graph.h"
 #include "util/round.h"
 
 #define SLOT_ALIGN 512u
@@ -59,11 +58,20 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
     return cecl_pool_agree(pool, clear_slots(engine));
 }
 
+ceclResult_t cecl_engine_query(const struct cecl_engine *engine)
+{
+    return engine->order ? engine->dev->captures->event_query(engine->dev, engine->order)
+                         : ceclSuccess;
+}
+
 void cecl_engine_close(struct cecl_engine *engine)
 {
     cecl_flags_close(&engine->flags);
     if (engine->side)
         engine->dev->ops->stream_destroy(engine->dev, engine->side);
-    cecl_graph_close(engine);
+    if (engine->order)
+        engine->dev->captures->event_destroy(engine->dev, engine->order);
+    if (engine->before)
+        engine->dev->ops->stream_destroy(engine->dev, engine->before);
     *engine = (struct cecl_engine){0};
 }

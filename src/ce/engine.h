@@ -50,7 +50,7 @@ struct cecl_engine {
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
     /* streams for the lanes of messages. The opener owns them. These lanes are numbered after the side lane */
     ceclStream_t *lanes;
-    /* -- graphs: graph.h -- */
+    /* -- graphs: see cecl_engine_run -- */
     struct cecl_event
         *order;          /* marks the end of the last launch, once a call was captured; or NULL */
     ceclStream_t before; /* the stream that first recorded `order`, behind the calls so far */
@@ -75,14 +75,22 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
                               struct cecl_bound **bound);
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
-/* Fills the cells of a bound plan, and enqueues the plan. Waits only where the driver's queue is full.
- * After a failure, *started says whether a part of the plan may have been enqueued. If so the communicator
- * must fail, because peers will wait for signals that will not come. */
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
-                             ceclStream_t stream, bool *started);
+/* Fills the cells of a bound plan, and enqueues the plan, or adds it to what the stream captures (capture->id not 0).
+ * Waits only where the driver's queue is full. After a failure, *started says whether a part of the plan may have been
+ * enqueued. If so the communicator must fail, because peers will wait for signals that will not come.
+ *
+ * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on
+ * any streams. Once a first call was captured, an event marks the end of the last launch. Each call and
+ * each graph waits for the event at its start and records it at its end. So one set of words, one staging
+ * and one set of halves serve all graphs. */
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+                             ceclStream_t stream, const struct cecl_capture *capture,
+                             bool *started);
+/* Whether the latest launch is done, also if it is a launch of a graph: ceclSuccess or
+ * ceclInProgress. */
+ceclResult_t cecl_engine_query(const struct cecl_engine *engine);
 
-/* The report of ceclExplain on a plan, and on a bound plan. */
+/* The report of ceclExplain on a plan. */
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
-const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 
 #endif

@@ -1,6 +1,6 @@
-/* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
+/* Issuing a bound plan on a stream, or adding it to what the stream captures. Issuing is the hot path: no allocation, no
+ * look-up, no lock. */
 #include "ce/bound.h"
-#include "ce/graph.h"
 
 /* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream
  * keeps that order. A call on another stream first waits until the last call is done. It waits for a word
@@ -94,6 +94,13 @@ static ceclResult_t begin(struct cecl_engine *engine, const struct cecl_bound *b
     return bound->ncommands > 0 ? follow(engine, work) : ceclSuccess;
 }
 
+/* Launches of graphs follow this call. */
+static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work)
+{
+    return engine->order ? engine->dev->captures->event_record(engine->dev, engine->order, work)
+                         : ceclSuccess;
+}
+
 /* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would
  * never be freed. After `done` the buffers are the caller's again, so the write must come after all lanes
  * of the call, as far as the streams can still be made to wait for each other. If the main lane cannot be
@@ -109,7 +116,7 @@ static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *
     if (engine->side && ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
         last = engine->side;
     (void)!ops->memops(engine->dev, last, &end, 1);
-    (void)!cecl_graph_mark(engine, last);
+    (void)!mark_end(engine, last);
 }
 
 /* Cleans up after the call failed with `result`. `started`: see cecl_engine_run. */
@@ -129,20 +136,60 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
-                             ceclStream_t stream, bool *started)
+/* Makes the event `order`, unless it exists. At first the event marks the end of the calls so far, and from
+ * then on the end of the latest launch. */
+static ceclResult_t make_order(struct cecl_engine *engine)
+{
+    struct cecl_device *dev = engine->dev;
+    const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
+    struct cecl_event *event = NULL;
+    if (engine->order)
+        return ceclSuccess;
+    if (!engine->before)
+        CECL_TRY(dev->ops->stream_create(dev, &engine->before));
+    CECL_TRY(dev->captures->event_create(dev, &event));
+    ceclResult_t result = dev->ops->memops(dev, engine->before, &wait, 1);
+    if (result == ceclSuccess)
+        result = dev->captures->event_record(dev, event, engine->before);
+    if (result == ceclSuccess)
+        engine->order = event;
+    else
+        dev->captures->event_destroy(dev, event);
+    return result;
+}
+
+/* The communicator stays as it is, except that the first captured call makes the event. */
+static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                 ceclStream_t stream, const struct cecl_capture *capture,
+                                 bool *started)
+{
+    const struct cecl_capture_ops *captures = engine->dev->captures;
+    if (bound->ncommands == 0)
+        return ceclSuccess;
+    CECL_TRY(make_order(engine));
+    cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
+    *started = true;
+    CECL_TRY(captures->begin(engine->dev, engine->order, stream, capture));
+    CECL_TRY(cecl_bound_issue(engine, bound, stream, true));
+    return captures->end(engine->dev, engine->order, stream, capture);
+}
+
+ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
+                             ceclStream_t stream, const struct cecl_capture *capture, bool *started)
 {
     struct cecl_device *dev = engine->dev;
     ceclStream_t work;
 
     *started = false;
+    if (capture->id != 0)
+        return add_to_graph(engine, bound, stream, capture, started);
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
     ceclResult_t result = begin(engine, bound, work);
     if (result == ceclSuccess && bound->ncommands > 0) {
         *started = true; /* a driver call that fails may have enqueued a part of its work */
         result = cecl_bound_issue(engine, bound, work, false);
         if (result == ceclSuccess)
-            result = cecl_graph_mark(engine, work);
+            result = mark_end(engine, work);
     }
     if (result != ceclSuccess)
         return give_up(engine, bound, stream, work, *started, result);

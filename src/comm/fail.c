@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ce/graph.h"
 #include "comm/comm.h"
 #include "flags/turns.h"
 #include "net/net.h"
@@ -266,7 +265,7 @@ bool cecl_comm_is_done(ceclComm_t comm)
     if (comm->net)
         return cecl_net_is_idle(comm->net);
     return cecl_flags_idle(&comm->engine.flags) &&
-           cecl_graph_query(&comm->engine) != ceclInProgress;
+           cecl_engine_query(&comm->engine) != ceclInProgress;
 }
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)

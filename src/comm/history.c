@@ -30,7 +30,8 @@ void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *fa
     uint64_t words[CECL_FACTS_WORDS];
     memcpy(words, facts, sizeof(words));
     atomic_store_explicit(&row->begun, call, memory_order_relaxed);
-    for (uint32_t i = 0; i < cecl_facts_words(facts); i++) /* whoever sees one of these sees `begun` */
+    for (uint32_t i = 0; i < cecl_facts_words(facts);
+         i++) /* whoever sees one of these sees `begun` */
         atomic_store_explicit(&row->facts[i], words[i], memory_order_release);
 }
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <time.h>
 
-#include "ce/graph.h"
 #include "comm/comm.h"
 #include "util/clock.h"
 #include "util/thread.h"
@@ -50,7 +49,7 @@ static void answer(ceclComm_t comm)
     pthread_mutex_unlock(&worker->lock);
     if (!about_flags && !about_graphs)
         return;
-    const bool graphs = about_graphs && cecl_graph_query(&comm->engine) == ceclInProgress;
+    const bool graphs = about_graphs && cecl_engine_query(&comm->engine) == ceclInProgress;
     const ceclResult_t result =
         about_flags ? cecl_flags_progress(&comm->engine.flags, &progress) : ceclSuccess;
     pthread_mutex_lock(&worker->lock);

@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include "ce/graph.h"
 #include "launch/launcher.h"
 #include "plan/splits.h"
 #include "util/alone.h"
@@ -84,7 +83,7 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
     ceclResult_t result = cecl_captured_hold(launch);
     if (result == ceclSuccess && program)
         result =
-            cecl_graph_capture(&comm->engine, program, launch->stream, &launch->capture, &started);
+            cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
     cecl_registry_made(&comm->registry);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);
@@ -93,12 +92,15 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
     return result;
 }
 
-int64_t cecl_captured_deadline(ceclComm_t comm)
+/* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever
+ * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long. */
+static int64_t deadline_of(ceclComm_t comm)
 {
     return cecl_deadline(comm->launcher->gone_ms);
 }
 
-bool cecl_captured_pause(int64_t deadline)
+/* Returns false once the deadline has passed. */
+static bool pause_until(int64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     if (cecl_ms_left(deadline) == 0)
@@ -111,8 +113,8 @@ uint32_t cecl_captured_await(ceclComm_t comm)
 {
     if (atomic_load(&comm->captured) == 0)
         return 0;
-    const int64_t deadline = cecl_captured_deadline(comm);
-    while (atomic_load(&comm->captured) > 0 && cecl_captured_pause(deadline))
+    const int64_t deadline = deadline_of(comm);
+    while (atomic_load(&comm->captured) > 0 && pause_until(deadline))
         ;
     return atomic_load(&comm->captured);
 }
@@ -159,9 +161,9 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
     cecl_launch_take_returned(comm);
     if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
-    const int64_t deadline = cecl_captured_deadline(comm);
+    const int64_t deadline = deadline_of(comm);
     const struct cecl_call *call = call_with(comm, offset, bytes);
-    while (call && cecl_captured_pause(deadline)) {
+    while (call && pause_until(deadline)) {
         cecl_launch_take_returned(comm);
         call = call_with(comm, offset, bytes);
     }

@@ -20,13 +20,8 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
 /* The same, and adds the launch's program to the graph; NULL: it has none. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
-/* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever
- * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long. cecl_captured_pause returns false
- * once the deadline has passed. */
-int64_t cecl_captured_deadline(ceclComm_t comm);
-bool cecl_captured_pause(int64_t deadline);
-/* Waits that long until no graph holds a call of the communicator. Returns how many calls graphs still hold. The caller
- * must be ending the communicator. */
+/* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls graphs
+ * still hold. The caller must be ending the communicator. */
 uint32_t cecl_captured_await(ceclComm_t comm);
 /* Returns an error if a captured call uses the allocation at `offset` of the pool. */
 ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset);

@@ -6,15 +6,6 @@
 #include "launch/make.h"
 #include "launch/steps.h"
 
-struct cecl_scope cecl_comm_scope(ceclComm_t comm)
-{
-    return (struct cecl_scope){.rank = comm->rank,
-                               .nranks = comm->nranks,
-                               .windows = &comm->windows,
-                               .options = comm->options,
-                               .layout = comm->launcher->layout};
-}
-
 /* Makes a lone call, which is a group of one. */
 static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                struct cecl_call *call)

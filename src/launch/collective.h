@@ -10,9 +10,6 @@
 ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
                              ceclStream_t stream);
 
-/* What a description needs from the communicator, with its current options. */
-struct cecl_scope cecl_comm_scope(ceclComm_t comm);
-
 /* Explains how a call would be carried out by itself. Enqueues and exchanges nothing. */
 ceclResult_t cecl_collective_explain(enum cecl_op_index op, const struct cecl_args *args,
                                      ceclComm_t comm, ceclExplanation_t *explanation);

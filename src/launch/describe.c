@@ -56,7 +56,8 @@ static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
     return count;
 }
 
-ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count)
+/* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
+static ceclResult_t check_uses(ceclComm_t comm, const struct cecl_use *uses, size_t count)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     if (count > 0 && ops->check_uses)
@@ -114,10 +115,19 @@ static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *
     if (nunshared > 0 && !*changed)
         cecl_settle_say_private(comm, call->op->name, &unshared[0]);
     nunshared += arrays_of(comm, call, unshared + nunshared);
-    return *changed ? ceclSuccess : cecl_settle_check(comm, unshared, nunshared);
+    return *changed ? ceclSuccess : check_uses(comm, unshared, nunshared);
 }
 
 /* ---- describing */
+
+struct cecl_scope cecl_comm_scope(ceclComm_t comm)
+{
+    return (struct cecl_scope){.rank = comm->rank,
+                               .nranks = comm->nranks,
+                               .windows = &comm->windows,
+                               .options = comm->options,
+                               .layout = comm->launcher->layout};
+}
 
 /* Describes a call. Settling the call's buffers may change windows; then the call is described again, until
  * no window changes. */

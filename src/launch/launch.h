@@ -169,6 +169,11 @@ ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch);
 /* Frees memory that a kept launch does not need. */
 void cecl_launch_trim(struct cecl_launch *launch);
 
+/* -- describe.c -- */
+
+/* What a description needs from the communicator, with its current options. */
+struct cecl_scope cecl_comm_scope(ceclComm_t comm);
+
 /* -- state.c -- */
 
 /* Whether a launch may go from one state to another. state.c has the only table of transitions. */
@@ -190,8 +195,6 @@ void cecl_launch_bound(struct cecl_launch *launch);
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
-/* -- missing.c -- */
-
 /* For a captured call, because only these wait long for a rank: returns a rank that will not come, because it has left or made a different call instead. -1: there is no such
  * rank. */
 int cecl_launch_gone(const struct cecl_launch *launch);

@@ -165,8 +165,8 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     bool started;
     if (launch->is_captured)
         return cecl_captured_issue(launch, launch->program);
-    const ceclResult_t result =
-        cecl_engine_run(&launch->comm->engine, launch->runs->program, launch->stream, &started);
+    const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
+                                                launch->stream, &launch->capture, &started);
     note_use(launch);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);

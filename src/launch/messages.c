@@ -62,7 +62,7 @@ static ceclResult_t collect(struct cecl_launch *launch)
 static ceclResult_t note_own(struct cecl_launch *launch)
 {
     struct cecl_own_message own = {0};
-    while (cecl_has_own(launch) && cecl_next_own_message(launch, &own))
+    while (cecl_next_own_message(launch, &own))
         if (!cecl_buffer_is(own.from->send, own.to->recv))
             CECL_TRY(
                 cecl_carry_note(&launch->leases.before, own.from, own.from->send, own.to->recv));
@@ -280,7 +280,8 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
         return cecl_captured_issue(launch, program);
     if (launch->nmessages == 1)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
-    const ceclResult_t result = cecl_engine_run(&comm->engine, program, launch->stream, &started);
+    const ceclResult_t result =
+        cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
     note_use(launch);
     cecl_registry_made(&comm->registry);
     return result;

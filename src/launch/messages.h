@@ -64,12 +64,6 @@ static inline uint32_t *cecl_count_with(ceclComm_t comm, enum cecl_role role, in
     return &comm->launcher->messenger.counts[(int)role * comm->nranks + peer];
 }
 
-/* Whether this rank sends itself messages. */
-static inline bool cecl_has_own(const struct cecl_launch *launch)
-{
-    return *cecl_count_with(launch->comm, CECL_SENDER, launch->comm->rank) > 0;
-}
-
 /* Reads the peer's post of message `index`, and checks it. */
 ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
                                  const struct cecl_post *theirs);

@@ -1,4 +1,4 @@
-/* The states of a launch, and how it is given up. */
+/* The states of a launch, how it is given up, and how long the host waits for peers. */
 #include <assert.h>
 
 #include "launch/launcher.h"
@@ -46,6 +46,81 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
     launch->is_open = false;
     cecl_registry_made(&comm->registry);
     return is_owed ? cecl_comm_break(comm, result) : cecl_comm_cause(comm, result);
+}
+
+/* ---- waiting */
+
+/* Whether a rank has left, or has made a different call, without publishing this call. The places
+ * must be checked last: the rank may have published, and only then left or made its next call. */
+static bool does_not_come(const struct cecl_launch *launch, int rank)
+{
+    ceclComm_t comm = launch->comm;
+    return (cecl_history_is_ahead(&comm->history, rank) || cecl_mesh_left(comm->mesh, rank)) &&
+           cecl_places_missing(&comm->launcher->places, &launch->places, rank) == rank;
+}
+
+static int missing_from(const struct cecl_launch *launch, int rank)
+{
+    return cecl_places_missing(&launch->comm->launcher->places, &launch->places, rank);
+}
+
+/* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
+ * for captured calls, because these need all ranks. */
+static int awaited(const struct cecl_launch *launch)
+{
+    return launch->is_captured && launch->is_open ? missing_from(launch, 0) : -1;
+}
+
+int cecl_launch_gone(const struct cecl_launch *launch)
+{
+    int rank = awaited(launch);
+    while (rank >= 0 && !does_not_come(launch, rank))
+        rank = missing_from(launch, rank + 1);
+    return rank;
+}
+
+/* Names all ranks that have not captured the call. */
+static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
+{
+    struct cecl_rank_list late = {.count = 0};
+    for (int r = missing; r >= 0; r = missing_from(launch, r + 1))
+        cecl_rank_list_add(&late, r);
+    return cecl_fail(
+        ceclTimeout,
+        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank capture the call?",
+        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
+}
+
+/* The error of a wait for ranks that have not captured this call. */
+static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
+{
+    const char *const name = launch->calls[0].op->name;
+    const int gone = cecl_launch_gone(launch);
+    if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "rank %d made a different call instead of this captured %s: all ranks must "
+            "make calls in the same order%s",
+            gone, name, cecl_comm_hint(launch->comm));
+    if (gone >= 0)
+        return cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a captured %s waits for it"), gone,
+                         name);
+    return say_late(launch, missing);
+}
+
+ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const int missing = awaited(launch);
+    CECL_TRY(cecl_comm_async(comm));
+    const ceclResult_t result = missing >= 0
+                                    ? say_missing(launch, missing)
+                                    : cecl_fail(ceclTimeout,
+                                                "%s: a rank did not make the calls before this one "
+                                                "within %d ms (CECL_TIMEOUT_MS)",
+                                                launch->calls[0].op->name, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, result, cecl_message());
+    return cecl_comm_async(comm);
 }
 
 bool cecl_launch_goes_on(void *context)

@@ -19,9 +19,6 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
  * call `call` uses. */
 void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cecl_use *use);
 
-/* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
-ceclResult_t cecl_settle_check(ceclComm_t comm, const struct cecl_use *uses, size_t count);
-
 /* Settles, once more, all calls on one communicator in a list of launches, because memory may have been
  * replaced since the calls were described. A window may have many regions, and settling a call checks only
  * the regions that the call touches. So a later call may find a replaced region, and drop a window that an

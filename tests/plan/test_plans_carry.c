@@ -151,13 +151,14 @@ static void put_again_and_again(const struct cecl_plan plans[2], const uint64_t 
         bind_ends(r, &plans[r], &ends[r], &bound[r]);
     for (int round = 0; round < 100; round++) {
         const size_t bytes = sizes ? (size_t)sizes[round % BYTES] : BYTES;
+        const struct cecl_capture none = {0};
         bool started;
         memset(from, round + 1, sizeof(from));
         memset(to, 0, sizeof(to));
         for (int i = 0; i < 2; i++) {
             const int r = (round + i) % 2; /* alternates which rank comes first */
             bound[r].given = sizes ? &sizes[round % BYTES] : NULL;
-            OK(cecl_engine_run(&comms[r]->engine, &bound[r], NULL, &started));
+            OK(cecl_engine_run(&comms[r]->engine, &bound[r], NULL, &none, &started));
             comms[r]->engine.flags.epoch[OPENED]++;
             comms[r]->engine.flags.epoch[PUT]++;
         }
