@@ -1,4 +1,4 @@
-/* Captured messages (src/launch/messages_captured.c, src/ce/lower_messages.c, src/flags/handed.c), for
+/* Captured messages (src/launch/messages_captured.c, src/ce/lower_messages.c, src/flags/awaited.c), for
  * Spin. Rank 0 launches CALLS graphs, each of which sends a block to rank 1. Rank 1 launches the same
  * number of graphs, each of which receives one. All messages have one pair of words. Each launch is on
  * one of two streams, which Spin chooses. Words are set and reset; events keep the order of launches.

@@ -1,5 +1,5 @@
-/* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c,
- * src/comm/signalled.c, src/api/living.c), for Spin. There are two ranks. The host of each makes
+/* Puts and signals (src/launch/one_sided.c, src/flags/awaited.c, src/flags/lines.c,
+ * src/comm/look.c, src/api/living.c), for Spin. There are two ranks. The host of each makes
  * CALLS puts with a signal to the other, and waits for the same number of signals, one by one or
  * several at once, each call on one of STREAMS streams. Spin chooses all that. Signals wrap
  * around. Each call has a line, and streams have LINES lines between them. Then the host waits

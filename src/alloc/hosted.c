@@ -15,9 +15,8 @@ uint64_t cecl_hosted_half(uint64_t most)
 
 static uint64_t row_bytes(int nranks)
 {
-    const uint64_t words = CECL_LANES * (uint64_t)nranks + cecl_hosted_pair_words(nranks) + 1 + 2 +
-                           cecl_hosted_count_words(nranks) + cecl_hosted_signal_words(nranks) +
-                           2 * cecl_hosted_handed_words(nranks);
+    const uint64_t words = CECL_LANES * (uint64_t)nranks + 2 + cecl_hosted_count_words(nranks) +
+                           cecl_hosted_awaited_words(nranks);
     return cecl_round_up(words * sizeof(uint32_t), LINE);
 }
 
@@ -41,9 +40,8 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
 {
     char *const first = (char *)(uintptr_t)cecl_round_up((uintptr_t)memory, PAGE);
     const size_t bytes = used_bytes(nranks, half_bytes);
-    const uint64_t pairs = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t);
-    const uint64_t turn =
-        cecl_round_up(pairs + cecl_hosted_pair_words(nranks) * sizeof(uint32_t), sizeof(uint64_t));
+    _Static_assert(CECL_LANES % 2 == 0, "counts need an address of 8 bytes");
+    const uint64_t turn = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t);
     const uint64_t counts = turn + 2 * sizeof(uint32_t);
     *hosted = (struct cecl_hosted){0};
     CECL_TRY(dev->ops->host_share(dev, first, bytes));
@@ -53,9 +51,8 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
                              .bytes = bytes,
                              .words = first,
                              .apart = row_bytes(nranks),
-                             .pairs = pairs,
                              .turn = turn,
-                             .signals = counts + cecl_hosted_count_words(nranks) * sizeof(uint32_t),
+                             .awaited = counts + cecl_hosted_count_words(nranks) * sizeof(uint32_t),
                              .halves = first + words_bytes(nranks),
                              .half_bytes = half_bytes};
     return ceclSuccess;

@@ -1,5 +1,5 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for flags
- * and for messages, and for each rank a part through which its blocks go in small calls of an urgent
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for flags,
+ * messages, signals and captured calls, and for each rank a part through which its blocks go in small calls of an urgent
  * communicator.
  *
  * The memory is a part of the ranks' shared memory (boot/shared.h). */
@@ -16,25 +16,14 @@ struct cecl_hosted {
     struct cecl_device *dev;
     void *shared; /* the memory that was shared with the device */
     size_t bytes;
-    char *words;      /* the row of rank r is at words + r * apart, and begins with flags */
-    uint64_t apart;   /* bytes */
-    uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h), */
-    uint64_t turn;    /* to its words for captured calls (flags/turns.h), */
-    uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
+    char *words;    /* the row of rank r is at words + r * apart, and begins with flags */
+    uint64_t apart; /* bytes */
+    uint64_t turn;  /* bytes from a row's start to its words for captured calls (flags/turns.h), */
+    uint64_t awaited; /* and to its table of awaited words (flags/awaited.h) */
     /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
     uint64_t half_bytes;
 };
-
-/* Words for messages in each row. */
-static inline uint32_t cecl_hosted_pair_words(int nranks)
-{
-    return 4 * (uint32_t)nranks + 1;
-}
-static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int rank)
-{
-    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
-}
 
 /* Words of 64 bits that count each rank's captured calls of one kernel, in each row behind its two words for
  * captured calls. */
@@ -53,21 +42,24 @@ static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return (uint64_t *)(void *)(cecl_hosted_turn(hosted, rank) + 2);
 }
 
-/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks] (flags/signals.h). */
-static inline uint32_t cecl_hosted_signal_words(int nranks)
+/* The table of awaited words (flags/awaited.h): its rows, in the order of their counters. A row has a word for each
+ * peer. A captured group may have CECL_HANDED messages to a peer. */
+#define CECL_HANDED 32
+enum {
+    CECL_ROW_READY, /* of messages: of the peer as a sender, and as a receiver */
+    CECL_ROW_MOVED = CECL_ROW_READY + 2,
+    CECL_ROW_SIGNAL = CECL_ROW_MOVED + 2,
+    CECL_ROW_HANDED = CECL_ROW_SIGNAL + CECL_SIGNALS,
+    CECL_ROW_TAKEN = CECL_ROW_HANDED + CECL_HANDED,
+    CECL_ROWS = CECL_ROW_TAKEN + CECL_HANDED
+};
+static inline uint32_t cecl_hosted_awaited_words(int nranks)
 {
-    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (uint32_t)nranks;
+    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_ROWS * (uint32_t)nranks;
 }
-static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, int rank)
+static inline uint32_t *cecl_hosted_awaited(const struct cecl_hosted *hosted, int rank)
 {
-    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
-}
-/* Next in each row are the arrays HANDED and TAKEN of captured messages, [CECL_HANDED][nranks] words each
- * (flags/handed.h). A captured group may have CECL_HANDED messages to a peer. */
-#define CECL_HANDED 32u
-static inline uint32_t cecl_hosted_handed_words(int nranks)
-{
-    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_HANDED * (uint32_t)nranks;
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->awaited);
 }
 
 /* A rank's part: both halves. */

@@ -2,7 +2,8 @@
  *
  * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them
  * comes second and knows both buffers. That rank moves the bytes: the sender pushes them, or the
- * receiver pulls them. The counters are in flags/pairs.h.
+ * receiver pulls them. The counters are in flags/awaited.h. As a group begins, the
+ * stream tells this rank's host all its waits.
  *
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved
@@ -51,7 +52,7 @@ static uint32_t word_for(uint32_t counter)
 static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     if (m->captured)
-        cecl_plan_raise(plan, m->peer, word_for(counter), m->first_given + 1);
+        cecl_plan_raise(plan, m->peer, word_for(counter), m->first_given + 5);
     else
         cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
@@ -61,9 +62,9 @@ static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
 {
     const int me = plan->part.call.rank;
     if (m->captured) {
-        cecl_plan_raise(plan, me, CECL_COUNTER_HOLDS, m->first_given + 3);
-        cecl_plan_await(plan, m->peer, word_for(counter), m->first_given + 1);
-        cecl_plan_raise(plan, me, CECL_COUNTER_HOLDS, m->first_given + 5);
+        cecl_plan_raise(plan, me, CECL_COUNTER_WAITS, m->first_given + 1);
+        cecl_plan_await(plan, m->peer, word_for(counter), m->first_given + 5);
+        cecl_plan_raise(plan, me, CECL_COUNTER_WAITS, m->first_given + 3);
         return;
     }
     const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);

@@ -11,8 +11,8 @@ struct cecl_message {
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
     /* A graph captures the message; the same for all messages of a group. Then the sender is `second`.
-     * given[first_given] and the five values after it are three pairs of a slot and a value: for HANDED and
-     * TAKEN; for the host's word when a wait begins; for the host's word when it ends (flags/handed.h). */
+     * given[first_given] and the five values after it are three pairs of a slot and a value: for this rank's word
+     * when a wait begins; for that word when the wait ends; for HANDED and TAKEN (flags/awaited.h). */
     bool captured;
     uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */

@@ -42,6 +42,12 @@ struct cecl_resolved {
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
 };
 
+/* Since when a wait has lasted without progress. */
+struct cecl_clock {
+    uint64_t mark; /* changes when the wait makes progress */
+    int64_t since; /* ms; 0: nothing waits */
+};
+
 /* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
  * waits for them. */
 struct cecl_watch {
@@ -52,11 +58,8 @@ struct cecl_watch {
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced; /* peers were notified; signals of this rank no longer have an effect */
     bool complained;     /* the user was warned that the driver holds up the end of the waits */
-    /* the value of cecl_turns_sum when captured calls were last seen to progress */
-    uint32_t turns;
-    int64_t turned; /* when captured calls were last seen to progress, in ms */
-    /* since when a graph has waited for a rank that has left, in ms; 0: none does */
-    int64_t vain_since;
+    /* of the collective in progress, of the driver that does not report its progress, and of captured calls */
+    struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
 
@@ -245,16 +248,10 @@ bool cecl_comm_knows_why(ceclComm_t comm);
 /* The text about a rank that has left; its number comes first. */
 #define CECL_COMM_HAS_LEFT(what)                                                                   \
     "rank %d has left, and " what ": its process or its communicator ended"
-/* The same for a rank that has left, although a call waits for it. */
-void cecl_comm_lost_leaver(ceclComm_t comm, int rank);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
  * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those
  * of the last CECL_WATCH_LATE_MS do, or of the last half of the time limit, if that is shorter. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
-/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
- * itself wait for rank R, because R's signal has reached this rank but not the late rank. The late rank will
- * soon reach its own limit and name R, so this rank waits a little longer. */
-bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up, and whether rows of an ended call did not fit. Returns the

@@ -134,12 +134,6 @@ static void hear_trouble(ceclComm_t comm, bool now)
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
 }
 
-void cecl_comm_lost_leaver(ceclComm_t comm, int rank)
-{
-    cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a call waits for it"), rank);
-    cecl_comm_lost_peer(comm, ceclRemoteError);
-}
-
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
@@ -251,13 +245,6 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
     const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
     cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, late);
     return cecl_rank_list_words(late);
-}
-
-bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
-{
-    if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
-        return false;
-    return waited_ms >= comm->config.timeout_ms + CECL_MESH_WORD_MS || late->count <= 1;
 }
 
 bool cecl_comm_is_done(ceclComm_t comm)

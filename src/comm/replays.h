@@ -1,5 +1,5 @@
-/* Graphs that hold captured calls: the watchdog limits their waits, names the missing ranks, and ends waits
- * after the communicator has failed or ended. */
+/* Graphs that hold captured calls: their calls' numbers and names, and the end of their waits after the communicator has
+ * failed or ended. */
 #ifndef CECL_COMM_REPLAYS_H
 #define CECL_COMM_REPLAYS_H
 
@@ -9,9 +9,8 @@
  * numbers are equal on all ranks. name: of its first call. */
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
 
-/* Checks a captured call that is running, or that waits to begin: which peer keeps it waiting, and for how long. Sets the
- * asynchronous error when that is too long, or when the missing peer has left. Called by the watchdog. */
-void cecl_replays_look(ceclComm_t comm, int64_t now);
+/* The name of a captured call, also of a peer: the call with this number has the same name here. */
+const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
 
 /* Ends the waits of graphs that run. Call it repeatedly. */
 void cecl_replays_release(ceclComm_t comm);

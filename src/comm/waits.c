@@ -63,25 +63,11 @@ static bool holds(const struct cecl_rank_list *list, int rank)
     return false;
 }
 
-void cecl_waits_begin(struct cecl_waits *waits)
+void cecl_waits_join(struct cecl_rank_list *all, const struct cecl_rank_list *late)
 {
-    waits->late.count = 0;
-}
-
-void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms)
-{
-    if (late->count == 0)
-        return;
     for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
-        if (!holds(&waits->late, late->ranks[i]))
-            cecl_rank_list_add(&waits->late, late->ranks[i]);
-    cecl_waits_tell(waits, &waits->late, now_ms);
-}
-
-void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms)
-{
-    if (waits->late.count == 0)
-        cecl_waits_tell(waits, &waits->late, now_ms);
+        if (!holds(all, late->ranks[i]))
+            cecl_rank_list_add(all, late->ranks[i]);
 }
 
 /* Adds the ranks for which `rank` waits. Returns whether there was room. */
@@ -113,4 +99,12 @@ void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
     }
     if (ends.count > 0)
         *late = ends;
+}
+
+struct cecl_rank_list cecl_waits_own(const struct cecl_waits *waits, int64_t since_ms)
+{
+    struct cecl_rank_list own = {.count = 0};
+    if (is_waiting(waits, since_ms, waits->rank))
+        (void)add_next(waits, waits->rank, &own);
+    return own;
 }

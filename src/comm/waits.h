@@ -15,8 +15,6 @@ struct cecl_waits {
      * for each rank for which it waits */
     _Atomic uint64_t *words;
     int rank, nranks;
-    struct cecl_rank_list
-        late; /* the late ranks that the watchdog's current look has found so far */
 };
 
 size_t cecl_waits_bytes(int nranks);
@@ -29,12 +27,10 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
 
-/* Each time the watchdog looks, it makes several checks, between cecl_waits_begin and cecl_waits_end. A check
- * that finds late ranks calls cecl_waits_add, which publishes these ranks at once. If no check found late
- * ranks, cecl_waits_end publishes that this rank waits for none. */
-void cecl_waits_begin(struct cecl_waits *waits);
-void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms);
-void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms);
+/* Adds to `all` the ranks of `late` that it does not have. */
+void cecl_waits_join(struct cecl_rank_list *all, const struct cecl_rank_list *late);
+/* The ranks for which this rank waits, as published since `since_ms`. */
+struct cecl_rank_list cecl_waits_own(const struct cecl_waits *waits, int64_t since_ms);
 
 /* Follows the waits from the ranks in `late` to the ranks for which these wait, and so on. Replaces `late` by
  * the ranks at the ends, which wait for no rank. `late` is unchanged if there is no end, because ranks wait

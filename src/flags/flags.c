@@ -3,11 +3,9 @@
 
 #include <stdlib.h>
 
+#include "flags/awaited.h"
 #include "flags/lines.h"
 #include "flags/pads.h"
-#include "flags/pairs.h"
-#include "flags/signals.h"
-#include "flags/turns.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {
@@ -117,15 +115,15 @@ static ceclResult_t begin_tables(const struct cecl_flags *flags)
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     const size_t trouble = 3, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
-                 signals = lines + CECL_LINES;
+                 awaited = lines + CECL_LINES;
     CECL_TRY(flags->dev->ops->words_alloc(
-        flags->dev, signals + cecl_signals_own_words(flags->nranks), &flags->done));
+        flags->dev, awaited + cecl_awaited_own_words(flags->nranks), &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
     flags->trouble = (struct cecl_splits_trouble *)(flags->done + trouble);
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     cecl_lines_describe(flags, flags->done + lines);
-    return cecl_signals_describe(flags, hosted, flags->done + signals);
+    return cecl_awaited_describe(flags, hosted, flags->done + awaited);
 }
 
 /* Collective. Sets flags to the first value, and clears pads, on every rank before any rank may write to
@@ -139,8 +137,7 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
         result = cecl_pads_clear(flags);
     if (result == ceclSuccess)
         result = make_host_words(flags, hosted);
-    if (result == ceclSuccess && hosted->words)
-        result = cecl_pairs_describe(flags, hosted);
+    flags->hosted = hosted->words ? hosted : NULL;
     if (result == ceclSuccess)
         cecl_turns_describe(flags, flags->hosted);
     return cecl_pool_agree(flags->pool, result);
@@ -199,7 +196,6 @@ void cecl_flags_close(struct cecl_flags *flags)
 {
     if (flags->done)
         flags->dev->ops->words_free(flags->dev, flags->done);
-    cecl_pairs_forget(flags);
-    cecl_signals_forget(flags);
+    cecl_awaited_forget(flags);
     *flags = (struct cecl_flags){0};
 }

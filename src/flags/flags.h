@@ -37,8 +37,6 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 /* Counters start close to the wrap-around, so that every program passes it early and an error there shows. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
-#define CECL_PAIR_NOTES 256 /* a power of two */
-
 /* The kinds of captured calls that are one kernel. Each kind has numbers of its own: a small call renews
  * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
@@ -62,32 +60,32 @@ struct cecl_line_at {
     uint64_t call; /* the call's number on that line, from 1 on; 0: no call */
 };
 
-/* The signals of one-sided calls: see signals.h. Arrays are [CECL_SIGNALS][nranks]; NULL: there are none. */
-struct cecl_signals {
-    struct cecl_signal_sent {
-        uint32_t value;
-        struct cecl_line_at last; /* the call that sent the last signal */
-    } * sent;
-    struct cecl_signal_taken {
-        _Atomic uint32_t value; /* the value for which the latest wait waits */
-        struct cecl_line_at last;
-        /* -- used by the watchdog -- */
-        /* since when a stream has waited without progress, in ms; 0: no stream waits */
-        int64_t since;
-        uint32_t seen_word, seen_reached;
-    } * taken;
-    uint32_t *reached;   /* host-visible: the last value for which a stream has begun to wait */
-    _Atomic bool waited; /* a wait was enqueued */
+/* A signal number of one-sided calls, with one peer. */
+struct cecl_signal {
+    uint32_t sent; /* how many signals were sent to the peer */
+    /* the calls that sent the last signal, and that waited last */
+    struct cecl_line_at last_sent, last_wait;
 };
 
-/* Captured messages: see handed.h. Arrays are [2][CECL_HANDED][nranks]; NULL: there are none. */
-struct cecl_handed {
-    /* this rank's words. [0]: the bytes have been moved; [1]: the peer's buffer may be written */
-    uint32_t *words;
-    uint32_t *holds; /* host-visible: whether a stream waits for the word with this index */
-    /* used by the watchdog: since when a stream has waited for the word, in ms; 0: no stream waits */
-    int64_t *since;
-    _Atomic bool used; /* a message was captured */
+#define CECL_NOTES 512u /* a power of two */
+
+/* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: there are none. */
+struct cecl_awaited {
+    uint32_t *words; /* this rank's words; index i is of peer i % nranks */
+    /* -- host-visible: how far messages have begun, as a value of `done`; for which value a stream waits now -- */
+    uint32_t *begun, *now;
+    /* for which value the latest enqueued wait waits; not for captured messages */
+    _Atomic uint32_t *last;
+    struct cecl_awaited_seen {
+        /* since when a stream has waited without progress, in ms; 0: no stream waits */
+        int64_t since;
+        uint32_t value, missing;
+        bool has_left;
+    } * seen; /* used by the watchdog */
+    /* waits of recent groups of messages: see cecl_awaited_note */
+    _Atomic uint64_t notes[CECL_NOTES];
+    uint32_t noted;           /* how many notes were made */
+    _Atomic bool is_captured; /* a message was captured */
 };
 
 struct cecl_flags {
@@ -96,16 +94,10 @@ struct cecl_flags {
     int rank, nranks;
     bool on_host; /* the rows lie in memory of the host */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
-    /* -- of messages, see pairs.h -- */
-    const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
-    /* [4][nranks] values of the counters of messages for which streams wait */
-    _Atomic uint32_t *awaited;
-    /* for recent groups that have a single message: which message. The index is the group's target modulo
-     * CECL_PAIR_NOTES */
-    _Atomic uint64_t notes[CECL_PAIR_NOTES];
+    const struct cecl_hosted *hosted; /* the ranks' memory of the host; NULL: there are no peers */
     struct cecl_lines lines;
-    struct cecl_signals signals;
-    struct cecl_handed handed;
+    struct cecl_signal *signals; /* [CECL_SIGNALS][nranks]; NULL: there are none */
+    struct cecl_awaited awaited;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
@@ -138,8 +130,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries whether copied flags arrive.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  memory for messages, and for flags if `on_host`; its words must be zero on every rank. A zeroed
- *         struct: there is no such memory */
+ * hosted  memory for awaited words, and for flags if `on_host`; its words must be zero on every rank. A
+ *         zeroed struct: there is no such memory */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, bool on_host);
 
@@ -242,18 +234,11 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
  * describes the rows. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
-/* How far the call in progress is. */
+/* How far the collective in progress is. */
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that the call has begun */
     uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
     struct cecl_rank_list late; /* the peers whose flags are furthest behind those of this rank */
-    uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
-    bool in_message;            /* a message waits for `late`, and not a collective */
-    /* used if in_message: the peer of the message that waits. -1: several messages wait, or it is not known
-     * which message waits. Then the next two fields are undefined. */
-    int message_peer;
-    bool message_sends;      /* this rank sends that message */
-    uint32_t message_target; /* the value of `done` once that message is done */
 };
 /* Finds out the progress of the call that runs. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress);

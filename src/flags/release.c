@@ -2,9 +2,8 @@
  * waits once the communicator has failed. */
 #include "flags/flags.h"
 
-#include "flags/handed.h"
+#include "flags/awaited.h"
 #include "flags/lines.h"
-#include "flags/turns.h"
 #include "plan/layout.h"
 
 /* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
@@ -18,7 +17,7 @@ bool cecl_flags_calls_idle(const struct cecl_flags *flags)
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags);
+    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_awaited_by_graphs(flags);
 }
 
 bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target)

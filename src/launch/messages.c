@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flags/pairs.h"
+#include "flags/awaited.h"
 #include "launch/captured.h"
 #include "launch/steps.h"
 #include "util/clock.h"
@@ -128,8 +128,8 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     struct cecl_post theirs;
     message->second = cecl_posts_put(&messenger->posts, (enum cecl_role)message->role,
                                      message->peer, &mine, &message->number, &theirs);
-    cecl_pair_keep_near(&launch->comm->engine.flags, (enum cecl_role)message->role, message->peer,
-                        message->number);
+    cecl_awaited_keep_near(&launch->comm->engine.flags, (enum cecl_role)message->role,
+                           message->peer, message->number);
     if (launch->is_captured)
         message->second = message->role == CECL_SENDER;
     if (!message->second)
@@ -267,7 +267,6 @@ static ceclResult_t bind(struct cecl_launch *launch)
 ceclResult_t cecl_messages_run(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    const struct cecl_message *first = launch->messages;
     struct cecl_bound *program = &comm->launcher->once.bound;
     bool started;
     if (launch->nmessages ==
@@ -278,8 +277,10 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
     CECL_TRY(bind(launch));
     if (launch->is_captured)
         return cecl_captured_issue(launch, program);
-    if (launch->nmessages == 1)
-        cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
+    for (const struct cecl_message *m = launch->messages; m < launch->messages + launch->nmessages;
+         m++)
+        cecl_awaited_note(&comm->engine.flags, (enum cecl_role)m->role, m->second, m->peer,
+                          m->number);
     const ceclResult_t result =
         cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
     note_use(launch);

@@ -2,8 +2,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "flags/handed.h"
-#include "flags/turns.h"
+#include "flags/awaited.h"
 #include "launch/messages.h"
 
 /* ---- meeting */
@@ -77,11 +76,13 @@ static int word_of(const struct cecl_message *m)
 /* Gives the values of a message's three pairs: see struct cecl_message. */
 static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
-    const uint32_t hold =
-        cecl_handed_hold(&comm->engine.flags, m->peer, word_of(m), m->role == CECL_SENDER);
+    const int word = word_of(m);
+    const uint64_t slot = cecl_awaited_at(
+        &comm->engine.flags, word + (m->role == CECL_SENDER ? CECL_ROW_TAKEN : CECL_ROW_HANDED),
+        m->peer);
     const uint32_t value = cecl_handed_value(m->number);
-    const uint64_t given[CECL_MESSAGE_GIVEN] = {(uint64_t)word_of(m),     value, hold,
-                                                cecl_handed_begun(value), hold,  CECL_REPLAY_ENDED};
+    const uint64_t given[CECL_MESSAGE_GIVEN] = {
+        slot, cecl_handed_begun(value), slot, CECL_REPLAY_ENDED, (uint64_t)word, value};
     m->first_given = first;
     for (uint32_t i = 0; i < CECL_MESSAGE_GIVEN; i++)
         comm->launcher->once.given[first + i] = given[i];
@@ -114,6 +115,6 @@ ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     for (uint32_t i = 0; i < launch->nmessages; i++)
         give(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
-    atomic_store(&comm->engine.flags.handed.used, true);
+    atomic_store(&comm->engine.flags.awaited.is_captured, true);
     return collect_imports(launch);
 }

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "flags/awaited.h"
 #include "flags/lines.h"
-#include "flags/signals.h"
 #include "launch/steps.h"
 #include "util/grow.h"
 
@@ -44,7 +44,7 @@ static ceclResult_t check_peer(ceclComm_t comm, int peer)
 
 static ceclResult_t check_signal(ceclComm_t comm, int signal)
 {
-    if (!comm->engine.flags.signals.sent)
+    if (!comm->engine.flags.signals)
         return cecl_fail(ceclInvalidUsage,
                          "signals in a communicator of %d ranks: at most %d ranks expected",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
@@ -61,7 +61,9 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
  * may be for the same signal. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
-    const uint64_t ahead = cecl_signals_awaited(&comm->engine.flags, wait->peer, wait->signal);
+    const struct cecl_flags *flags = &comm->engine.flags;
+    const uint64_t ahead = cecl_awaited_missing(
+        flags, cecl_awaited_at(flags, CECL_ROW_SIGNAL + wait->signal, wait->peer));
     *sum += wait->count < 1 ? 0 : (uint64_t)wait->count;
     return wait->count >= 1 && *sum + ahead <= AHEAD_MOST
                ? ceclSuccess
@@ -235,24 +237,29 @@ static struct cecl_counted behind(struct making *making, struct cecl_line_at las
                                                                           : give_line(making, last);
 }
 
+static struct cecl_signal *signal_of(const struct making *making, int peer, int number)
+{
+    const struct cecl_flags *flags = &making->comm->engine.flags;
+    return &flags->signals[cecl_signal_at(flags, peer, number)];
+}
+
 static void describe_sent(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
-    struct cecl_flags *flags = &making->comm->engine.flags;
-    struct cecl_signal_sent *sent =
-        &flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)];
-    making->sent = (struct cecl_one_sided_signal){
-        .peer = args->peer,
-        .after = behind(making, sent->last),
-        .of = give(making, CECL_COUNTER_SIGNAL, (uint32_t)args->signal, ++sent->value)};
+    struct cecl_signal *signal = signal_of(making, args->peer, args->signal);
+    making->sent = (struct cecl_one_sided_signal){.peer = args->peer,
+                                                  .after = behind(making, signal->last_sent),
+                                                  .of = give(making, CECL_COUNTER_SIGNAL,
+                                                             (uint32_t)args->signal,
+                                                             CECL_FIRST_EPOCH + ++signal->sent)};
     making->call.sent = &making->sent;
 }
 
-static struct cecl_signal_taken *taken_of(const struct making *making, int i)
+/* The index of the word for which wait i of the call waits. */
+static uint32_t awaited_of(const struct making *making, int i)
 {
-    const struct cecl_flags *flags = &making->comm->engine.flags;
     const ceclSignalWait_t *wait = &making->args->waits[i];
-    return &flags->signals.taken[cecl_signal_index(flags, wait->peer, wait->signal)];
+    return cecl_awaited_at(&making->comm->engine.flags, CECL_ROW_SIGNAL + wait->signal, wait->peer);
 }
 
 /* Writes the awaited values before the wait is enqueued, because the watchdog ends waits only up to the
@@ -261,17 +268,14 @@ static void describe_waits(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
     const struct cecl_flags *flags = &making->comm->engine.flags;
-    atomic_store(&making->comm->engine.flags.signals.waited, true);
     for (int i = 0; i < args->nwaits; i++) {
         const ceclSignalWait_t *wait = &args->waits[i];
-        struct cecl_signal_taken *taken = taken_of(making, i);
-        const uint32_t value =
-            atomic_fetch_add(&taken->value, (uint32_t)wait->count) + (uint32_t)wait->count;
+        const uint32_t at = awaited_of(making, i), count = (uint32_t)wait->count,
+                       value = atomic_fetch_add(&flags->awaited.last[at], count) + count;
         making->comm->launcher->one_sided.waits[i] = (struct cecl_one_sided_signal){
             .peer = wait->peer,
-            .after = behind(making, taken->last),
-            .reached = give(making, CECL_COUNTER_REACHED,
-                            cecl_signal_index(flags, wait->peer, wait->signal), value),
+            .after = behind(making, signal_of(making, wait->peer, wait->signal)->last_wait),
+            .reached = give(making, CECL_COUNTER_WAITS, at, value),
             .of = give(making, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
     }
     making->call.waits = making->comm->launcher->one_sided.waits;
@@ -300,22 +304,22 @@ static void roll_back(struct making *making)
     const struct cecl_one_sided_args *args = making->args;
     struct cecl_flags *flags = &making->comm->engine.flags;
     if (args->is_signal)
-        flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)].value--;
+        signal_of(making, args->peer, args->signal)->sent--;
     for (int i = 0; args->is_wait && i < args->nwaits; i++)
-        atomic_fetch_sub(&taken_of(making, i)->value, (uint32_t)args->waits[i].count);
+        atomic_fetch_sub(&flags->awaited.last[awaited_of(making, i)],
+                         (uint32_t)args->waits[i].count);
     cecl_line_roll_back(flags, making->at);
 }
 
 static void commit(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
-    struct cecl_flags *flags = &making->comm->engine.flags;
     if (args->is_copy)
         args->window->used[making->at.line] = making->at.call;
     if (args->is_signal)
-        flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)].last = making->at;
+        signal_of(making, args->peer, args->signal)->last_sent = making->at;
     for (int i = 0; args->is_wait && i < args->nwaits; i++)
-        taken_of(making, i)->last = making->at;
+        signal_of(making, args->waits[i].peer, args->waits[i].signal)->last_wait = making->at;
 }
 
 /* ---- issuing */

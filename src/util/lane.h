@@ -27,18 +27,16 @@ enum {
      * its own words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1 is
      * the slot. */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
-    /* a rank tells its own host how far its calls are: which messages have begun, and which calls are done */
-    CECL_COUNTER_BEGUN,
-    CECL_COUNTER_DONE,
-    /* One-sided calls, in slots: how many calls of a line are done (flags/lines.h), and for which signal a
-     * stream waits (flags/signals.h). */
-    CECL_COUNTER_LINE,
-    CECL_COUNTER_REACHED,
-    /* Captured messages, in slots (flags/handed.h): the bytes have been moved; the receiver's buffer may be
-     * written; for which value of either a stream waits. */
+    /* Captured messages, in slots: the bytes have been moved; the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
-    CECL_COUNTER_HOLDS,
+    /* A rank tells its own host how far it is: which messages have begun, and which calls are done; in slots, for which
+     * value a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h), and how many one-sided calls of a line
+     * are done (flags/lines.h). */
+    CECL_COUNTER_BEGUN,
+    CECL_COUNTER_DONE,
+    CECL_COUNTER_WAITS,
+    CECL_COUNTER_LINE,
     /* a rank tells its own host whether a captured call runs, if phases of the call do not tell it (enum
      * cecl_replay_state) */
     CECL_COUNTER_REPLAY,

@@ -64,7 +64,7 @@ static void add_wait(struct cecl_plan *plan, int peer, int number, uint32_t coun
     const int rank = plan->part.call.rank;
     const struct cecl_one_sided_signal wait = {
         .peer = peer,
-        .reached = own(CECL_COUNTER_REACHED),
+        .reached = own(CECL_COUNTER_WAITS),
         .of = {FIRST + (uint32_t)number, taken[peer][rank][number] += count}};
     add(plan,
         &(struct cecl_one_sided){.waits = &wait, .nwaits = 1, .done = own(CECL_COUNTER_LINE)});
@@ -166,7 +166,7 @@ TEST(every_random_program_is_right)
 static bool is_own_mark(const struct cecl_step *step)
 {
     return step->kind <= CECL_STEP_WAIT &&
-           (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_REACHED);
+           (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_WAITS);
 }
 
 /* Whether a later signal in the plan raises the counter further, so that peers cannot notice that this one

@@ -2,8 +2,7 @@
  * test makes its own communicator, on the host device. */
 #include "late_peers.h"
 
-#include "flags/handed.h"
-#include "flags/turns.h"
+#include "flags/awaited.h"
 
 static ceclGraph_t graph;
 static char bytes[RANKS][64];
@@ -96,7 +95,7 @@ static bool the_wait_ends_after_all(int limit_ms)
 {
     struct cecl_flags *flags = &comms[0]->engine.flags;
     _Atomic uint32_t *hold =
-        (_Atomic uint32_t *)&flags->handed.holds[cecl_handed_hold(flags, 2, 5, false)];
+        (_Atomic uint32_t *)&flags->awaited.now[cecl_awaited_at(flags, CECL_ROW_HANDED + 5, 2)];
     ceclStream_t stream;
     ceclResult_t async = ceclTimeout;
     OK(ceclStreamCreate(comms[0], &stream));

@@ -120,7 +120,7 @@ TEST_BETWEEN(a_look_tells_whether_a_phase_was_signalled_since_the_last, open_wor
     assert_false(cecl_turns_go_on(&flags));
 }
 
-/* The next call here may wait for this peer, and shows nothing until then (comm/replays.c asks the driver). */
+/* The next call here may wait for this peer, and shows nothing until then (comm/look.c asks the driver). */
 TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here, open_words,
              close_words)
 {

@@ -45,10 +45,11 @@ static void tells(int rank, int first, int more, int64_t when)
 static void looks(int rank, int one, int other, int64_t when)
 {
     const struct cecl_rank_list first = list(one, 0), second = list(other, 0);
-    cecl_waits_begin(&ranks[rank]);
-    cecl_waits_add(&ranks[rank], &first, when);
-    cecl_waits_add(&ranks[rank], &second, when);
-    cecl_waits_end(&ranks[rank], when);
+    struct cecl_rank_list all = {.count = 0};
+    cecl_waits_join(&all, &first);
+    cecl_waits_join(&all, &second);
+    cecl_waits_join(&all, &first);
+    cecl_waits_tell(&ranks[rank], &all, when);
 }
 
 static void blames(int rank, struct cecl_rank_list late, const char *expected)
@@ -134,4 +135,14 @@ TEST_BETWEEN(a_look_keeps_what_all_its_parts_found, set_up, tear_down)
     blames(0, list(1, 0), "rank 2");
     looks(1, -1, -1, NOW);
     blames(0, list(1, 0), "rank 1");
+}
+
+TEST_BETWEEN(a_rank_knows_what_it_has_told_lately, set_up, tear_down)
+{
+    tells(3, 70, 1, NOW);
+    struct cecl_rank_list own = cecl_waits_own(&ranks[3], NOW - 500);
+    assert_string_equal(cecl_rank_list_words(&own), "ranks 70 and 71");
+    assert_int_equal(cecl_waits_own(&ranks[3], NOW + 1).count, 0);
+    tells(3, -1, 0, NOW);
+    assert_int_equal(cecl_waits_own(&ranks[3], NOW - 500).count, 0);
 }

@@ -243,8 +243,7 @@ void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t 
 static inline bool verify_is_own(uint32_t counter)
 {
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
-           counter == CECL_COUNTER_LINE || counter == CECL_COUNTER_REACHED ||
-           counter == CECL_COUNTER_HOLDS;
+           counter == CECL_COUNTER_LINE || counter == CECL_COUNTER_WAITS;
 }
 
 /* Whether a counter is one of the two words of captured calls. */

@@ -1,0 +1,362 @@
+/* One look of the watchdog. Each kind of wait only finds who is late and since when; all are published, blamed and ended in
+ * one way. See look.h. */
+#include "comm/look.h"
+
+#include <stdio.h>
+
+#include "comm/replays.h"
+#include "flags/awaited.h"
+#include "flags/turns.h"
+#include "util/clock.h"
+
+enum kind {
+    COLLECTIVES,
+    MESSAGES,
+    SIGNALS,
+    CAPTURED_MESSAGES,
+    CAPTURED_CALLS, /* of collectives */
+    KINDS
+};
+
+/* What a look has found of the waits of one kind. */
+struct found {
+    struct cecl_rank_list late; /* the peers for which streams wait */
+    int64_t since;              /* since when the wait has lasted that has lasted longest */
+    int gone;                   /* a rank that has left although a stream waits for it; -1: none */
+    /* -- of words in the table -- */
+    int count;        /* how many words streams wait for */
+    int row, peer;    /* the word for which a stream has waited longest */
+    uint32_t missing; /* what that word lacks */
+    int last;         /* the peer that was added last to `late` */
+};
+
+/* Since when `mark` has been the same, and waits may have lasted. since 0: none does. */
+static int64_t since(struct cecl_clock *clock, uint64_t mark, int64_t now)
+{
+    if (clock->since == 0 || clock->mark != mark)
+        *clock = (struct cecl_clock){mark, now};
+    return clock->since;
+}
+
+/* ---- collectives */
+
+/* Returns a rank that has left without making its part of a call that is pending here, or -1. A call adds the same
+ * number to the epoch of the main lane on all ranks, so epochs tell whether a rank has made the call. */
+static int missing_for_good(ceclComm_t comm)
+{
+    const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
+    struct cecl_mesh_goodbye last;
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
+            (int32_t)(target - last.epoch) > 0)
+            return r;
+    return -1;
+}
+
+/* Used when the driver does not report the progress of the pending call, for example because freeing
+ * memory waits for the call. Checks only the time limit, because the mesh reports ends of peers without
+ * the driver. The time of the caller's earlier work on the stream counts, too, because whether that work
+ * has ended is not known either. */
+static void look_on_blindly(ceclComm_t comm, int64_t now)
+{
+    const uint32_t done = cecl_flags_done(&comm->engine.flags);
+    const int64_t waited_ms = now - since(&comm->watch.blind, done, now);
+    if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
+        return;
+    cecl_fail(ceclTimeout,
+              "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). Which ranks it "
+              "waits for is not known, because the GPU's driver does not answer: does a thread "
+              "free memory (cudaFree), which waits for all pending work?",
+              cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
+/* Flags in memory of the host are read without the driver. The time of the caller's earlier work on the stream does not
+ * count, however long it takes. */
+static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    struct cecl_clock *clock = &comm->watch.flags;
+    struct cecl_progress progress;
+    if (cecl_flags_calls_idle(flags)) {
+        clock->since = comm->watch.blind.since = 0;
+        return;
+    }
+    found->gone = missing_for_good(comm);
+    if (found->gone >= 0)
+        return;
+    const uint64_t done = cecl_flags_done(flags);
+    const ceclResult_t asked =
+        flags->on_host ? cecl_flags_progress(flags, &progress) : cecl_worker_ask(comm, &progress);
+    if (asked == ceclInProgress) {
+        look_on_blindly(comm, now);
+        return;
+    }
+    comm->watch.blind.since = 0;
+    if (asked != ceclSuccess)
+        cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
+    else if (!progress.started || progress.late.count == 0)
+        clock->since = 0;
+    else {
+        found->late = progress.late;
+        found->since = since(clock,
+                             done << 32 | progress.flags[CECL_LANE_MAIN] |
+                                 progress.flags[CECL_LANE_SIDE] >> 16,
+                             now);
+    }
+}
+
+static void say_collective(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
+{
+    (void)found;
+    snprintf(out, bytes,
+             "; pending on rank %d: %s; did every rank make the call, and did its stream reach it?",
+             comm->rank, cecl_comm_last_call(comm));
+}
+
+/* ---- words in the table */
+
+static enum kind kind_of(int row)
+{
+    return row < CECL_ROW_SIGNAL ? MESSAGES : row < CECL_ROW_HANDED ? SIGNALS : CAPTURED_MESSAGES;
+}
+
+/* After a captured message a stream resets the word, and then says that its wait has ended. In between the wait seems to
+ * last. If it still lasts after this many ms, the word of a rank that has left will not be set. */
+#define GONE_MS 200
+
+static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t now,
+                      struct found *found)
+{
+    struct cecl_flags *flags = &comm->engine.flags;
+    const uint32_t index = cecl_awaited_at(flags, row, peer);
+    int64_t began = now;
+    const uint32_t missing = cecl_awaited_look(flags, index, now, has_left, &began);
+    if (has_left && cecl_awaited_missing(flags, index) > 0 &&
+        (row < CECL_ROW_HANDED || now - began >= GONE_MS))
+        found->gone = peer;
+    if (missing == 0)
+        return;
+    if (found->last != peer)
+        cecl_rank_list_add(&found->late, peer);
+    found->last = peer;
+    if (found->count++ > 0 && began >= found->since)
+        return;
+    found->since = began;
+    found->row = row;
+    found->peer = peer;
+    found->missing = missing;
+}
+
+/* A rank's signals arrive before its goodbye. So whether it has left is asked before its words are read. */
+static void find_words(ceclComm_t comm, int64_t now, struct found *found)
+{
+    const int rows = cecl_awaited_rows(&comm->engine.flags);
+    cecl_awaited_find_messages(&comm->engine.flags);
+    for (int peer = 0; peer < comm->nranks && rows > 0; peer++) {
+        const bool has_left = peer != comm->rank && cecl_mesh_left(comm->mesh, peer);
+        for (int row = 0; row < rows; row++)
+            find_word(comm, row, peer, has_left, now, &found[kind_of(row)]);
+    }
+}
+
+/* The peer's role in the message for which a stream waits. */
+static enum cecl_role theirs(const struct found *found)
+{
+    return (enum cecl_role)((found->row - CECL_ROW_READY) % CECL_ROLES);
+}
+
+/* Whether a peer waits for a message in the other direction, and this rank makes that message only after
+ * the one in progress. This happens, for example, if both ranks have posted a send first. */
+static bool is_mutual(ceclComm_t comm, const struct found *found)
+{
+    const enum cecl_role back = theirs(found), mine = cecl_role_other(back);
+    bool is = false;
+    for (int r = 0; r < comm->nranks; r++) {
+        const int64_t ahead = r == comm->rank ? -1 : cecl_posts_ahead(&comm->watch.posts, back, r);
+        is = is || ahead > 0 /* this rank has not made its call yet */ ||
+             (ahead == 0 && cecl_awaited_later(&comm->engine.flags, mine, r));
+    }
+    return is;
+}
+
+/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued last,
+ * because that call ends last. */
+static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
+{
+    const bool sends = theirs(found) == CECL_RECEIVER;
+    char peer[24] = "";
+    if (found->late.count == 1 && found->late.ranks[0] == found->peer)
+        snprintf(peer, sizeof(peer), " %s rank %d", sends ? "to" : "from", found->peer);
+    if (found->count > 1)
+        snprintf(out, bytes,
+                 "; pending on rank %d: %s; did the peer make its part of each message?",
+                 comm->rank, cecl_comm_last_call(comm));
+    else
+        snprintf(out, bytes, "; pending on rank %d: %s%s; did the peer make its part?%s",
+                 comm->rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer,
+                 is_mutual(comm, found)
+                     ? " Ranks that send to each other put ceclSend and ceclRecv into one group "
+                       "(ceclGroupStart, ceclGroupEnd)"
+                     : "");
+}
+
+static void say_signal(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
+{
+    (void)comm;
+    snprintf(
+        out, bytes,
+        ": %u more of signal %d awaited; did the peer make its ceclSignal or ceclPutSignal, and "
+        "did its stream reach the call?",
+        found->missing, found->row - CECL_ROW_SIGNAL);
+}
+
+static void say_captured_message(ceclComm_t comm, const struct found *found, char *out,
+                                 size_t bytes)
+{
+    snprintf(out, bytes, ": %s; did the peer launch a graph with its part, as often as rank %d?",
+             found->row >= CECL_ROW_TAKEN ? "its captured ceclRecv has not begun"
+                                          : "its captured ceclSend has not moved the bytes",
+             comm->rank);
+}
+
+/* ---- captured collectives */
+
+/* Whether a peer has launched another graph. */
+static bool has_found_difference(ceclComm_t comm)
+{
+    struct cecl_turns_difference found;
+    if (!cecl_turns_differ(&comm->engine.flags, &found))
+        return false;
+    cecl_fail(
+        ceclInvalidUsage,
+        "rank %d launched a graph whose call is %s (captured call %u), and rank %d one whose call "
+        "is %s (captured call %u): launch graphs in the same order on all ranks",
+        found.rank, cecl_replays_name(comm, found.theirs), found.theirs, comm->rank,
+        cecl_replays_name(comm, found.mine), found.mine);
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    return true;
+}
+
+/* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
+ * the driver knows whether a graph was launched. The worker asks it, and only while a peer has not ended a call that has
+ * ended here. is_certain: [out] false if the driver does not answer. */
+static bool may_wait(ceclComm_t comm, bool *is_certain)
+{
+    bool pending = true;
+    *is_certain = cecl_turns_run(&comm->engine.flags) ||
+                  cecl_worker_ask_graphs(comm, &pending) == ceclSuccess;
+    return pending;
+}
+
+/* A late rank that has left, if captured calls have not gone on since the words of `sum` were read; or -1. A rank that
+ * leaves writes its last word first. */
+static int gone_from(ceclComm_t comm, const struct cecl_rank_list *late, uint32_t sum)
+{
+    for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
+        if (cecl_mesh_left(comm->mesh, late->ranks[i]) &&
+            cecl_turns_sum(&comm->engine.flags) == sum)
+            return late->ranks[i];
+    return -1;
+}
+
+static void find_captured_calls(ceclComm_t comm, int64_t now, struct found *found)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    bool is_certain;
+    if (!atomic_load(&comm->last_captured))
+        return;
+    if (cecl_turns_go_on(flags) || !may_wait(comm, &is_certain)) {
+        comm->watch.turns.since = now;
+        return;
+    }
+    const uint32_t sum = cecl_turns_sum(flags);
+    found->since = since(&comm->watch.turns, sum, now);
+    if (has_found_difference(comm))
+        return;
+    cecl_turns_late(flags, &found->late);
+    if (is_certain)
+        found->gone = gone_from(comm, &found->late, sum);
+}
+
+static void say_captured_call(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
+{
+    (void)found;
+    const char *name = atomic_load(&comm->last_captured);
+    snprintf(out, bytes,
+             "; last captured call: %s; did every rank launch the graph, in the same order among "
+             "its calls, and did its stream reach it?",
+             name);
+}
+
+/* ---- judging */
+
+#define DETAIL_BYTES 320
+
+static const struct {
+    const char *name, *awaits; /* in "rank 3 has left, and <name> waits for <awaits>" */
+    void (*say)(ceclComm_t comm, const struct found *found, char *out, size_t bytes);
+} kinds[KINDS] = {
+    [COLLECTIVES] = {"a call", "it", say_collective},
+    [MESSAGES] = {"a call", "it", say_message},
+    [SIGNALS] = {"ceclWaitSignal", "its signal", say_signal},
+    [CAPTURED_MESSAGES] = {"a graph that was launched", NULL, say_captured_message},
+    [CAPTURED_CALLS] = {"a graph that was launched", NULL, say_captured_call},
+};
+
+static void lose_leaver(ceclComm_t comm, enum kind kind, int rank)
+{
+    if (kinds[kind].awaits) {
+        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("%s waits for %s"), rank, kinds[kind].name,
+                  kinds[kind].awaits);
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return;
+    }
+    cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
+              rank, comm->rank);
+    cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+}
+
+/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
+ * itself wait for rank R, because R's signal has reached this rank but not the late rank. The late rank will
+ * soon reach its own limit and name R, so this rank waits a little longer. */
+static bool is_time_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
+{
+    const int limit = comm->config.timeout_ms;
+    return limit > 0 && late->count > 0 &&
+           waited_ms >= limit + (late->count > 1 ? CECL_MESH_WORD_MS : 0);
+}
+
+static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t now)
+{
+    const int64_t waited_ms = now - found->since;
+    char detail[DETAIL_BYTES];
+    if (found->gone >= 0)
+        lose_leaver(comm, kind, found->gone);
+    if (found->gone >= 0 || !is_time_up(comm, &found->late, waited_ms) || cecl_comm_knows_why(comm))
+        return;
+    const char *who = cecl_comm_to_blame(comm, &found->late);
+    kinds[kind].say(comm, found, detail, sizeof(detail));
+    cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
+              kinds[kind].name, who, (long long)waited_ms, comm->config.timeout_ms, detail);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
+void cecl_look(ceclComm_t comm, int64_t now)
+{
+    struct found found[KINDS];
+    struct cecl_rank_list late = {.count = 0};
+    if (cecl_comm_hear_kernels(comm) != ceclSuccess)
+        return;
+    for (int kind = 0; kind < KINDS; kind++)
+        found[kind] = (struct found){.gone = -1, .last = -1};
+    find_collectives(comm, now, &found[COLLECTIVES]);
+    find_words(comm, now, found);
+    find_captured_calls(comm, now, &found[CAPTURED_CALLS]);
+    for (int kind = 0; kind < KINDS; kind++)
+        cecl_waits_join(&late, &found[kind].late);
+    cecl_waits_tell(&comm->waits, &late, cecl_now_ms());
+    for (enum kind kind = 0; kind < KINDS && atomic_load(&comm->async_result) == ceclSuccess;
+         kind++)
+        judge(comm, kind, &found[kind], now);
+}
