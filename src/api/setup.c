@@ -249,7 +249,6 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
-    cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
     /* if the watchdog ended this wait, its error says which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)

@@ -20,9 +20,9 @@ struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
-    char *
-        parts; /* [count * CECL_OOB_PART_BYTES] room for the introductions, in the parent's order */
+    char *parts;       /* room for the introductions, in the order of the parent's ranks */
     bool is_shrink;
+    bool is_unmet; /* the meeting has failed: its message has the parent's numbers */
     struct cecl_meeting_plan meeting;
 };
 
@@ -62,29 +62,6 @@ static void free_members(struct members *members)
 {
     free(members->parent_ranks);
     free(members->parts);
-}
-
-/* Rewrites the last message, which has the parent's rank numbers, so that the new communicator can pass it
- * on. */
-static ceclResult_t say_of_parent(ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    if (result == ceclSuccess)
-        return ceclSuccess;
-    cecl_words_for_child(cecl_message(), words);
-    return cecl_fail_with(result, words);
-}
-
-/* Returns an error if the parent knows that a member has gone. A failure of the parent alone is no reason to fail,
- * because members that have met do not need the parent any more. */
-static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
-{
-    const struct members *members = oob->context;
-    for (int m = 0; m < members->count; m++)
-        CECL_TRY(
-            cecl_mesh_check_peer(members->parent->mesh, members->parent_ranks[m], CECL_OF_PARENT));
-    return in_vain && !members->is_shrink ? say_of_parent(cecl_mesh_news(members->parent->mesh))
-                                          : ceclSuccess;
 }
 
 static struct members members_of(ceclComm_t comm, bool is_shrink)
@@ -132,7 +109,9 @@ static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, siz
     struct cecl_meeting_plan *meeting = &members->meeting;
     meeting->part = send;
     meeting->bytes = bytes;
-    CECL_TRY(say_of_parent(cecl_meeting_join(meeting, members->parts)));
+    const ceclResult_t met = cecl_meeting_join(meeting, members->parts);
+    members->is_unmet = met != ceclSuccess;
+    CECL_TRY(met);
     for (int m = 0; m < members->count && recv; m++) {
         int place = 0;
         for (int r = 0; r < members->parent_ranks[m]; r++)
@@ -159,7 +138,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
         cecl_registrations_inherit(child, members->parent);
         cecl_host_inherit(child->dev, members->parent->dev);
         *newcomm = child;
-    } else {
+    } else if (!members->is_unmet) {
         result = name_as_in_parent(members, result);
     }
     free_members(members);
@@ -170,10 +149,8 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 static ceclResult_t join_by_meeting(struct members *members, const struct cecl_resolved *config,
                                     ceclComm_t *newcomm)
 {
-    struct cecl_oob oob = {.context = members,
-                           .deadline = cecl_deadline(config->init_timeout_ms),
-                           .allgather = meet,
-                           .check = check_members};
+    struct cecl_oob oob = {
+        .context = members, .deadline = cecl_deadline(config->init_timeout_ms), .allgather = meet};
     members->meeting.timeout_ms = config->init_timeout_ms;
     members->meeting.deadline = oob.deadline;
     return join(members, &oob, config, newcomm);

@@ -237,7 +237,7 @@ static ceclResult_t check_late(const struct cecl_meeting_plan *plan, const struc
 {
     for (int r = 0; r < plan->nranks && plan->mesh; r++)
         if (cecl_rank_set_has(&stay->late, r) &&
-            cecl_mesh_check_peer(plan->mesh, r, "") != ceclSuccess) {
+            cecl_mesh_check_peer(plan->mesh, r) != ceclSuccess) {
             *missing = r;
             return cecl_fail(ceclRemoteError, "%s%s", cecl_message(), plan->gone ? plan->gone : "");
         }

@@ -43,7 +43,6 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->nranks = oob->nranks;
     mesh->rank = oob->rank;
     mesh->timeout_ms = timeout_ms;
-    mesh->oob = oob;
     mesh->init_deadline = oob->deadline;
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
@@ -98,9 +97,6 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 
 void cecl_mesh_joined(struct cecl_mesh *mesh)
 {
-    pthread_mutex_lock(&mesh->life_lock);
-    mesh->oob = NULL;
-    pthread_mutex_unlock(&mesh->life_lock);
     atomic_store(&mesh->joining, false);
 }
 

@@ -35,8 +35,8 @@ ceclResult_t cecl_mesh_check_limit(int nranks);
 
 /* Makes this rank's mesh, and listens for its peers from here on. Local.
  *
- * oob         kept until cecl_mesh_joined; its deadline ends the waits of all calls until then
- * timeout_ms  limit of each wait after cecl_mesh_joined, in ms; 0 or less: no limit
+ * oob         its deadline ends the waits of all calls until cecl_mesh_joined
+ * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit
  * invitation  [out] what this rank must tell the peers; the process is set also on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
@@ -49,12 +49,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
  * this function tells the reason to the peers without a connection; cecl_mesh_tell_abort tells the others. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
-/* Watches the processes of peers that cecl_mesh_connect could not watch, because these processes are in PID
- * namespaces below this one. Takes one descriptor for each peer; if there are too few, no process is watched.
- * Local. */
-void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
-
-/* Called when the communicator is made, or given up. From then on the oob is not used. Local. */
+/* Called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */
@@ -151,8 +146,8 @@ void cecl_mesh_wake(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left; the message says which. Succeeds for a peer that
  * gave up and has not left, and for this rank itself.
- * of  follows the rank's number in the message: "", or CECL_OF_PARENT (rank_list.h) */
-ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
+ */
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye, and with which words. If so, sets *words. */

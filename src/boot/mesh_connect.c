@@ -96,15 +96,6 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
-/* Fails if a rank has given up, or a rank has ended, or the oob knows of such a rank. */
-static ceclResult_t check_peers(struct cecl_mesh *mesh, bool is_long)
-{
-    const struct cecl_oob *oob = mesh->oob;
-    CECL_TRY(mesh_first_reason(mesh));
-    CECL_TRY(notice_leavers(mesh));
-    return oob->check ? oob->check(oob, is_long) : ceclSuccess;
-}
-
 /* Connects `fd` to a peer's listener, whose queue may be full for a while. */
 static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *theirs, int peer,
                           int fd)
@@ -222,9 +213,20 @@ static int admit_callers(struct cecl_mesh *mesh, const struct cecl_invitation *m
     return admitted;
 }
 
-static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door *door, int wait_ms)
+/* A peer that has gone may have connected before, to tell why. Attends the door for that, and returns the error with
+ * the reason. If none comes, returns `known`, whose message is the last one. */
+static ceclResult_t await_reason(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
+                                 struct cecl_door *door, ceclResult_t known)
 {
-    (void)admit_callers(mesh, context, door, wait_ms);
+    const int64_t deadline = cecl_deadline(MESH_REASON_MS);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    ceclResult_t told = mesh_first_reason(mesh);
+    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
+        (void)admit_callers(mesh, mine, door, 1);
+        told = mesh_first_reason(mesh);
+    }
+    return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
 /* Whether a rank still listens: then its name cannot be bound. Connecting would show this, too, but would take a
@@ -259,13 +261,14 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invited *
     int expected = (mesh->nranks - 1 - mesh->rank) * MESH_CHANNELS;
     while (expected > 0) {
         const int left = cecl_ms_left(mesh->init_deadline), trouble = cecl_door_trouble(door);
-        const bool is_long = cecl_ms_left(long_since) == 0;
         if (trouble)
             return cecl_fail(ceclSystemError,
                              "rank %d cannot take the connections of other ranks: %s", mesh->rank,
                              strerror(trouble));
-        CECL_TRY(check_peers(mesh, is_long));
-        CECL_TRY(is_long ? notice_silent_leavers(mesh, all, door) : ceclSuccess);
+        CECL_TRY(mesh_first_reason(mesh));
+        CECL_TRY(notice_leavers(mesh));
+        CECL_TRY(cecl_ms_left(long_since) == 0 ? notice_silent_leavers(mesh, all, door)
+                                               : ceclSuccess);
         if (left == 0)
             return name_who_is_missing(mesh);
         expected -= admit_callers(mesh, of_rank(all, mesh->rank), door,
@@ -300,7 +303,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
 {
     for (int looks = 0; looks < 2 && door->bytes > 0;
          looks++) /* the first look accepts, the second reads */
-        attend(mesh, of_rank(all, mesh->rank), door, 0);
+        (void)admit_callers(mesh, of_rank(all, mesh->rank), door, 0);
     for (int r = 0; r < mesh->nranks; r++) {
         if (r == mesh->rank || mesh->peers[r].life >= 0)
             continue;
@@ -314,7 +317,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
 /* ---- the whole */
 
 /* Watches the processes that are not watched yet: those that the invitations name, or, without `all`,
- * those that have connected. If there are too few descriptors, watches none, and so leaves them to other
+ * those that have connected, which may be in PID namespaces below this one. If there are too few descriptors, watches none, and so leaves them to other
  * uses. */
 static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
 {
@@ -329,11 +332,6 @@ static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
     }
     for (int r = 0; r < mesh->nranks && lacks; r++)
         cecl_net_drop(&mesh->peers[r].process, 1);
-}
-
-void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
-{
-    watch_processes(mesh, NULL);
 }
 
 /* Connects to the lower ranks. */
@@ -358,11 +356,11 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
         result = call_peers(mesh, &all);
     if (result == ceclSuccess)
         result = await_callers(mesh, &all, &door);
-    if (result == ceclRemoteError) /* a peer that has gone may have connected before to tell why */
-        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, mine, &door},
-                                   MESH_REASON_MS);
+    if (result == ceclRemoteError)
+        result = await_reason(mesh, mine, &door, result);
     if (result == ceclSuccess) {
         cecl_door_close(&door);
+        watch_processes(mesh, NULL);
         return ceclSuccess;
     }
     const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());

@@ -74,8 +74,6 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    /* while `joining`, then NULL; other threads read it under life_lock */
-    const struct cecl_oob *oob;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog reads it, too */
     const char *activity;                   /* the public call that this rank is in, for messages */
@@ -119,18 +117,6 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 /* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
-/* A door at which peers may call to tell why they give up. */
-struct cecl_door;
-struct mesh_attended {
-    void (*attend)(struct cecl_mesh *mesh, const void *context, struct cecl_door *door,
-                   int wait_ms);
-    const void *context;
-    struct cecl_door *door;
-};
-/* Attends a door for at most `ms`. If a peer tells a reason, or the oob knows one, returns the error with that
- * reason. Otherwise returns `known`, whose message is the last one. */
-ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
-                               const struct mesh_attended *at, int ms);
 /* Notes that the peer's process has ended, even if a child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 /* The error for a wait that cecl_mesh_interrupt has ended. */

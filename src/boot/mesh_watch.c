@@ -122,18 +122,6 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
     return -1;
 }
 
-/* Like mesh_first_reason, but called when a rank has gone without giving a reason. While ranks join, also asks the
- * oob. */
-static ceclResult_t find_reason(struct cecl_mesh *mesh)
-{
-    CECL_TRY(mesh_first_reason(mesh));
-    pthread_mutex_lock(&mesh->life_lock);
-    const struct cecl_oob *oob = mesh->oob;
-    const ceclResult_t result = oob && oob->check ? oob->check(oob, true) : ceclSuccess;
-    pthread_mutex_unlock(&mesh->life_lock);
-    return result;
-}
-
 /* The error for a peer that has closed without a message. While ranks join, a rank that gives up also
  * closes connections on which it cannot send the reason yet. So if the peer's process is alive, another
  * rank is to blame: one whose process has ended, or one that has said why it gave up. */
@@ -142,17 +130,17 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
     const int ended = joins && watched ? find_ended(mesh, rank) : -1;
     if (joins && ended < 0)
-        CECL_TRY(find_reason(mesh));
+        CECL_TRY(mesh_first_reason(mesh));
     return cecl_fail(ceclRemoteError, "rank %d %s", ended < 0 ? rank : ended,
                      !joins || ended >= 0 ? "ended unexpectedly"
                      : watched            ? "left while the communicator was made"
                                           : "ended, or left while the communicator was made");
 }
 
-static ceclResult_t left_error(int rank, const char *of)
+static ceclResult_t left_error(int rank)
 {
-    return cecl_fail(ceclRemoteError, "rank %d%s has left: its process or its communicator ended",
-                     rank, of);
+    return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
+                     rank);
 }
 
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
@@ -160,7 +148,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     const struct mesh_peer *peer = &mesh->peers[rank];
     const int state = atomic_load(&peer->state);
     if (state == MESH_LEFT)
-        return left_error(rank, "");
+        return left_error(rank);
     /* `why` was written before the state, and is never written again */
     return state == MESH_ABORTED ? cecl_fail_with(ceclRemoteError, peer->why)
                                  : closed_error(mesh, rank);
@@ -200,20 +188,6 @@ ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
             return mesh_peer_error(mesh, r);
     }
     return ceclSuccess;
-}
-
-ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
-                               const struct mesh_attended *at, int ms)
-{
-    const int64_t deadline = cecl_deadline(ms);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    ceclResult_t told = find_reason(mesh);
-    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
-        at->attend(mesh, at->context, at->door, 1);
-        told = find_reason(mesh);
-    }
-    return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
@@ -260,7 +234,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
     return first_error(mesh); /* another thread may have read the news */
 }
 
-ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *of)
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
 {
     if (rank == mesh->rank)
         return ceclSuccess;
@@ -268,14 +242,13 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     const bool has_ended = cecl_process_has_ended(peer->process);
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
-        return left_error(rank, of);
+        return left_error(rank);
     /* After an abort, a goodbye or the end of the connection means that the peer has gone. */
     if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
-                         "rank %d%s gave up and then ended, or destroyed its communicator", rank,
-                         of);
+                         "rank %d gave up and then ended, or destroyed its communicator", rank);
     return state == MESH_DEAD || (state == MESH_ALIVE && has_ended)
-               ? cecl_fail(ceclRemoteError, "rank %d%s ended unexpectedly", rank, of)
+               ? cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank)
                : ceclSuccess;
 }
 

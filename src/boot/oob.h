@@ -2,7 +2,7 @@
  * each rank introduces itself to all. Everything after that goes over the mesh.
  *
  * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks
- * (api/init.c), the parent's mesh (api/split.c), or a meeting (in both files). */
+ * (api/init.c), or a meeting (api/init.c, api/split.c). */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
@@ -23,9 +23,6 @@ struct cecl_oob {
      * send  [bytes] at most CECL_OOB_PART_BYTES
      * recv  [nranks * bytes] in rank order; NULL: this rank lacks memory for it, and only sends */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    /* Fails if it is known that a rank can no longer join. NULL: that is never known. Local, and never waits.
-     * in_vain  a rank has been awaited for long, or has ended without giving a reason */
-    ceclResult_t (*check)(const struct cecl_oob *oob, bool in_vain);
     /* An all-gather over TCP keeps its connection to the root, if the caller wants it, and then closes it */
     bool wants_line;
     struct cecl_lifeline *line; /* [out] */

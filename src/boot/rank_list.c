@@ -137,35 +137,17 @@ static void put_renamed(struct text *text, const char *list, const char *end, co
     }
 }
 
-/* Copies `words`, and replaces the numbers of `count` ranks by `names`. `of` follows each list. A
- * list that ends with CECL_OF_PARENT already has the parent's numbers: only that ending is replaced
- * by `of`. */
-static void translate(const char *words, const int *names, int count, const char *of,
-                      char out[CECL_MESSAGE_BYTES])
+void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
+                           char out[CECL_MESSAGE_BYTES])
 {
     struct text text = {.out = out};
     const char *at = words;
     out[0] = '\0';
-    for (const char *list; (list = find_list(words, at));) {
-        const char *end = end_of_list(list);
-        const bool is_of_parent = begins(end, CECL_OF_PARENT);
+    for (const char *list; (list = find_list(words, at)); at = end_of_list(list)) {
         put(&text, at, (size_t)(list - at));
-        put_renamed(&text, list, end, names, is_of_parent ? 0 : count);
-        put(&text, of, strlen(of));
-        at = is_of_parent ? end + LENGTH(CECL_OF_PARENT) : end;
+        put_renamed(&text, list, end_of_list(list), parent_ranks, nranks);
     }
     put(&text, at, strlen(at));
-}
-
-void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
-                           char out[CECL_MESSAGE_BYTES])
-{
-    translate(words, parent_ranks, nranks, "", out);
-}
-
-void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES])
-{
-    translate(words, NULL, 0, CECL_OF_PARENT, out);
 }
 
 /* ---- who began */
@@ -173,11 +155,8 @@ void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES])
 const char *cecl_words_who_began(const char *words)
 {
     const char *found = NULL;
-    for (const char *list = words; (list = find_list(words, list));) {
-        const char *end = skip_number(list);
-        const char *told = begins(end, CECL_OF_PARENT) ? end + LENGTH(CECL_OF_PARENT) : end;
-        if (begins(told, GAVE_UP))
+    for (const char *list = words; (list = find_list(words, list));)
+        if (begins(skip_number(list), GAVE_UP))
             found = list - LENGTH("rank ");
-    }
     return found;
 }

@@ -1,9 +1,8 @@
 /* Ranks in messages. A message names ranks of its communicator as "rank 3" or "ranks 0, 3 and 5". A long list
  * is cut: "and 984 more".
  *
- * While a communicator is made out of a parent, its messages say "rank 3 of the parent" for ranks that may
- * not be in the new communicator. The caller has only the parent then, so the message that the caller gets
- * must name all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages
+ * While a communicator is made out of a parent, the caller has only the parent. So a message that the caller
+ * gets must name all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages
  * on. So the numbers are read out of the text itself. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
@@ -40,15 +39,10 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list);
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
                        bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd);
 
-#define CECL_OF_PARENT " of the parent"
-
 /* Turns a message of the new communicator into one of the parent. A message that becomes too long is cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
-
-/* Turns a message of the parent into one that the new communicator may pass on. */
-void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES]);
 
 /* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. If there are several such
  * parts, returns the last one: each rank puts its name in front of the reason that it passes on, so the

@@ -703,7 +703,7 @@ static void hear_news(void)
         if (r != rank && cecl_mesh_left(mesh, r))
             REQUIRE(peers[r].told && peers[r].left, "rank %d has not left", r);
     const int who = (int)take_below(&in, (unsigned)nranks);
-    const ceclResult_t checked = cecl_mesh_check_peer(mesh, who, "");
+    const ceclResult_t checked = cecl_mesh_check_peer(mesh, who);
     REQUIRE(checked == ceclSuccess || peers[who].told || is_broken, "rank %d has gone: %s", who,
             cecl_message());
 }

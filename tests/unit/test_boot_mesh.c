@@ -325,22 +325,21 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     drop_group();
 }
 
-/* While ranks join, a reason that begins at a rank of the parent is passed on without "rank 0 gave up".
+/* While ranks join, a reason that begins at another rank is passed on without "rank 0 gave up".
  * After joining, it is quoted as the reason of rank 0. */
 TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
 {
-    static const char words[] = "joining: rank 7 of the parent gave up: out of paper";
+    static const char words[] = "joining: rank 7 gave up: out of paper";
     open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
-    assert_string_equal(cecl_message(), "rank 7 of the parent gave up: out of paper");
+    assert_string_equal(cecl_message(), "rank 7 gave up: out of paper");
     drop_group();
     open_all();
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
-    assert_string_equal(cecl_message(),
-                        "rank 0 gave up: joining: rank 7 of the parent gave up: out of paper");
+    assert_string_equal(cecl_message(), "rank 0 gave up: joining: rank 7 gave up: out of paper");
     drop_group();
 }
 

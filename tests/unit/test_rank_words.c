@@ -30,13 +30,6 @@ TEST(each_rank_gets_the_parents_number)
     becomes("rank 1, 2 times, and rank 2 and 3 others", "rank 3, 2 times, and rank 7 and 3 others");
 }
 
-TEST(a_rank_of_the_parent_keeps_its_number)
-{
-    becomes("rank 1 of the parent ended unexpectedly", "rank 1 ended unexpectedly");
-    becomes("ranks 1, 2 and 3 of the parent did not come; rank 1 waits",
-            "ranks 1, 2 and 3 did not come; rank 3 waits");
-}
-
 TEST(what_names_no_rank_of_it_stays_as_it_is)
 {
     static const char *const same[] = {"",
@@ -67,22 +60,6 @@ TEST(a_message_that_grows_too_long_is_cut)
     cecl_words_for_parent(words, parent_ranks, 4, out);
     assert_int_equal(strlen(out), CECL_MESSAGE_BYTES - 1);
     assert_memory_equal(out, "rank 10 rank 10 ", 16);
-    cecl_words_for_child(words, out);
-    assert_int_equal(strlen(out), CECL_MESSAGE_BYTES - 1);
-}
-
-/* A child's message that quotes the parent returns with the parent's original words. */
-TEST(the_parents_words_come_back_as_they_were)
-{
-    static const char words[] = "rank 2 gave up: ranks 0, 1 and 3 did not come; rank 1 did";
-    char child[CECL_MESSAGE_BYTES], again[CECL_MESSAGE_BYTES];
-    cecl_words_for_child(words, child);
-    assert_string_equal(child,
-                        "rank 2 of the parent gave up: ranks 0, 1 and 3 of the parent did not "
-                        "come; rank 1 of the parent did");
-    becomes(child, words);
-    cecl_words_for_child(child, again);
-    assert_string_equal(again, child);
 }
 
 TEST(who_began_is_the_last_that_is_said_to_have_given_up)
@@ -92,7 +69,6 @@ TEST(who_began_is_the_last_that_is_said_to_have_given_up)
     assert_null(cecl_words_who_began("it gave up: no paper"));
     assert_string_equal(cecl_words_who_began("joining: rank 1 gave up: no paper"),
                         "rank 1 gave up: no paper");
-    assert_string_equal(
-        cecl_words_who_began("rank 3 gave up: rank 12 of the parent gave up: rank 1"),
-        "rank 12 of the parent gave up: rank 1");
+    assert_string_equal(cecl_words_who_began("rank 3 gave up: rank 12 gave up: rank 1"),
+                        "rank 12 gave up: rank 1");
 }
