@@ -1,7 +1,6 @@
 /* See living.h. */
 #include "api/living.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -9,10 +8,13 @@
 #include "net/net.h"
 #include "util/clock.h"
 #include "util/fork.h"
+#include "util/thread.h"
 
 /* how long pending calls may delay the end of the process */
 #define ENDING_MS 200
 
+/* It may never be free: a signal handler may end the process while this thread holds it, or another thread may
+ * have held it when the parent forked this process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
 
@@ -20,18 +22,6 @@ static void pause_shortly(void)
 {
     const struct timespec pause = {.tv_nsec = 200000};
     nanosleep(&pause, NULL);
-}
-
-/* The lock may never be free: a signal handler may end the process while this thread holds it, or
- * another thread may have held it when the parent forked this process. */
-static bool take_lock(int64_t deadline)
-{
-    while (pthread_mutex_trylock(&lock) != 0) {
-        if (cecl_ms_left(deadline) == 0)
-            return false;
-        pause_shortly();
-    }
-    return true;
 }
 
 /* Whether this process may say goodbye for the communicator. A forked child may not, because the communicator
@@ -65,7 +55,7 @@ static bool look(ceclComm_t comm)
 static void settle(void)
 {
     const int64_t deadline = cecl_deadline(ENDING_MS);
-    if (!take_lock(deadline))
+    if (!cecl_lock_until(&lock, deadline))
         return;
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         while (is_healthy(comm) && !look(comm) && cecl_ms_left(deadline) != 0)
@@ -101,7 +91,7 @@ static void say_goodbye(ceclComm_t comm)
  * calls. */
 __attribute__((destructor)) static void end(void)
 {
-    if (!take_lock(cecl_deadline(ENDING_MS)))
+    if (!cecl_lock_until(&lock, cecl_deadline(ENDING_MS)))
         return;
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         say_goodbye(comm);

@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "util/thread.h"
 
 #define MOST (1 << 20) /* Linux's default limit of a process's descriptors (fs.nr_open) */
 #define WORD_BITS ((int)sizeof(unsigned long) * CHAR_BIT)
-#define FORK_S 1 /* how long fork waits for the lock, in seconds */
+#define FORK_MS 1000 /* how long fork waits for the lock */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long listed[MOST / WORD_BITS];
@@ -24,10 +23,7 @@ static _Thread_local int
  * closes what is listed. */
 static void before_fork(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FORK_S;
-    has_lock = pthread_mutex_timedlock(&lock, &until) == 0;
+    has_lock = cecl_lock_until(&lock, cecl_deadline(FORK_MS));
 }
 
 static void after_fork(void)

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
+
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
  *
@@ -41,6 +43,18 @@ static inline int cecl_cancel_disable(void)
 static inline void cecl_cancel_restore(const int *before)
 {
     pthread_setcancelstate(*before, NULL);
+}
+
+/* Takes a lock that may stay taken. Returns false if it does, at `deadline` (util/clock.h). */
+static inline bool cecl_lock_until(pthread_mutex_t *lock, int64_t deadline)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (cecl_ms_left(deadline) == 0)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 /* The calling thread's number in the system. glibc before 2.30 has no gettid. */
