@@ -11,7 +11,7 @@
 #include "boot/net.h"
 #include "boot/process.h"
 #include "boot/tcp.h"
-#include "util/clock.h"
+#include "util/thread.h"
 
 #define ROOT "the rank that made the unique id"
 #define SAY_MS 1000 /* how long saying something may take, in ms */
@@ -43,6 +43,7 @@ struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t
         return NULL;
     }
     line->fd = fd;
+    line->left = -1;
     line->process = process;
     line->nranks = nranks;
     line->timeout_ms = timeout_ms;
@@ -78,14 +79,20 @@ static ceclResult_t take(const struct cecl_lifeline *line, void *data, size_t by
                            line->timeout_ms);
 }
 
-/* Receives a reply's head. If the reply is an error, also receives the root's message. */
-static ceclResult_t hear_head(const struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
+/* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
+ * message. */
+static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
                               int64_t deadline)
 {
     char words[CECL_MESSAGE_BYTES] = "";
     const size_t most = sizeof(words) - 1;
     CECL_TRY(take(line, reply, sizeof(*reply), deadline));
     const ceclResult_t status = (ceclResult_t)reply->status;
+    if (status == ceclSuccess && reply->bytes == 0) {
+        line->root_may_end = line->root_may_end || reply->left == 0;
+        if (line->left < 0)
+            line->left = (int)reply->left - 1;
+    }
     if (status == ceclSuccess ||
         take(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
             ceclSuccess)
@@ -98,11 +105,8 @@ ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t b
 {
     struct cecl_tcp_reply reply = {.bytes = 0};
     char part[CECL_OOB_PART_BYTES];
-    CECL_TRY(hear_head(line, &reply, deadline));
-    if (reply.bytes == 0) { /* the parts come next */
-        line->root_may_end = true;
+    while (reply.bytes == 0) /* the parts come next */
         CECL_TRY(hear_head(line, &reply, deadline));
-    }
     if (reply.bytes != (uint64_t)line->nranks * sizeof(part))
         return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
                          (unsigned long long)reply.bytes, (size_t)line->nranks * sizeof(part));
@@ -170,20 +174,19 @@ _Static_assert(sizeof(struct verdict) <= CECL_OOB_PART_BYTES, "a verdict fits in
 ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
                                  const _Atomic bool *ended)
 {
-    struct verdict verdict = {.result = (int32_t)mine};
-    struct verdict *all = calloc((size_t)line->nranks, sizeof(*all));
-    if (mine != ceclSuccess)
-        cecl_keep_message(verdict.words);
+    struct verdict verdict = {.words = ""}, *all = calloc((size_t)line->nranks, sizeof(*all));
+    if (!all && mine == ceclSuccess) /* the others learn of it */
+        mine =
+            cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", line->nranks);
+    verdict.result = (int32_t)mine;
+    cecl_keep_message(verdict.words);
     ceclResult_t result =
-        all ? cecl_lifeline_gather(line, &verdict, all, sizeof(verdict), deadline, ended)
-            : cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks",
-                        line->nranks);
-    for (int r = 0; r < line->nranks && result == ceclSuccess; r++)
+        cecl_lifeline_gather(line, &verdict, all, sizeof(verdict), deadline, ended);
+    for (int r = 0; r < line->nranks && all && result == ceclSuccess; r++)
         if (all[r].result != ceclSuccess)
             result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
     free(all);
-    return result == ceclSuccess || mine == ceclSuccess ? result
-                                                        : cecl_fail_with(mine, verdict.words);
+    return mine == ceclSuccess ? result : cecl_fail_with(mine, verdict.words);
 }
 
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms)
@@ -202,11 +205,8 @@ static ceclResult_t news(struct cecl_lifeline *line)
 {
     struct cecl_tcp_reply reply = {.bytes = 0};
     const int look = line->fd < 0 ? -1 : cecl_net_look(line->fd);
-    if (look > 0) {
-        const ceclResult_t result = hear_head(line, &reply, cecl_deadline(SAY_MS));
-        line->root_may_end = line->root_may_end || (result == ceclSuccess && reply.bytes == 0);
-        return result;
-    }
+    if (look > 0)
+        return hear_head(line, &reply, cecl_deadline(SAY_MS));
     if (look < 0 && !cecl_process_has_ended(line->process))
         return ceclSuccess;
     hang_up(line);
@@ -229,7 +229,8 @@ ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line)
 
 void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
 {
-    pthread_mutex_lock(&line->lock);
+    if (!cecl_lock_until(&line->lock, cecl_deadline(SAY_MS)))
+        return;
     if (line->fd >= 0 && !line->has_told)
         (void)!say(line, CECL_LIFELINE_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
     line->has_told = true;
@@ -240,7 +241,7 @@ void cecl_lifeline_leave(struct cecl_lifeline *line)
 {
     const int64_t deadline = cecl_deadline(SAY_MS);
     char rest;
-    if (pthread_mutex_trylock(&line->lock) != 0)
+    if (!cecl_lock_until(&line->lock, deadline))
         return;
     if (line->fd >= 0 && say(line, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
         while (cecl_net_recv(line->fd, line->process, &rest, 1, deadline, ROOT) == ceclSuccess)

@@ -5,7 +5,7 @@
  *     rank -> root   what it says (struct cecl_lifeline_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + the parts of all      once all ranks have sent a part
  *                    a reply with an error's message  once a rank has ended or given up
- *                    an empty reply                   the root's process has no rank any more, and may end
+ *                    an empty reply                   a rank has left; or the root's process may end
  *                    it closes                        after a goodbye
  *
  * Two threads may use a line: one that exchanges, and one that waits for news. */
@@ -36,6 +36,7 @@ struct cecl_lifeline {
     int nranks;
     int64_t timeout_ms; /* of the join, for messages */
     bool root_may_end;
+    _Atomic int left;     /* the first rank that has left, or -1 */
     bool is_broken;       /* an exchange was cut off, so no further one can succeed */
     bool has_told;        /* the root has told all ranks of a failure, or was asked to */
     pthread_mutex_t lock; /* held by the thread that reads */
@@ -67,10 +68,10 @@ void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms);
 /* Reads what the root has sent meanwhile, without waiting. An error: a rank, or the root, has ended or given up. */
 ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line);
 /* Tells all ranks that this one gives up, and why, unless the root has told them of a failure. Does not wait for
- * them. */
+ * them, and no more than a second for a thread that reads. */
 void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words);
 /* Says goodbye, so that peers do not take this rank for dead, and waits up to a second until the root has heard
- * it. No effect while another thread reads. */
+ * it. No effect if another thread reads all that time. */
 void cecl_lifeline_leave(struct cecl_lifeline *line);
 
 #endif

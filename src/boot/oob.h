@@ -35,7 +35,7 @@ struct cecl_oob {
  * that, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 /* The same, at this host's address on the way to the root of `line`, which ranks of other hosts reach. */
-ceclResult_t cecl_tcp_unique_id_beside(const struct cecl_lifeline *line, ceclUniqueId *id);
+ceclResult_t cecl_tcp_unique_id_beside(struct cecl_lifeline *line, ceclUniqueId *id);
 /* Sets up *oob for joining by `id`, and keeps the pointer. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                       int64_t timeout_ms);

@@ -127,11 +127,14 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     return make_id(&at, out);
 }
 
-ceclResult_t cecl_tcp_unique_id_beside(const struct cecl_lifeline *line, ceclUniqueId *out)
+ceclResult_t cecl_tcp_unique_id_beside(struct cecl_lifeline *line, ceclUniqueId *out)
 {
     union cecl_tcp_address at = {.v6 = {0}};
     socklen_t length = sizeof(at);
-    if (getsockname(line->fd, &at.any, &length) != 0)
+    pthread_mutex_lock(&line->lock); /* another thread may close it */
+    const int failed = getsockname(line->fd, &at.any, &length);
+    pthread_mutex_unlock(&line->lock);
+    if (failed)
         return cecl_fail(ceclRemoteError, "this rank has no address, because its connection to the "
                                           "process that made the unique id has ended");
     if (at.any.sa_family == AF_INET)

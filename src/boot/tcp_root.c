@@ -385,17 +385,24 @@ static bool has_ranks_here(const struct root *root)
     return has;
 }
 
-/* The other ranks learn whether the root's process may end now, because it has no rank any more. */
-static void let_go(struct root *root, int rank)
+static void tell_left(const struct root *root, uint32_t left)
 {
-    const struct cecl_tcp_reply empty = {.status = ceclSuccess};
-    struct seat *seat = &root->seats[rank];
-    const int fd = seat->fd;
-    seat->fd = -1;
-    for (int r = 0; r < root->nranks && seat->is_here && !has_ranks_here(root); r++)
+    const struct cecl_tcp_reply empty = {.status = ceclSuccess, .left = left};
+    for (int r = 0; r < root->nranks; r++)
         if (root->seats[r].fd >= 0)
             (void)!cecl_net_send(root->seats[r].fd, &empty, sizeof(empty), cecl_deadline(WORDS_MS),
                                  "a rank");
+}
+
+/* The other ranks learn that this one has left, and whether the root's process may end now. */
+static void let_go(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    const int fd = seat->fd;
+    seat->fd = -1;
+    tell_left(root, (uint32_t)rank + 1);
+    if (seat->is_here && !has_ranks_here(root))
+        tell_left(root, 0);
     seat->fd = fd;
     close_seat(seat);
 }
