@@ -6,6 +6,7 @@
 #include "launch/captured.h"
 #include "launch/messages.h"
 #include "net/net.h"
+#include "util/clock.h"
 
 #define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
 
@@ -94,9 +95,12 @@ ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
     struct cecl_launch *first = next_by_nccl(list), *behind = first;
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = ceclSuccess;
+    const int64_t start = cecl_now_ms();
     if (!first)
         return ceclSuccess;
     struct cecl_device *dev = first->comm->dev;
+    for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next))
+        note(&result, cecl_net_await_room(l->comm->net, start), words);
     while (behind && result == ceclSuccess) {
         note(&result, begin(behind), words);
         behind = result == ceclSuccess ? next_by_nccl(behind->next) : behind;
@@ -106,13 +110,14 @@ ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         cecl_net_unlock(l->comm->net);
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
-        note(&result, cecl_net_end(l->comm->net), words);
+        note(&result, cecl_net_end(l->comm->net, start), words);
+    const int64_t since = cecl_now_ms();
     for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next)) {
         if (result == ceclSuccess) {
             cecl_launch_bound(l);
             cecl_launch_go(l, CECL_LAUNCH_ENQUEUED);
         } else {
-            cecl_net_await_news(l->comm->net);
+            cecl_net_await_news(l->comm->net, since);
             cecl_launch_owe(l);
         }
     }

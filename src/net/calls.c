@@ -2,7 +2,26 @@
 #include "net/net.h"
 #include "util/clock.h"
 
-#define SLACK_MS 1000 /* the thread, whose time limit is shorter, may name a cause */
+#define PENDING_MOST 128 /* calls; a GPU's queue takes some 1,000 entries, and a call some 7 */
+#define SLACK_MS 1000    /* the thread, whose time limit is shorter, may name a cause */
+
+static int64_t deadline_of(const struct cecl_net *net, int64_t start)
+{
+    return net->timeout_ms > 0 ? start + net->timeout_ms + SLACK_MS : CECL_NO_DEADLINE;
+}
+
+ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    while (net->number - __atomic_load_n(net->ended, __ATOMIC_ACQUIRE) >= PENDING_MOST) {
+        if (atomic_load(&net->failed))
+            return cecl_fail(ceclRemoteError, "the communicator has failed");
+        if (cecl_ms_left(deadline_of(net, start)) == 0)
+            return cecl_net_late(net, cecl_now_ms() - start);
+        nanosleep(&pause, NULL);
+    }
+    return ceclSuccess;
+}
 
 /* Calls of a communicator run in the order in which they are made, also on different streams. */
 static ceclResult_t mark_begin(struct cecl_net *net)
@@ -46,7 +65,7 @@ ceclResult_t cecl_net_group_begin(struct cecl_net *net)
 static nccl_result enqueue(const struct cecl_net *net, const struct cecl_net_call *c)
 {
     const struct nccl *nccl = net->nccl;
-    nccl_comm comm = net->comm;
+    nccl_comm comm = cecl_net_comm(net);
     const ceclStream_t on = nccl->on_host ? NULL : net->work;
     switch (c->kind) {
     case CECL_NET_ALL_GATHER: return nccl->AllGather(c->send, c->recv, c->count, c->type, comm, on);
@@ -67,7 +86,7 @@ ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call)
 {
     const uint32_t count = cecl_net_map(call, net->word, net->room);
     ceclResult_t result =
-        net->comm ? ceclSuccess : cecl_fail(ceclRemoteError, "%s was aborted", net->name);
+        cecl_net_comm(net) ? ceclSuccess : cecl_fail(ceclRemoteError, "%s was aborted", net->name);
     for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
         result = cecl_net_result(net, call->op->name, enqueue(net, &net->room[i]));
     return result;
@@ -86,15 +105,14 @@ void cecl_net_unlock(struct cecl_net *net)
 
 /* Without connections yet, NCCL enqueues the calls in the background. Work that follows on the stream must not
  * overtake them. */
-ceclResult_t cecl_net_end(struct cecl_net *net)
+ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)
 {
     const struct cecl_device_ops *ops = net->dev->ops;
     const struct cecl_memop mark = {net->ended, net->number, CECL_MEMOP_WRITE};
-    const int limit = net->timeout_ms > 0 ? net->timeout_ms + SLACK_MS : 0;
     char words[CECL_MESSAGE_BYTES];
-    ceclResult_t result = cecl_net_await(net, "a call", cecl_deadline(limit));
+    ceclResult_t result = cecl_net_await(net, "a call", deadline_of(net, start));
     if (result == ceclTimeout)
-        result = cecl_net_late(net, limit);
+        result = cecl_net_late(net, cecl_now_ms() - start);
     if (net->nccl->on_host || net->is_captured)
         return result;
     cecl_keep_message(words);

@@ -15,18 +15,19 @@ ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_
     if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
         return ceclSuccess;
     return cecl_fail(ceclRemoteError, "%s: %s failed: %s; %s", net->name, what,
-                     net->nccl->GetErrorString(result), net->nccl->GetLastError(net->comm));
+                     net->nccl->GetErrorString(result),
+                     net->nccl->GetLastError(cecl_net_comm(net)));
 }
 
 static ceclResult_t poll_once(struct cecl_net *net, const char *what, bool *goes_on)
 {
     nccl_result state = NCCL_SUCCESS;
     pthread_mutex_lock(&net->lock);
-    const nccl_result asked =
-        net->comm ? net->nccl->CommGetAsyncError(net->comm, &state) : NCCL_SUCCESS;
+    nccl_comm comm = cecl_net_comm(net);
+    const nccl_result asked = comm ? net->nccl->CommGetAsyncError(comm, &state) : NCCL_SUCCESS;
     const ceclResult_t result =
-        net->comm ? cecl_net_result(net, what, asked == NCCL_SUCCESS ? state : asked)
-                  : cecl_fail(ceclRemoteError, "%s: %s was aborted", net->name, what);
+        comm ? cecl_net_result(net, what, asked == NCCL_SUCCESS ? state : asked)
+             : cecl_fail(ceclRemoteError, "%s: %s was aborted", net->name, what);
     pthread_mutex_unlock(&net->lock);
     *goes_on = state == NCCL_IN_PROGRESS;
     return result;

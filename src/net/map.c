@@ -13,10 +13,6 @@ ceclResult_t cecl_net_check(const struct cecl_call *call, int version)
 {
     const bool is_exchange = call->op->family == CECL_FAMILY_EXCHANGED,
                is_fp8 = call->type == ceclFloat8e4m3 || call->type == ceclFloat8e5m2;
-    if (call->options.sm_policy == CECL_SM_NEVER)
-        return cecl_fail(ceclInvalidUsage,
-                         "CECL_SM_NEVER: NCCL carries calls over several hosts, on its SMs; set "
-                         "smPolicy or CECL_SM_POLICY to CECL_SM_REDUCE_ONLY");
     if (call->op->family == CECL_FAMILY_SPLITS)
         return refuse("splits on the device", "read them on the host, and call ceclAlltoAllv");
     if (call->op->has_tiles)

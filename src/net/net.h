@@ -115,7 +115,7 @@ struct cecl_net {
     const struct nccl *nccl;
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */
-    nccl_comm comm;       /* NULL: not made yet, aborted, or ended */
+    nccl_comm comm;       /* see cecl_net_comm */
     /* the stream writes an ordinary call's number to *begun and to *ended. word: what barriers reduce */
     uint32_t *begun, *ended, *word, number;
     uint64_t stream_id;        /* of the last call */
@@ -133,6 +133,12 @@ struct cecl_net {
     } seen;
 };
 
+/* NULL: not made yet, aborted, or ended. The thread that ends it may do so without the lock. */
+static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
+{
+    return __atomic_load_n(&net->comm, __ATOMIC_ACQUIRE);
+}
+
 /* join.c. NULL: no host memory, or no descriptor. */
 struct cecl_net *cecl_net_new(int nranks);
 void cecl_net_free(struct cecl_net *net);
@@ -146,13 +152,17 @@ ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_
 /* calls.c. Calls are made in this order; every begin that succeeds needs an end. The calls between group_begin and
  * group_end form one group of NCCL, also those of several communicators.
  *
- *     begin (each)    group_begin    add (each)    group_end    unlock (each)    end (each) */
+ *     await_room (each)    begin (each)    group_begin    add (each)    group_end    unlock (each)    end (each)
+ *
+ * start: when the launch began, in ms (cecl_now_ms); its time limit is the same for all of them. */
+/* Waits until few calls are pending: where the GPU's queue is full, NCCL waits inside a call. */
+ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
 ceclResult_t cecl_net_group_begin(struct cecl_net *net);
 ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call);
 ceclResult_t cecl_net_group_end(struct cecl_net *net);
 void cecl_net_unlock(struct cecl_net *net);
-ceclResult_t cecl_net_end(struct cecl_net *net);
+ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start);
 /* Whether no ordinary call is pending. */
 bool cecl_net_is_idle(const struct cecl_net *net);
 
@@ -162,8 +172,8 @@ ceclResult_t cecl_net_watch(struct cecl_net *net);
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
 /* The communicator has failed: the thread tells the other ranks, and aborts NCCL's. Any thread, once. */
 void cecl_net_fail(struct cecl_net *net, const char *words);
-/* After an error of NCCL: waits a moment for news of the rank that caused it. */
-void cecl_net_await_news(const struct cecl_net *net);
+/* After an error of NCCL, at `since` (cecl_now_ms): waits a moment for news of the rank that caused it. */
+void cecl_net_await_news(const struct cecl_net *net, int64_t since);
 /* Ends NCCL's communicator, the thread and the line. False: NCCL does not end in time, so everything stays.
  * is_held  graphs hold calls, so NCCL's communicator stays: it would end only after them */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);

@@ -12,6 +12,7 @@
 
 #define TICK_MS 200
 #define NEWS_MS 500   /* how long the news of a rank's end may come after NCCL's error */
+#define LOCK_MS 2000  /* how long a call of NCCL that does not wait may take */
 #define SHUT_MS 10000 /* how long NCCL may take to end */
 
 /* An error of NCCL mostly follows from the end of a rank, which the line names a moment later. */
@@ -21,7 +22,8 @@ static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
     if (pthread_mutex_trylock(&net->lock) != 0)
         return ceclSuccess;
     ceclResult_t result = ceclSuccess;
-    if (net->comm && net->nccl->CommGetAsyncError(net->comm, &state) == NCCL_SUCCESS)
+    nccl_comm comm = cecl_net_comm(net);
+    if (comm && net->nccl->CommGetAsyncError(comm, &state) == NCCL_SUCCESS)
         result = cecl_net_result(net, "a call", state);
     pthread_mutex_unlock(&net->lock);
     if (result == ceclSuccess || net->seen.error == 0)
@@ -31,11 +33,15 @@ static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
 
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms)
 {
+    char who[48] = "";
+    const int left = atomic_load(&net->line->left);
+    if (left >= 0)
+        snprintf(who, sizeof(who), "; rank %d has left", left);
     return cecl_fail(ceclTimeout,
                      "a call on rank %d has waited for other ranks for %d ms (CECL_TIMEOUT_MS=%d), "
-                     "and %s does not say for which; did every rank make the same call, and did "
+                     "and %s does not say for which%s; did every rank make the same call, and did "
                      "its stream reach it?",
-                     net->rank, (int)waited_ms, net->timeout_ms, net->name);
+                     net->rank, (int)waited_ms, net->timeout_ms, net->name, who);
 }
 
 static ceclResult_t look_at_words(struct cecl_net *net, int64_t now)
@@ -66,14 +72,14 @@ static void look(struct cecl_net *net)
         net->fails(net->context, result, words);
 }
 
-/* Ends NCCL's communicator; no other thread calls NCCL from here on. */
+/* Ends NCCL's communicator. A thread that holds the lock for long waits inside NCCL, which only an abort ends. */
 static ceclResult_t end_nccl(void *context)
 {
     struct cecl_net *net = context;
-    pthread_mutex_lock(&net->lock);
-    nccl_comm comm = net->comm;
-    net->comm = NULL;
-    pthread_mutex_unlock(&net->lock);
+    const bool has_lock = cecl_lock_until(&net->lock, cecl_deadline(LOCK_MS));
+    nccl_comm comm = __atomic_exchange_n(&net->comm, NULL, __ATOMIC_ACQ_REL);
+    if (has_lock)
+        pthread_mutex_unlock(&net->lock);
     if (comm)
         (void)(atomic_load(&net->failed) ? net->nccl->CommAbort(comm)
                                          : net->nccl->CommDestroy(comm));
@@ -122,18 +128,17 @@ void cecl_net_fail(struct cecl_net *net, const char *words)
 }
 
 /* Waits for the other thread, within bounds. Returns whether it is so. */
-static bool await_flag(const _Atomic bool *flag, int ms)
+static bool await_flag(const _Atomic bool *flag, int64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = 200000};
-    const int64_t deadline = cecl_deadline(ms);
     while (!atomic_load(flag) && cecl_ms_left(deadline) != 0)
         nanosleep(&pause, NULL);
     return atomic_load(flag);
 }
 
-void cecl_net_await_news(const struct cecl_net *net)
+void cecl_net_await_news(const struct cecl_net *net, int64_t since)
 {
-    (void)await_flag(&net->failed, NEWS_MS);
+    (void)await_flag(&net->failed, since + NEWS_MS);
 }
 
 bool cecl_net_shut(struct cecl_net *net, bool is_held)
@@ -143,12 +148,12 @@ bool cecl_net_shut(struct cecl_net *net, bool is_held)
     atomic_store(&net->is_held, is_held);
     if (!net->has_thread) { /* the join has failed */
         atomic_store(&net->failed, true);
-        if (net->comm)
+        if (cecl_net_comm(net))
             (void)!net->dev->ops->within(net->dev, end_nccl, net);
     } else {
         atomic_store(&net->stop, true);
         wake(net);
-        if (!await_flag(&net->has_ended, SHUT_MS)) {
+        if (!await_flag(&net->has_ended, cecl_deadline(SHUT_MS))) {
             cecl_log(CECL_LOG_WARN, net->rank, "%s did not end within %d ms: its memory stays",
                      net->name, SHUT_MS);
             return false;

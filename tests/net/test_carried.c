@@ -343,14 +343,9 @@ TEST(what_nccl_lacks_is_refused_by_name)
 
 /* ---- other ways to join */
 
-static int nothing(void *context)
-{
-    return context == NULL;
-}
-
 static void join_by_callbacks(struct rank *r)
 {
-    const ceclOob_t oob = {r, rank_gather, nothing};
+    const ceclOob_t oob = {r, rank_gather, NULL};
     OK(ceclCommInitOob(&r->comm, r->nranks, r->rank, &oob, NULL));
     OK(ceclStreamCreate(r->comm, &r->stream));
     OK(ceclMemAlloc(r->comm, (void **)&r->send, ROOM));
@@ -525,7 +520,19 @@ static void one_stays_away(struct rank *r)
     r->comm = NULL;
 }
 
-static bool time_limit_ends_the_wait(const char *limit_ms)
+static void one_leaves(struct rank *r)
+{
+    CHECK(gathers(r, r->comm));
+    if (r->rank == 1)
+        return;
+    CHECK(ceclBarrier(r->comm, r->stream) != ceclSuccess);
+    CHECK(rank_await_failure(r) != ceclSuccess);
+    CHECK(strstr(ceclGetLastError(r->comm), "rank 1 has left"));
+    ceclCommAbort(r->comm);
+    r->comm = NULL;
+}
+
+static bool time_limit_ends_the_wait(const char *limit_ms, scenario *run)
 {
     const struct setup setup = {.nranks = 4,
                                 .node_size = "2",
@@ -533,13 +540,20 @@ static bool time_limit_ends_the_wait(const char *limit_ms)
                                 .name = "CECL_TIMEOUT_MS",
                                 .value = limit_ms,
                                 .only = -1};
-    return ranks_run(&setup, one_stays_away);
+    return ranks_run(&setup, run);
 }
 
 /* The longer limit is for a busy machine, where even the calls before do not end within the shorter one. */
 TEST(a_rank_that_does_not_call_runs_into_the_time_limit)
 {
-    assert_true(time_limit_ends_the_wait("2000") || time_limit_ends_the_wait("20000"));
+    assert_true(time_limit_ends_the_wait("2000", one_stays_away) ||
+                time_limit_ends_the_wait("20000", one_stays_away));
+}
+
+TEST(a_rank_that_has_left_is_named_at_the_time_limit)
+{
+    assert_true(time_limit_ends_the_wait("2000", one_leaves) ||
+                time_limit_ends_the_wait("20000", one_leaves));
 }
 
 static void one_revokes(struct rank *r)

@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "launch/launcher.h"
 #include "net/net.h"
+#include "util/clock.h"
 
 #define RANKS 2
 #define BYTES 64
@@ -18,23 +19,46 @@
 static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 static unsigned char *recv[RANKS];
-static struct nccl replaced; /* the ranks' NCCL; a test changes it */
+static struct nccl replaced; /* the ranks' NCCL */
 
-static int open_ranks(void **state)
+static void replace(const struct nccl *by)
 {
+    for (int r = 0; r < RANKS; r++) /* their threads use it, too */
+        pthread_mutex_lock(&comms[r]->net->lock);
+    replaced = *by;
+    for (int r = 0; r < RANKS; r++) {
+        comms[r]->net->nccl = &replaced;
+        pthread_mutex_unlock(&comms[r]->net->lock);
+    }
+}
+
+static int open_with(int timeout_ms)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     ceclUniqueId id;
+    config.timeoutMs = timeout_ms;
     OK(ceclGetUniqueId(&id));
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
-        OK(ceclCommInitRank(&comms[r], RANKS, id, r));
+        OK(ceclCommInitRankConfig(&comms[r], RANKS, id, r, &config));
     OK(ceclGroupEnd());
     for (int r = 0; r < RANKS; r++) {
         OK(ceclStreamCreate(comms[r], &streams[r]));
         OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * BYTES));
-        replaced = *comms[r]->net->nccl;
-        comms[r]->net->nccl = &replaced;
     }
+    const struct nccl real = *comms[0]->net->nccl;
+    replace(&real);
     return 0;
+}
+
+static int open_ranks(void **state)
+{
+    return open_with(60000);
+}
+
+static int open_impatient_ranks(void **state)
+{
+    return open_with(100);
 }
 
 static int close_ranks(void **state)
@@ -98,4 +122,126 @@ TEST_BETWEEN(a_communicator_ends_soon_beside_a_living_graph, open_ranks, close_r
     assert_int_equal(error, ceclSuccess);
     for (int r = 0; r < RANKS; r++)
         OK(ceclGraphDestroy(graphs[r]));
+}
+
+/* ---- waits inside NCCL */
+
+#define STUCK_S 20
+
+static _Atomic bool is_stuck, is_aborted, was_ended; /* was_ended: by the abort */
+static nccl_result (*abort_of_nccl)(nccl_comm comm);
+static nccl_comm stuck_comm; /* rank 0's */
+
+static nccl_result start_nothing(void)
+{
+    return NCCL_SUCCESS;
+}
+
+static nccl_result reduce_nothing(const void *send, void *out, size_t count, int type, int op,
+                                  nccl_comm comm, ceclStream_t stream)
+{
+    return NCCL_SUCCESS;
+}
+
+/* As NCCL does while the GPU's queue is full. */
+static nccl_result end_when_aborted(void)
+{
+    atomic_store(&is_stuck, true);
+    for (int i = 0; i < STUCK_S * 1000 && !atomic_load(&is_aborted); i++)
+        usleep(1000);
+    was_ended = is_aborted;
+    return ceclRemoteError;
+}
+
+static nccl_result note_abort(nccl_comm comm)
+{
+    if (comm == stuck_comm)
+        atomic_store(&is_aborted, true);
+    return abort_of_nccl(comm);
+}
+
+static void *call_barrier(void *result)
+{
+    *(ceclResult_t *)result = ceclBarrier(comms[0], streams[0]);
+    return NULL;
+}
+
+TEST_BETWEEN(an_abort_ends_a_wait_inside_nccl, open_ranks, close_ranks)
+{
+    pthread_t thread;
+    ceclResult_t result = ceclSuccess;
+    struct nccl stuck = replaced;
+    abort_of_nccl = stuck.CommAbort;
+    stuck_comm = comms[0]->net->comm;
+    stuck.CommAbort = note_abort;
+    stuck.GroupStart = start_nothing;
+    stuck.AllReduce = reduce_nothing;
+    stuck.GroupEnd = end_when_aborted;
+    replace(&stuck);
+    assert_int_equal(pthread_create(&thread, NULL, call_barrier, &result), 0);
+    while (!atomic_load(&is_stuck))
+        usleep(1000);
+    OK(ceclCommRevoke(comms[0]));
+    pthread_join(thread, NULL);
+    assert_true(was_ended);
+    assert_int_equal(result, ceclRemoteError);
+}
+
+static ceclResult_t gather_on_all(void)
+{
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclAllGather(recv[r] + r * BYTES, recv[r], BYTES, ceclInt8, comms[r], streams[r]));
+    return ceclGroupEnd();
+}
+
+/* Rank 0's stream stands still, as a GPU's does whose queue fills up. */
+TEST_BETWEEN(pending_calls_are_bounded, open_impatient_ranks, close_ranks)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    ceclResult_t result = ceclSuccess;
+    uint32_t *gate;
+    int calls = 0;
+    OK(dev->ops->words_alloc(dev, 1, &gate));
+    OK(dev->ops->memops(dev, streams[0], &(struct cecl_memop){gate, 1, CECL_MEMOP_WAIT}, 1));
+    replaced.on_host = false;
+    for (; calls < 1000 && result == ceclSuccess; calls++)
+        result = gather_on_all();
+    replaced.on_host = true;
+    assert_int_not_equal(result, ceclSuccess);
+    assert_in_range(calls, 1, 129);
+    __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+    OK(dev->ops->stream_synchronize(dev, streams[0]));
+    dev->ops->words_free(dev, gate);
+}
+
+/* ---- the time that a group takes to fail */
+
+static nccl_result never_ready(nccl_comm comm, nccl_result *error)
+{
+    *error = NCCL_IN_PROGRESS;
+    return NCCL_SUCCESS;
+}
+
+/* Returns how long a group of two launches took to fail: the time limit, 1100 ms, and then 500 ms for news. */
+static int64_t ms_to_fail(void)
+{
+    struct nccl slow = replaced;
+    slow.CommGetAsyncError = never_ready;
+    replace(&slow);
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(gather_on_all(), ceclTimeout);
+    return cecl_now_ms() - start;
+}
+
+/* Tried again where the machine is busy. A second time limit, or a second wait for news, would take 2100 ms or more. */
+TEST_BETWEEN(all_launches_of_a_group_have_one_time_limit, open_impatient_ranks, close_ranks)
+{
+    int64_t ms = ms_to_fail();
+    for (int i = 0; i < 10 && ms >= 2100; i++) {
+        close_ranks(NULL);
+        open_impatient_ranks(NULL);
+        ms = ms_to_fail();
+    }
+    assert_true(ms < 2100);
 }
