@@ -68,12 +68,6 @@ static int gather(void *context, const void *mine, void *all, size_t bytes)
     return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-static int meet(void *context)
-{
-    (void)context;
-    return MPI_Barrier(MPI_COMM_WORLD);
-}
-
 static long number(const char *option, const char *words, long least, long most)
 {
     char *rest = NULL;
@@ -88,7 +82,7 @@ static long number(const char *option, const char *words, long least, long most)
 
 static void setup(void)
 {
-    const ceclOob_t oob = {NULL, gather, meet};
+    const ceclOob_t oob = {NULL, gather, NULL};
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     const size_t slots = (size_t)cecl_small_slots_bytes(nranks, LARGEST);
     void *own = NULL, *there = NULL;

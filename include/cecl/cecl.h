@@ -319,13 +319,13 @@ typedef struct ceclConfig {
             CECL_UNDEF, CECL_UNDEF, CECL_UNDEF                                                     \
     }
 
-/* The caller's exchange for ceclCommInitOob. Both callbacks are collective over the ranks, return 0
- * on success, and must bound their own waits. They are used only until init returns. */
+/* The caller's exchange for ceclCommInitOob. The callback is collective over the ranks, returns 0 on
+ * success, and must bound its own waits. It is used only until init returns. */
 typedef struct {
-    void *context; /* handed to both */
+    void *context; /* handed to it */
     /* send: `bytes` bytes of this rank; recv: nranks * bytes, in rank order */
     int (*allGather)(void *context, const void *send, void *recv, size_t bytes);
-    int (*barrier)(void *context);
+    int (*barrier)(void *context); /* never called since 0.3; may be NULL */
 } ceclOob_t;
 
 /* ------------------------------------------------------------------------------------------------
@@ -396,9 +396,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * - ceclCommSplit makes communicators of one host, which are cecl's own, and others.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error,
  *   or when a call that its stream has begun does not end within the timeout (NCCL does not say
- *   for which rank it waits; the timeout does not apply to captured calls). The process that made
- *   the id must live as long as its ranks: ranks learn of each other's ends through it. After a
- *   failure the remaining ranks join anew, with a new id.
+ *   for which rank it waits, so only a rank that has left is named; the timeout does not apply to
+ *   captured calls). The process that made the id must live as long as its ranks: ranks learn of
+ *   each other's ends through it. After a failure the remaining ranks join anew, with a new id.
  * CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
@@ -433,7 +433,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
- * oob  both callbacks set, on every rank; used until this call returns.
+ * oob  allGather set, on every rank; used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
  * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure
  * is ceclSystemError. */

@@ -159,8 +159,7 @@ class _Communicator:
         fields["timeoutMs"] = max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
         self._store, self._rank, self._size, self._round = store, rank, size, 0
         self._kept = []  # tensors of calls that may be pending, on the CPU
-        gather, barrier = binding.GATHER(self._gather), binding.BARRIER(self._barrier)
-        oob = binding.Oob(None, gather, barrier)
+        oob = binding.Oob(None, binding.GATHER(self._gather))
         config = binding.Config(library.version(), **fields)
         library.call("ceclCommInitOob", ctypes.byref(self.handle), size, rank, ctypes.byref(oob),
                      ctypes.byref(config))
@@ -179,13 +178,6 @@ class _Communicator:
             ctypes.memmove(recv, b"".join(all_ranks), count * self._size)
             return 0
         except Exception:  # pylint: disable=broad-except; cecl reports what failed
-            return 1
-
-    def _barrier(self, _context):
-        try:
-            self._exchange(b"1")
-            return 0
-        except Exception:  # pylint: disable=broad-except
             return 1
 
     @property

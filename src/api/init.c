@@ -189,11 +189,8 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                             "the group, or call ceclCommInitRank, which may be in a group"));
     }
     CECL_TRY(check_nranks(nranks));
-    if (!oob || !oob->allGather || !oob->barrier)
-        return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
-                         !oob              ? ""
-                         : !oob->allGather ? "->allGather"
-                                           : "->barrier");
+    if (!oob || !oob->allGather)
+        return cecl_fail(ceclInvalidArgument, "oob%s: NULL", oob ? "->allGather" : "");
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
     struct cecl_oob ours = {.nranks = nranks,
                             .rank = rank,

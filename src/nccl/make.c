@@ -235,12 +235,6 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
     return (int)cecl_nccl_meeting_gather(context, send, recv, bytes, &absent);
 }
 
-static int barrier(void *context)
-{
-    char nothing = 0;
-    return gather(context, &nothing, &nothing, 0);
-}
-
 /* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
  * use SMs, because the faster way is taken. */
 static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
@@ -276,7 +270,7 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const ceclOob_t oob = {.context = meeting, .allGather = gather, .barrier = barrier};
+    const ceclOob_t oob = {.context = meeting, .allGather = gather};
     const ceclConfig_t config = config_for(entry);
     ceclResult_t result =
         cecl->ceclCommInitOob(&entry->ours, entry->nranks, entry->rank, &oob, &config);

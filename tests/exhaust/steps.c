@@ -133,17 +133,11 @@ static int exchange(void *context, const void *send, void *recv, size_t bytes)
     return 0;
 }
 
-static int oob_barrier(void *context)
-{
-    char nothing = 0, all[RANKS];
-    return exchange(context, &nothing, all, 1);
-}
-
 /* Starts a second attempt only when all ranks have left the first. */
 static ceclResult_t join_by_callbacks(struct life *life)
 {
     const ceclConfig_t config = step_config();
-    const ceclOob_t oob = {.context = life, .allGather = exchange, .barrier = oob_barrier};
+    const ceclOob_t oob = {.context = life, .allGather = exchange};
     if (life->attempt > 0) {
         life_meet(life);
         for (int i = 0; i < OOB_EXCHANGES && life->me == 0; i++)

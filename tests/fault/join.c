@@ -98,13 +98,6 @@ static int exchange(void *context, const void *send, void *recv, size_t bytes)
     return 0;
 }
 
-static int meet(void *context)
-{
-    const char nothing = 0;
-    char all[MOST_RANKS];
-    return exchange(context, &nothing, all, 1);
-}
-
 /* ---- the first communicator */
 
 /* A rank that joins wrongly uses another rank's number. */
@@ -119,7 +112,7 @@ ceclResult_t join_first(struct life *life)
     const ceclConfig_t config = join_config(life->c, limit);
     join_set_limits(limit);
     if (life->op == JOIN_BY_CALLBACKS) {
-        const ceclOob_t oob = {.context = life, .allGather = exchange, .barrier = meet};
+        const ceclOob_t oob = {.context = life, .allGather = exchange};
         return ceclCommInitOob(&life->comm, life->n, life->me, &oob, &config);
     }
     if (fault_case_maker(life->c) == life->me)

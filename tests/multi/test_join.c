@@ -23,16 +23,10 @@ static int all_gather(void *context, const void *send, void *recv, size_t bytes)
     return call == x->fails_at;
 }
 
-static int barrier(void *context)
-{
-    char none = 0, all[1024];
-    return all_gather(context, &none, all, 1);
-}
-
 static ceclResult_t join(struct exchange *x, ceclComm_t *comm)
 {
     const ceclConfig_t config = multi_config();
-    const ceclOob_t oob = {x, all_gather, barrier};
+    const ceclOob_t oob = {x, all_gather, NULL};
     return ceclCommInitOob(comm, multi_nranks, multi_rank, &oob, &config);
 }
 
@@ -137,11 +131,9 @@ TEST_BETWEEN(a_callback_that_fails_on_the_last_rank_keeps_nobody, count_before, 
 TEST_BETWEEN(missing_callbacks_are_named, count_before, count_after)
 {
     ceclComm_t comm = NULL;
-    const ceclOob_t no_gather = {NULL, NULL, barrier}, no_barrier = {NULL, all_gather, NULL};
+    const ceclOob_t no_gather = {NULL, NULL, NULL};
     multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_gather, NULL), ceclInvalidArgument,
                   "oob->allGather: NULL");
-    multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_barrier, NULL), ceclInvalidArgument,
-                  "oob->barrier: NULL");
     multi_refused(NULL, ceclCommInitMpi(NULL, MPI_COMM_WORLD, NULL), ceclInvalidArgument,
                   "comm: NULL");
     multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_NULL, NULL), ceclInvalidArgument,
@@ -153,7 +145,7 @@ TEST(a_rank_taken_twice_through_callbacks_is_refused_at_once)
 {
     const ceclConfig_t config = multi_config();
     struct exchange x = {.fails_at = NEVER};
-    const ceclOob_t oob = {&x, all_gather, barrier};
+    const ceclOob_t oob = {&x, all_gather, NULL};
     ceclComm_t comm = NULL;
     const double start = multi_seconds();
     multi_refused(

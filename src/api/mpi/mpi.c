@@ -1,4 +1,4 @@
-/* Joins through MPI: callbacks for ceclCommInitOob that use an MPI communicator. This is a separate library,
+/* Joins through MPI: a callback for ceclCommInitOob that uses an MPI communicator. This is a separate library,
  * libcecl_mpi. */
 #include <cecl/cecl_mpi.h>
 
@@ -11,12 +11,6 @@ static int all_gather(void *context, const void *send, void *recv, size_t bytes)
     MPI_Comm *comm = context;
     return bytes > INT_MAX || MPI_Allgather(send, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE,
                                             *comm) != MPI_SUCCESS;
-}
-
-static int barrier(void *context)
-{
-    MPI_Comm *comm = context;
-    return MPI_Barrier(*comm) != MPI_SUCCESS;
 }
 
 CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
@@ -37,6 +31,6 @@ CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
         return cecl_fail(ceclInvalidArgument,
                          "mpiComm: an inter-communicator; an intra-communicator expected (see "
                          "MPI_Intercomm_merge)");
-    const ceclOob_t oob = {&mpiComm, all_gather, barrier};
+    const ceclOob_t oob = {&mpiComm, all_gather, NULL};
     return ceclCommInitOob(comm, nranks, rank, &oob, config);
 }
