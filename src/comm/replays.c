@@ -1,7 +1,6 @@
 /* Graphs that hold captured calls; see replays.h. */
 #include "comm/replays.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "flags/awaited.h"
@@ -10,12 +9,6 @@
 #include "util/thread.h"
 
 #define RELEASE_TICK_MS 5
-
-static const char *last_captured(ceclComm_t comm)
-{
-    const char *name = atomic_load(&comm->last_captured);
-    return name ? name : "no call";
-}
 
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name)
 {
@@ -40,85 +33,35 @@ void cecl_replays_release(ceclComm_t comm)
 
 /* ---- after the end */
 
-/* A communicator that has ended while graphs hold its calls. */
-struct orphan {
-    ceclComm_t comm;
-    bool is_named;
-    struct orphan *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct orphan *orphans;
-static bool runs;
-
-/* Ends the waits of an orphan's graphs. Returns whether graphs still hold its calls. */
-static bool release(struct orphan *orphan)
+/* Runs until no graph holds calls of the communicator, whose memory stays. */
+static void *keep(void *argument)
 {
-    struct cecl_flags *flags = &orphan->comm->engine.flags;
-    if (atomic_load(&orphan->comm->captured) == 0)
-        return false;
-    if ((cecl_turns_run(flags) || cecl_awaited_by_graphs(flags)) && !orphan->is_named) {
-        orphan->is_named = true;
-        cecl_log(CECL_LOG_WARN, orphan->comm->rank,
-                 "a graph was launched whose communicator has ended; last captured call: %s. Its "
-                 "waits for peers end at once, and its results are undefined",
-                 last_captured(orphan->comm));
-    }
-    cecl_replays_release(orphan->comm);
-    return true;
-}
-
-/* Returns whether orphans are left. */
-static bool release_all(void)
-{
-    pthread_mutex_lock(&lock);
-    struct orphan **at = &orphans;
-    while (*at) {
-        struct orphan *orphan = *at;
-        if (release(orphan)) {
-            at = &orphan->next;
-            continue;
+    ceclComm_t comm = argument;
+    const struct cecl_flags *flags = &comm->engine.flags;
+    bool is_named = false;
+    while (atomic_load(&comm->captured) > 0) {
+        if (!is_named && (cecl_turns_run(flags) || cecl_awaited_by_graphs(flags))) {
+            is_named = true;
+            cecl_log(CECL_LOG_WARN, comm->rank,
+                     "a graph was launched whose communicator has ended; last captured call: %s. "
+                     "Its waits for peers end at once, and its results are undefined",
+                     atomic_load(&comm->last_captured));
         }
-        *at = orphan->next;
-        free(orphan);
-    }
-    runs = orphans != NULL;
-    const bool go_on = runs;
-    pthread_mutex_unlock(&lock);
-    return go_on;
-}
-
-static void *keep(void *unused)
-{
-    (void)unused;
-    while (release_all()) {
-        const struct timespec pause = {.tv_nsec = RELEASE_TICK_MS * 1000000L};
-        nanosleep(&pause, NULL);
+        cecl_replays_release(comm);
+        nanosleep(&(struct timespec){.tv_nsec = RELEASE_TICK_MS * 1000000L}, NULL);
     }
     return NULL;
 }
 
 void cecl_replays_keep(ceclComm_t comm)
 {
-    struct orphan *orphan = malloc(sizeof(*orphan));
     pthread_t thread;
     /* kernels that start from now on do not wait */
     (void)!cecl_pads_end(&comm->engine.flags);
-    int error = orphan ? 0 : 1;
-    pthread_mutex_lock(&lock);
-    if (orphan) {
-        *orphan = (struct orphan){.comm = comm, .next = orphans};
-        orphans = orphan;
-    }
-    if (orphan && !runs) {
-        error = cecl_thread_start(&thread, "cecl-orphans", keep, NULL);
-        runs = error == 0;
-        if (runs)
-            pthread_detach(thread);
-    }
-    pthread_mutex_unlock(&lock);
-    if (error)
-        cecl_log(
-            CECL_LOG_WARN, comm->rank,
-            "no thread for graphs of an ended communicator: they hang if they are launched again");
+    if (cecl_thread_start(&thread, "cecl-orphans", keep, comm) == 0)
+        pthread_detach(thread);
+    else
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "no thread for graphs of an ended communicator: they hang if they are launched "
+                 "again");
 }
