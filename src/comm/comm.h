@@ -79,10 +79,7 @@ struct cecl_worker {
     void (*frees)(ceclComm_t comm);
     /* how many questions were asked; the number of the last one that was answered */
     uint64_t asked, answered;
-    bool about_flags, about_graphs; /* what questions without an answer are about */
-    /* the last answer about graphs, and the last about flags */
-    bool graphs;
-    ceclResult_t result;
+    ceclResult_t result; /* the last answer */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_progress progress;
 };
@@ -306,11 +303,8 @@ ceclResult_t cecl_worker_start(ceclComm_t comm);
 bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
 /* Frees the worker's memory. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
-/* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
- * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
+/* Asks the worker for the progress of the pending call, and whether graphs are pending. Results as for
+ * cecl_flags_progress; ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress);
-/* Asks the worker whether a graph was launched whose captured calls have not ended. ceclInProgress if the driver does not
- * answer within CECL_WATCH_ANSWER_MS; then *pending is true. This rank must have captured a call before. */
-ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending);
 
 #endif

@@ -243,10 +243,10 @@ static bool has_found_difference(ceclComm_t comm)
  * ended here. is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
-    bool pending = true;
-    *is_certain = cecl_turns_run(&comm->engine.flags) ||
-                  cecl_worker_ask_graphs(comm, &pending) == ceclSuccess;
-    return pending;
+    struct cecl_progress progress = {.graphs = true};
+    *is_certain =
+        cecl_turns_run(&comm->engine.flags) || cecl_worker_ask(comm, &progress) != ceclInProgress;
+    return progress.graphs;
 }
 
 /* A late rank that has left, if captured calls have not gone on since the words of `sum` were read; or -1. A rank that

@@ -44,22 +44,18 @@ static void answer(ceclComm_t comm)
     struct cecl_progress progress;
     pthread_mutex_lock(&worker->lock);
     const uint64_t question = worker->asked;
-    const bool about_flags = worker->about_flags, about_graphs = worker->about_graphs;
-    worker->about_flags = worker->about_graphs = false;
+    const bool is_new = worker->answered < question;
     pthread_mutex_unlock(&worker->lock);
-    if (!about_flags && !about_graphs)
+    if (!is_new)
         return;
-    const bool graphs = about_graphs && cecl_engine_query(&comm->engine) == ceclInProgress;
-    const ceclResult_t result =
-        about_flags ? cecl_flags_progress(&comm->engine.flags, &progress) : ceclSuccess;
+    const bool graphs =
+        atomic_load(&comm->last_captured) && cecl_engine_query(&comm->engine) == ceclInProgress;
+    const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, &progress);
+    progress.graphs = graphs;
     pthread_mutex_lock(&worker->lock);
-    if (about_graphs)
-        worker->graphs = graphs;
-    if (about_flags) {
-        worker->result = result;
-        worker->progress = progress;
-        cecl_keep_message(worker->words);
-    }
+    worker->result = result;
+    worker->progress = progress;
+    cecl_keep_message(worker->words);
     worker->answered = question;
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
@@ -130,36 +126,17 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     return false;
 }
 
-/* Asks, and waits for the answer. Returns false if none came in time. The caller holds the lock. */
-static bool ask(ceclComm_t comm)
+ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
 {
     struct cecl_worker *worker = &comm->worker;
     const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS);
+    ceclResult_t result = ceclInProgress;
+    pthread_mutex_lock(&worker->lock);
     const uint64_t question = ++worker->asked;
     cecl_mesh_rouse(comm->mesh);
     while (worker->answered < question && wait_for_news(worker, &until))
         ;
-    return worker->answered >= question;
-}
-
-ceclResult_t cecl_worker_ask_graphs(ceclComm_t comm, bool *pending)
-{
-    struct cecl_worker *worker = &comm->worker;
-    pthread_mutex_lock(&worker->lock);
-    worker->about_graphs = true;
-    const bool answered = ask(comm);
-    *pending = !answered || worker->graphs;
-    pthread_mutex_unlock(&worker->lock);
-    return answered ? ceclSuccess : ceclInProgress;
-}
-
-ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
-{
-    struct cecl_worker *worker = &comm->worker;
-    ceclResult_t result = ceclInProgress;
-    pthread_mutex_lock(&worker->lock);
-    worker->about_flags = true;
-    if (ask(comm)) {
+    if (worker->answered >= question) {
         *progress = worker->progress;
         result = worker->result == ceclSuccess ? ceclSuccess
                                                : cecl_fail_with(worker->result, worker->words);

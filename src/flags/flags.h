@@ -239,6 +239,7 @@ struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that the call has begun */
     uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
     struct cecl_rank_list late; /* the peers whose flags are furthest behind those of this rank */
+    bool graphs; /* the worker says it: a graph was launched whose captured calls have not ended */
 };
 /* Finds out the progress of the call that runs. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
