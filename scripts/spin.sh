@@ -70,13 +70,6 @@ prove() { begin shows "$@"; }
 catch() { begin finds 2 "$@"; }       # with 2 ranks
 catch_among() { begin finds "$@"; }
 
-model=flags
-prove 2 9 # epochs wrap around and reach values that they had before
-prove 3 4
-prove 4 2
-catch 3 NO_FIRST_BARRIER 'assertion violated'
-catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits forever
-
 model=graphs
 prove 3 1 -DFAULTS -DPHASES=3 # the longest search
 prove 2 3 -DFAULTS
@@ -144,15 +137,6 @@ catch 2 LOOK_FIRST 'assertion violated 0' -DONE_WAY
 catch 2 EARLY_GOODBYE 'assertion violated 0' -DONE_WAY
 catch 1 OLD_COUNT 'assertion violated.*is_same' -DONE_WAY -DEND
 
-model=handed
-prove 2 3
-prove 2 2 -DFAULTS
-catch 3 NO_TAKEN 'assertion violated.*open'
-for fault in NO_RESET NO_EVENTS HANDED_FIRST; do
-    catch 3 $fault 'assertion violated.*block'
-done
-catch 3 RELEASE_ONCE 'invalid end state' -DFAULTS
-
 model=windows
 prove 2 2 -DOWNERS=1 -DCHANGES=3
 prove 2 2 -DPIECES=1 -DCHANGES=1
@@ -171,23 +155,6 @@ catch 2 FORGET_FAILED 'assertion violated.*known' -DOWNERS=1 -DFAILURES
 catch 2 NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 catch 2 POST_NO_END 'assertion violated.*ended' -DOWNERS=1 -DDEATH
 
-model=group
-prove 2 2
-prove 2 2 -DCOUNTED
-prove 2 3 -DSTREAMS=1
-prove 3 1
-prove 2 2 -DONE_THREAD -DCOUNTED
-prove 2 2 -DANY_ORDER -DOWN_STREAMS
-prove 2 2 -DANY_ORDER -DOWN_STREAMS -DCOMPARED
-prove 2 2 -DONE_THREAD -DCOMPARED
-prove 2 1 -DFAILURE
-catch 2 ANY_ORDER 'assertion violated.*told'
-catch 2 NO_FOLLOW 'assertion violated.*call-1'
-catch 2 TELL_AND_LEARN 'assertion violated.*told' -DONE_THREAD -DCOUNTED
-catch 1 IN_TURN 'invalid end state' -DCOMPARED -DANY_ORDER -DOWN_STREAMS
-catch 1 IN_TURN 'invalid end state' -DCOMPARED -DONE_THREAD
-catch 1 NO_BREAK 'assertion violated.*told' -DFAILURE
-
 model=release
 prove 2 2
 prove 2 1 -DFAULTS=2
@@ -205,31 +172,6 @@ catch 2 SAME_QUARTER 'assertion violated.*in_vain'
 catch 1 ONE_RELEASE 'invalid end state'
 catch 1 LATE_TARGET 'invalid end state'
 catch 1 NO_END_MARK 'invalid end state'
-
-model=births
-prove 2 3
-prove 3 2
-catch 2 TELL_FIRST 'assertion violated.*freed'
-catch 2 NO_LOCK 'assertion violated'
-catch 2 NO_WAIT 'assertion violated.*entry'
-catch 2 FORGET_LAST 'assertion violated.*freed'
-
-model=life
-prove 3 1
-prove 2 2
-prove 2 2 -DFOREVER
-prove 2 1 -DSTUCK
-catch 1 TWO_STEPS 'assertion violated.*ours==1'
-catch 1 NO_DOOR 'assertion violated.*users'
-catch 1 READ_TWICE 'assertion violated.*is_out'
-catch 1 NO_FAILURE 'invalid end state' -DFOREVER
-catch 1 STORED_READY 'assertion violated.*stepped'
-catch 1 NO_GIVING_UP 'assertion violated.*nccl_ended'
-catch 1 NO_CLAIM 'assertion violated.*nccl_ended'
-catch 1 LEAVE_FIRST 'assertion violated.*owner'
-catch 1 KEEP_MADE 'assertion violated.*ours!=1'
-catch 1 LATE_RETIRE 'assertion violated.*left_alone'
-catch 1 NO_LOCK 'assertion violated.*owner'
 
 model=trial
 prove 2 22 -DTURNS=4

@@ -5,7 +5,7 @@
  * Before a call the program may map other memory at the addresses of a region that no pending
  * call uses, register a region, or deregister the window.
  *
- * The model assumes what places.pml and flags.pml show: of each pair of ranks the later one knows
+ * The model assumes what places.pml and the verifier show: of each pair of ranks the later one knows
  * both places, and a call ends after all copies of the call.
  *
  * In the library callers close imports, at any moment that suits the GPU, and memory that cannot be opened before other

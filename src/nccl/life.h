@@ -1,6 +1,5 @@
 /* The life of an entry for an NCCL communicator, in one word: its state, how many threads are inside, and
- * whether a call has claimed to end NCCL's communicator. "Ours" is cecl's communicator in the entry.
- * docs/models/life.pml is the model. */
+ * whether a call has claimed to end NCCL's communicator. "Ours" is cecl's communicator in the entry. */
 #ifndef CECL_NCCL_LIFE_H
 #define CECL_NCCL_LIFE_H
 

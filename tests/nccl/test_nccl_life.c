@@ -1,7 +1,7 @@
 /* Threads call, finalize, destroy, abort and revoke a communicator at random while another thread
  * creates it. No thread uses cecl's communicator, or NCCL's, after its end, and cecl's
  * communicator ends once. This test replaces the code that creates communicators, and cecl's
- * library. docs/models/life.pml visits all orders of fewer steps. */
+ * library. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
