@@ -47,12 +47,11 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
                               ceclStream_t main, bool is_captured)
 {
     const struct cecl_device_ops *ops = engine->dev->ops;
-    const struct cecl_capture_ops *captures = engine->dev->captures;
     for (uint32_t i = 0; i < bound->ncommands; i++) {
         const struct cecl_command *command = &bound->commands[i];
         const uint32_t first = command->first, count = command->count;
         const struct cecl_batch batch = {bound->batch.dst + first, bound->batch.src + first,
-                                         bound->batch.bytes + first, count};
+                                         bound->batch.bytes + first, count, is_captured};
         ceclStream_t work = stream_of(engine, command->lane, main);
         ceclResult_t result = ceclSuccess;
         switch ((enum cecl_command_kind)command->kind) {
@@ -60,12 +59,9 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
             result = ops->memops(engine->dev, work, bound->ops + first, count);
             break;
         case CECL_COMMAND_FLAGS:
-        case CECL_COMMAND_COPIES:
-            result = (is_captured ? captures->copies : ops->copies)(engine->dev, work, &batch);
-            break;
+        case CECL_COMMAND_COPIES: result = ops->copies(engine->dev, work, &batch); break;
         case CECL_COMMAND_ROWS:
-            result = (is_captured ? captures->row_copies
-                                  : ops->row_copies)(engine->dev, work, bound->rows + first, count);
+            result = ops->row_copies(engine->dev, work, bound->rows + first, count, is_captured);
             break;
         case CECL_COMMAND_REDUCTIONS:
             result = issue_reductions(engine, command, bound, work);
@@ -85,8 +81,8 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
 
 /* Begins the call's target, fills in values that are only known now, and makes the stream follow the previous
  * call. */
-static ceclResult_t begin(struct cecl_engine *engine, const struct cecl_bound *bound,
-                          ceclStream_t work)
+static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bound *bound,
+                               ceclStream_t work)
 {
     if (!cecl_flags_begin(&engine->flags, &bound->advance))
         return cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
@@ -184,7 +180,7 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     if (capture->id != 0)
         return add_to_graph(engine, bound, stream, capture, started);
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    ceclResult_t result = begin(engine, bound, work);
+    ceclResult_t result = begin_call(engine, bound, work);
     if (result == ceclSuccess && bound->ncommands > 0) {
         *started = true; /* a driver call that fails may have enqueued a part of its work */
         result = cecl_bound_issue(engine, bound, work, false);

@@ -1,8 +1,7 @@
 /* What a device does for graphs: streams whose work is captured, and launched any number of times.
  *
  * Work that a stream captures is not done. It becomes part of a graph, in order. The operations of
- * device.h that take a stream are captured too, except `copies` and `row_copies`: `struct
- * cecl_capture_ops` has versions of these two for streams that capture.
+ * device.h that take a stream are captured, too; `copies` and `row_copies` must be told so.
  *
  *     find -> begin -> memops, copies, reduce ... -> end -> keep
  *
@@ -14,9 +13,7 @@
 
 #include "util/error.h"
 
-struct cecl_batch;
 struct cecl_device;
-struct cecl_row_copy;
 
 /* What a stream captures. */
 struct cecl_capture {
@@ -58,12 +55,6 @@ struct cecl_capture_ops {
 
     /* -- what is captured -- */
 
-    /* The operations of the same names in device.h, for a stream that captures. Here, too, the copies of
-     * a batch have no order. */
-    ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t stream,
-                           const struct cecl_batch *batch);
-    ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,
-                               const struct cecl_row_copy *copies, size_t count);
     /* Calls gone(context) once the graph and all its clones and executable graphs are gone. The call may come
      * on any thread, and must neither use the device nor wait. */
     ceclResult_t (*keep)(struct cecl_device *dev, const struct cecl_capture *capture,

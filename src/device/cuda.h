@@ -122,6 +122,11 @@ void cuda_own_open(struct cuda_own *own);
 void cuda_own_close(struct cuda_own *own);
 
 /* cuda_capture.c */
+/* Copies on a stream that captures, for cuda_stream.c. */
+ceclResult_t cuda_capture_copies(struct cecl_device *dev, ceclStream_t stream,
+                                 const struct cecl_batch *batch);
+ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
+                               const struct cecl_row_copy *rows, size_t count);
 /* Finds what a stream of this GPU captures. */
 ceclResult_t cuda_find_capture(struct cecl_device *dev, ceclStream_t stream,
                                struct cecl_capture *capture);

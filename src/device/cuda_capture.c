@@ -284,8 +284,8 @@ static ceclResult_t add_copies(struct cuda_device *cuda, CUstream stream,
                                                         : add_two_chains(cuda, stream, batch);
 }
 
-static ceclResult_t copies(struct cecl_device *dev, ceclStream_t stream,
-                           const struct cecl_batch *batch)
+ceclResult_t cuda_capture_copies(struct cecl_device *dev, ceclStream_t stream,
+                                 const struct cecl_batch *batch)
 {
     CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, batch));
 }
@@ -307,7 +307,7 @@ static ceclResult_t add_rows(struct cuda_device *cuda, CUstream stream,
     return ceclSuccess;
 }
 
-static ceclResult_t row_copies(struct cecl_device *dev, ceclStream_t stream,
+ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *rows, size_t count)
 {
     CUDA_RETURN_WITHIN(cuda, dev, add_rows(cuda, stream, rows, count));
@@ -427,8 +427,6 @@ const struct cecl_capture_ops cuda_capture_ops = {
     .event_query = event_query,
     .begin = begin,
     .end = end,
-    .copies = copies,
-    .row_copies = row_copies,
     .keep = keep,
     .stream_begin = stream_begin,
     .stream_end = stream_end,

@@ -135,6 +135,8 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
                                      .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
     size_t first = 0, failed = 0;
     ceclResult_t result;
+    if (batch->captured)
+        return cuda_capture_copies(dev, work, batch);
     if (batch->count == 0) /* CUDA refuses an empty batch */
         return ceclSuccess;
     CUDA_WITHIN(cuda, result,
@@ -189,8 +191,10 @@ static ceclResult_t issue_row_copies(struct cuda_device *cuda, CUstream stream,
 }
 
 ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
-                             const struct cecl_row_copy *copies, size_t count)
+                             const struct cecl_row_copy *copies, size_t count, bool captured)
 {
+    if (captured)
+        return cuda_capture_rows(dev, work, copies, count);
     CUDA_RETURN_WITHIN(cuda, dev, issue_row_copies(cuda, work, copies, count));
 }
 

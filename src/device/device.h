@@ -90,6 +90,7 @@ struct cecl_batch {
     void **src;
     size_t *bytes;
     size_t count;
+    bool captured; /* the stream captures a graph */
 };
 
 /* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the
@@ -278,9 +279,9 @@ struct cecl_device_ops {
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
-    /* Issues copies of rows together, in no order among them. */
+    /* Issues copies of rows together, in no order among them. captured: the stream captures a graph. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
-                               const struct cecl_row_copy *copies, size_t count);
+                               const struct cecl_row_copy *copies, size_t count, bool captured);
     /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);

@@ -23,9 +23,10 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 }
 
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
-                             const struct cecl_row_copy *copies, size_t count)
+                             const struct cecl_row_copy *copies, size_t count, bool captured)
 {
     struct host_stream *stream;
+    (void)captured; /* a stream adds what it captures to its graph */
     CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     const bool backwards = stream->batches++ % 2; /* for the same reason as in host_copies */
     for (size_t n = 0; n < count; n++) {

@@ -50,7 +50,7 @@ static ceclResult_t send_trial(const struct cecl_flags *flags, ceclStream_t stre
     for (int i = 1; i < flags->nranks && result == ceclSuccess; i++) {
         const int peer = (flags->rank + i) % flags->nranks;
         void *dst = cecl_flags_word(flags, peer, flags->rank, CECL_LANE_MAIN);
-        const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        const struct cecl_batch batch = {&dst, &src, &bytes, 1, false};
         result = dev->ops->copies(dev, stream, &batch);
     }
     const ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);

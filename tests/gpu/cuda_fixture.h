@@ -304,7 +304,7 @@ static inline void crowd_close(struct crowd *crowd)
 static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,
                                     void *src, size_t bytes)
 {
-    const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+    const struct cecl_batch batch = {&dst, &src, &bytes, 1, false};
     return OPS(dev)->copies(dev, stream, &batch);
 }
 

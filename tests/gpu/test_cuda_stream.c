@@ -110,7 +110,8 @@ TEST(copies_of_a_batch_all_arrive_and_touch_nothing_else)
         src[i] = from.at + 2 * i * WORDS;
         bytes[i] = 4 * (WORDS - i);
     }
-    const struct cecl_batch batch = {dst, src, bytes, COUNT}, none = {dst, src, bytes, 0};
+    const struct cecl_batch batch = {dst, src, bytes, COUNT, false},
+                            none = {dst, src, bytes, 0, false};
     must(OPS(gpu[0])->copies(gpu[0], kit.stream, &batch));
     must(OPS(gpu[0])->copies(gpu[0], kit.stream, &none));
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));

@@ -43,7 +43,7 @@ static inline void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_
 static inline void copy(ceclStream_t stream, void *dst, const void *src, size_t bytes)
 {
     void *from = (void *)(uintptr_t)src;
-    const struct cecl_batch batch = {&dst, &from, &bytes, 1};
+    const struct cecl_batch batch = {&dst, &from, &bytes, 1, false};
     assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
 }
 

@@ -23,12 +23,12 @@ static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
 /* Rank 0's graph has the call's first barrier, and no copy. */
 static void *capture_a_part(void)
 {
-    static struct cecl_capture_ops refusing;
+    static struct cecl_device_ops refusing;
     struct cecl_device *dev = comms[0]->dev;
     void *graph = NULL;
-    refusing = *dev->captures;
+    refusing = *dev->ops;
     refusing.copies = refuse_copies;
-    dev->captures = &refusing;
+    dev->ops = &refusing;
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());

@@ -67,7 +67,7 @@ TEST_BETWEEN(work_runs_in_stream_order, set_up, tear_down)
     for (int i = 0; i < COUNT; i++) {
         void *dst = &cells[i + 1], *src = &cells[i];
         size_t bytes = sizeof(cells[0]);
-        const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+        const struct cecl_batch batch = {&dst, &src, &bytes, 1, false};
         assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
     }
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);

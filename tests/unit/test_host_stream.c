@@ -58,7 +58,7 @@ static void assert_refused_everywhere(ceclStream_t stream)
     size_t bytes = 1;
     uint32_t word = 0;
     ceclStream_t work = NULL;
-    const struct cecl_batch batch = {&dst, &src, &bytes, 1};
+    const struct cecl_batch batch = {&dst, &src, &bytes, 1, false};
     const struct cecl_memop op = {&word, 1, CECL_MEMOP_WRITE};
     assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclInvalidArgument);
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclInvalidArgument);
@@ -246,7 +246,7 @@ TEST_BETWEEN(enqueued_arrays_may_be_reused_at_once, set_up, tear_down)
     size_t bytes[2] = {sizeof(int), sizeof(int)};
     uint32_t *words = new_words(2);
     struct cecl_memop ops[2] = {{&words[0], 1, CECL_MEMOP_WAIT}, {&words[1], 5, CECL_MEMOP_WRITE}};
-    struct cecl_batch batch = {dst, src, bytes, 2};
+    struct cecl_batch batch = {dst, src, bytes, 2, false};
 
     assert_int_equal(dev->ops->memops(dev, NULL, ops, 2), ceclSuccess);
     assert_int_equal(dev->ops->copies(dev, NULL, &batch), ceclSuccess);
@@ -271,7 +271,7 @@ TEST_BETWEEN(every_second_batch_runs_in_another_order, set_up, tear_down)
     uint64_t first = 1, second = 2, to = 0, seen[4];
     void *dst[2] = {&to, &to}, *src[2] = {&first, &second};
     size_t bytes[2] = {sizeof(to), sizeof(to)};
-    const struct cecl_batch batch = {dst, src, bytes, 2};
+    const struct cecl_batch batch = {dst, src, bytes, 2, false};
     ceclStream_t stream = new_stream();
     for (int i = 0; i < 4; i++) {
         assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclSuccess);
