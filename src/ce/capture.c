@@ -67,7 +67,7 @@ static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_
 }
 
 /* Whether the step stays as it is. */
-static bool stays(const struct cecl_step *step)
+static bool stays_as_it_is(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
            step->kind == CECL_STEP_SPLITS;
@@ -78,7 +78,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
     for (uint32_t at = 0; at < plan->nsteps; at++) {
         const struct cecl_step *step = &plan->steps[at];
-        if (stays(step)) {
+        if (stays_as_it_is(step)) {
             add_item(capture, ITEM_STEP, at);
         } else if (step->kind == CECL_STEP_SIGNAL || step->kind == CECL_STEP_WAIT) {
             if (step->counter >= CECL_LANES || !cecl_is_for_all(plan, at))
@@ -146,8 +146,8 @@ static void emit_wait(struct cecl_plan *built, uint32_t phase, uint32_t n)
         cecl_plan_wait_all(built, CECL_COUNTER_TURN, cecl_turns_bit(phase, n));
 }
 
-static void emit(const struct capture *capture, const struct cecl_plan *plan,
-                 struct cecl_plan *built)
+static void emit_items(const struct capture *capture, const struct cecl_plan *plan,
+                       struct cecl_plan *built)
 {
     const int rank = plan->part.call.rank;
     const uint32_t n = capture->nphases;
@@ -176,7 +176,7 @@ static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
     close_call(capture);
     cecl_plan_init(&built, &plan->part);
     built.number = plan->number;
-    emit(capture, plan, &built);
+    emit_items(capture, plan, &built);
     CECL_TRY(cecl_plan_finish(&built));
     free(plan->steps);
     plan->steps = built.steps;

@@ -49,7 +49,7 @@ static uint32_t word_for(uint32_t counter)
 }
 
 /* Signals READY or MOVED to the peer of a message. */
-static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
+static void signal_peer(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     if (m->captured)
         cecl_plan_raise(plan, m->peer, word_for(counter), m->first_given + 5);
@@ -58,7 +58,7 @@ static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
 }
 
 /* Waits until the peer of a message has signalled READY or MOVED. */
-static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
+static void await_peer(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     const int me = plan->part.call.rank;
     if (m->captured) {
@@ -129,11 +129,11 @@ static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages
         for (end = first; end < n && messages[order[end]].peer == m->peer &&
                           messages[order[end]].group == m->group;
              end++)
-            hear(plan, &messages[order[end]], CECL_COUNTER_READY);
+            await_peer(plan, &messages[order[end]], CECL_COUNTER_READY);
         for (uint32_t i = first; i < end; i++)
             add_copy(plan, &messages[order[i]], order[i]);
         for (uint32_t i = first; i < end; i++)
-            tell(plan, &messages[order[i]], CECL_COUNTER_MOVED);
+            signal_peer(plan, &messages[order[i]], CECL_COUNTER_MOVED);
     }
     cecl_plan_on(plan, CECL_LANE_MAIN);
     return lanes;
@@ -152,11 +152,11 @@ ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t c
         cecl_plan_raise(plan, me, CECL_COUNTER_BEGUN, 1);
     for (const struct cecl_message *m = messages; m < last; m++)
         if (!m->second)
-            tell(plan, m, CECL_COUNTER_READY);
+            signal_peer(plan, m, CECL_COUNTER_READY);
     const int lanes = add_lanes(plan, messages, sort_seconds(messages, count, order), order);
     for (const struct cecl_message *m = messages; m < last; m++)
         if (!m->second)
-            hear(plan, m, CECL_COUNTER_MOVED);
+            await_peer(plan, m, CECL_COUNTER_MOVED);
     for (int lane = CECL_LANES; lane < lanes; lane++)
         cecl_plan_after(plan, lane);
     if (captured)

@@ -15,8 +15,6 @@ struct cecl_bounce {
     /* a newer buffer is in use; calls that are not enqueued yet may still use this one */
     bool replaced;
     uint32_t last_use; /* the value of `done` after the last call that used it */
-    /* for cecl_bounce_keep: which bytes are leased, and where these bytes go */
-    uint64_t low, high, moves_to;
     struct cecl_bounce *next;
 };
 
@@ -39,7 +37,7 @@ void cecl_bounces_close(ceclComm_t comm)
     }
 }
 
-static ceclResult_t create(ceclComm_t comm, struct cecl_bounce *bounce)
+static ceclResult_t create_memory(ceclComm_t comm, struct cecl_bounce *bounce)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     void *base = NULL;
@@ -75,18 +73,18 @@ static ceclResult_t free_replaced(ceclComm_t comm)
 }
 
 /* Makes a bounce buffer of `wanted` bytes, or of `bytes` if there is no memory for more. */
-static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
-                         struct cecl_bounce **made)
+static ceclResult_t make_bounce(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
+                                struct cecl_bounce **made)
 {
     const uint64_t unit = comm->dev->granularity;
     struct cecl_bounce *bounce = calloc(1, sizeof(*bounce));
     if (!bounce)
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
     bounce->bytes = (size_t)cecl_round_up(wanted, unit);
-    ceclResult_t result = create(comm, bounce);
+    ceclResult_t result = create_memory(comm, bounce);
     if (result != ceclSuccess && wanted > bytes) { /* tries again with only what is needed */
         bounce->bytes = (size_t)cecl_round_up(bytes, unit);
-        result = create(comm, bounce);
+        result = create_memory(comm, bounce);
     }
     if (result != ceclSuccess) {
         char words[CECL_MESSAGE_BYTES];
@@ -114,12 +112,12 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
 }
 
 /* Puts a new bounce buffer of at least `bytes` bytes first in the list. */
-static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
+static ceclResult_t grow_bounces(ceclComm_t comm, uint64_t bytes)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
     const uint64_t before = bounces->memory ? bounces->memory->bytes : 0;
     struct cecl_bounce *bounce;
-    CECL_TRY(make(comm, bytes, bytes > 2 * before ? bytes : 2 * before, &bounce));
+    CECL_TRY(make_bounce(comm, bytes, bytes > 2 * before ? bytes : 2 * before, &bounce));
     if (bounces->memory)
         bounces->memory->replaced = true;
     bounce->next = bounces->memory;
@@ -136,7 +134,7 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     struct cecl_leases *leases = &launch->leases;
     const uint64_t rounded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (!bounces->memory || rounded > bounces->memory->bytes - bounces->used)
-        CECL_TRY(grow(comm, rounded));
+        CECL_TRY(grow_bounces(comm, rounded));
     if (!leases->has_bounce) {
         leases->has_bounce = true;
         leases->first = bounces->used;

@@ -49,7 +49,7 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 }
 
 /* The graph is gone. Called on any thread. */
-static void gone(void *context)
+static void graph_is_gone(void *context)
 {
     struct cecl_launch *launch = context;
     ceclComm_t comm = launch->comm;
@@ -64,7 +64,7 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     atomic_fetch_add(&comm->captured, 1);
     launch->is_held = true;
     const ceclResult_t result =
-        comm->dev->captures->keep(comm->dev, &launch->capture, gone, launch);
+        comm->dev->captures->keep(comm->dev, &launch->capture, graph_is_gone, launch);
     if (result != ceclSuccess) {
         launch->is_held = false;
         atomic_fetch_sub(&comm->captured, 1);

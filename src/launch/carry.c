@@ -8,9 +8,9 @@
 
 /* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. Blocks of
  * two calls stay two copies: their buffers may be two allocations side by side, and CUDA refuses a copy over both. */
-static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
-                        struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
-                        uint64_t bytes, uint64_t pitch)
+static ceclResult_t add_copy(struct cecl_carried *carried, const struct cecl_call *call,
+                             struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
+                             uint64_t bytes, uint64_t pitch)
 {
     const struct cecl_shape *shape = &call->view.shape;
     struct cecl_call *last =
@@ -56,7 +56,7 @@ static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         if (call->op->to == CECL_TO_EACH || to == call->root)
-            CECL_TRY(add(carried, call, src, dst, block.send_offset, block.bytes, pitch));
+            CECL_TRY(add_copy(carried, call, src, dst, block.send_offset, block.bytes, pitch));
     }
     return ceclSuccess;
 }
@@ -70,8 +70,8 @@ static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
         const bool own = from == call->rank;
         if (call->op->family == CECL_FAMILY_REDUCTION ? own : !(own && call->in_place))
-            CECL_TRY(add(carried, call, src, dst, block.recv_offset, block.bytes,
-                         call->view.shape.recv_pitch));
+            CECL_TRY(add_copy(carried, call, src, dst, block.recv_offset, block.bytes,
+                              call->view.shape.recv_pitch));
     }
     return ceclSuccess;
 }
@@ -125,5 +125,5 @@ ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_cal
                              struct cecl_buffer src, struct cecl_buffer dst)
 {
     carried->first = carried->count;
-    return add(carried, call, src, dst, 0, call->bytes, 0);
+    return add_copy(carried, call, src, dst, 0, call->bytes, 0);
 }

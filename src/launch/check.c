@@ -24,8 +24,8 @@ void *cecl_check_room(int nranks)
     return calloc((size_t)nranks, sizeof(struct told));
 }
 
-static ceclResult_t compare(const struct cecl_facts *first, const struct cecl_facts *facts,
-                            int rank)
+static ceclResult_t compare_facts(const struct cecl_facts *first, const struct cecl_facts *facts,
+                                  int rank)
 {
     struct cecl_facts_difference difference;
     char name[CECL_FACTS_NAME];
@@ -70,7 +70,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
         if (all[r].compared != mine.compared)
             comm->launcher->compares_alike = false;
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
-        result = compare(&all[0].facts, &all[r].facts, r);
+        result = compare_facts(&all[0].facts, &all[r].facts, r);
     return result;
 }
 

@@ -131,8 +131,8 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 
 /* Describes a call. Settling the call's buffers may change windows; then the call is described again, until
  * no window changes. */
-static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl_args *args,
-                             struct cecl_call *call)
+static ceclResult_t describe_settled(const struct cecl_launch *launch, const struct cecl_args *args,
+                                     struct cecl_call *call)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_scope scope = cecl_comm_scope(comm);
@@ -152,7 +152,7 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
                                   struct cecl_call *call)
 {
     uint32_t index;
-    CECL_TRY(describe(launch, args, call));
+    CECL_TRY(describe_settled(launch, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
     return launch->comm->net ? ceclSuccess : cecl_carry_replace(launch, index);
 }

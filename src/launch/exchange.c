@@ -109,7 +109,7 @@ static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t siz
 }
 
 /* Compares all types and blocks. The result is equal on all ranks. */
-static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
+static ceclResult_t compare_layouts(ceclComm_t comm, const struct cecl_call *call, bool targets)
 {
     const int n = comm->nranks;
     for (int r = 1; r < n; r++)
@@ -120,8 +120,8 @@ static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool ta
     return ceclSuccess;
 }
 
-static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool targets,
-                         ceclResult_t local)
+static ceclResult_t gather_layouts(ceclComm_t comm, const struct cecl_call *call, bool targets,
+                                   ceclResult_t local)
 {
     struct places *mine = told_by(comm, comm->nranks);
     mine->type = (int32_t)call->type;
@@ -129,13 +129,13 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
     CECL_TRY(cecl_exchange(comm, call->op->name, "blocks", &mine->verdict, told_by(comm, 0),
                            bytes_of(comm->nranks), local));
-    return judge(comm, call, targets);
+    return compare_layouts(comm, call, targets);
 }
 
 ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
                                   ceclResult_t local)
 {
-    CECL_TRY(tell(comm, call, false, local));
+    CECL_TRY(gather_layouts(comm, call, false, local));
     memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
     for (int r = 0; r < comm->nranks; r++)
         layout[cecl_layout_at(comm->nranks, CECL_LAYOUT_TARGET, r)] =
@@ -145,5 +145,5 @@ ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call,
 
 ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call)
 {
-    return tell(comm, call, true, ceclSuccess);
+    return gather_layouts(comm, call, true, ceclSuccess);
 }

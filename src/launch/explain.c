@@ -58,7 +58,7 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
     return ceclSuccess;
 }
 
-static ceclResult_t explain(struct cecl_launch *launch, ceclExplanation_t *explanation)
+static ceclResult_t explain_launch(struct cecl_launch *launch, ceclExplanation_t *explanation)
 {
     if (launch->comm->net) {
         CECL_TRY(cecl_launch_check(launch));
@@ -79,7 +79,7 @@ ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *
         CECL_TRY(cecl_settle_again(list, list->comm));
     }
     for (struct cecl_launch *launch = list; launch; launch = launch->next)
-        CECL_TRY(explain(launch, &all));
+        CECL_TRY(explain_launch(launch, &all));
     *explanation = all;
     return ceclSuccess;
 }

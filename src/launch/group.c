@@ -26,14 +26,26 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
                    : ceclSuccess;
 }
 
-void cecl_group_empty(struct cecl_group *group)
+/* Takes the launches on a communicator out of the group; NULL: on any. Launches of other communicators stay, because the
+ * peers there must learn that the group is refused. */
+static void take_out(struct cecl_group *group, const struct ceclComm *comm)
 {
-    while (group->all.first) {
-        struct cecl_launch *launch = group->all.first;
-        group->all.first = launch->next;
+    struct cecl_launch **at = &group->all.first;
+    while (*at) {
+        struct cecl_launch *launch = *at;
+        if (comm && launch->comm != comm) {
+            at = &launch->next;
+            continue;
+        }
+        *at = launch->next;
+        group->all.count--;
         cecl_launch_return(launch);
     }
-    group->all.count = 0;
+}
+
+void cecl_group_empty(struct cecl_group *group)
+{
+    take_out(group, NULL);
 }
 
 static void free_group(void *argument)
@@ -183,8 +195,9 @@ static ceclResult_t refuse_in_group(const struct cecl_op *op)
                : ceclSuccess;
 }
 
-static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct cecl_args *args,
-                        ceclStream_t stream, struct cecl_call *call)
+static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
+                             const struct cecl_args *args, ceclStream_t stream,
+                             struct cecl_call *call)
 {
     const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
@@ -211,7 +224,8 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
 {
     struct cecl_group *group = cecl_group_current();
     group->has_ranges = group->has_ranges || comm->has_ranges;
-    const ceclResult_t result = cecl_group_refuse_call(comm, add(group, comm, args, stream, call));
+    const ceclResult_t result =
+        cecl_group_refuse_call(comm, add_call(group, comm, args, stream, call));
     if (result == ceclSuccess || call->op->family == CECL_FAMILY_MESSAGE)
         return result;
     char words[CECL_MESSAGE_BYTES];
@@ -229,23 +243,6 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
          launch = launch->next)
         waiting += launch->comm == comm ? launch->ncalls : 0;
     return waiting;
-}
-
-static void take_out(struct cecl_group *group, ceclComm_t comm)
-{
-    struct cecl_launch **at = &group->all.first;
-    while (*at) {
-        struct cecl_launch *launch = *at;
-        /* launches of other communicators stay, because the peers there must learn that the group is
-         * refused */
-        if (launch->comm != comm) {
-            at = &launch->next;
-            continue;
-        }
-        *at = launch->next;
-        group->all.count--;
-        cecl_launch_return(launch);
-    }
 }
 
 void cecl_group_forget(ceclComm_t comm)

@@ -85,9 +85,7 @@ static void free_launches(struct cecl_launcher *launcher)
 void cecl_launcher_free(ceclComm_t comm, bool drained)
 {
     struct cecl_launcher *launcher = comm->launcher;
-    if (!launcher)
-        return;
-    if (!drained) /* pending work may use all of it */
+    if (!launcher || !drained) /* pending work may use all of it */
         return;
     free_launches(launcher);
     free(launcher->one_sided.waits);

@@ -192,7 +192,8 @@ static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_ca
 
 /* Copies blocks between private memory and bounce buffers of this rank, by separate launches on the stream
  * of `launch`. */
-static ceclResult_t carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
+static ceclResult_t carry_copies(const struct cecl_launch *launch,
+                                 const struct cecl_carried *carried)
 {
     ceclResult_t result = ceclSuccess;
     for (uint32_t first = 0; first < carried->count && result == ceclSuccess;
@@ -221,14 +222,14 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
         return ceclSuccess;
     if (launch->runs || cecl_launch_is_owed(launch))
         cecl_comm_called(comm, all->op->name);
-    CECL_TRY(carry(launch, &launch->leases.before));
+    CECL_TRY(carry_copies(launch, &launch->leases.before));
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
         CECL_TRY(cecl_messages_run(launch));
     } else if (launch->runs) {
         cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
         CECL_TRY(run_program(launch));
     }
-    CECL_TRY(carry(launch, &launch->leases.after));
+    CECL_TRY(carry_copies(launch, &launch->leases.after));
     cecl_tell_enqueued(launch);
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
@@ -304,7 +305,7 @@ static ceclResult_t compare_parts(struct cecl_launches *all, uint32_t *nparts)
 /* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
  * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
  * calls on B, too, none of them makes the calls on A, so A does not fail. */
-static void compare(struct cecl_launches *all)
+static void compare_calls(struct cecl_launches *all)
 {
     uint32_t nparts = 0;
     const ceclResult_t result = compare_parts(all, &nparts);
@@ -320,7 +321,7 @@ static void compare(struct cecl_launches *all)
 }
 
 /* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
-static ceclResult_t refuse(const struct cecl_launches *all)
+static ceclResult_t give_up_all(const struct cecl_launches *all)
 {
     ceclResult_t result = all->failed;
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
@@ -387,11 +388,11 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
                 (void)!cecl_launches_note(all, launch->comm, cecl_launch_give_up(launch, result));
         }
         if (steps[s] == check_launch) {
-            compare(all);
+            compare_calls(all);
             is_refused = all->failed != ceclSuccess;
         }
     }
     if (!is_refused)
         run_by_nccl(all);
-    return all->failed == ceclSuccess ? ceclSuccess : refuse(all);
+    return all->failed == ceclSuccess ? ceclSuccess : give_up_all(all);
 }

@@ -32,7 +32,7 @@ static uint64_t bounce_bytes(const struct cecl_call *call)
 }
 
 /* Collects the messages with peers. They share one bounce buffer. */
-static ceclResult_t collect(struct cecl_launch *launch)
+static ceclResult_t collect_messages(struct cecl_launch *launch)
 {
     struct cecl_buffer bounce = {NULL, 0};
     uint64_t all = 0;
@@ -205,7 +205,7 @@ static uint64_t take_ticket(const struct cecl_launch *launch)
 
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
-    CECL_TRY(collect(launch));
+    CECL_TRY(collect_messages(launch));
     CECL_TRY(note_own(launch));
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
     messenger->group = launch->is_captured ? take_ticket(launch) : ++messenger->groups;
@@ -253,7 +253,7 @@ static void note_use(const struct cecl_launch *launch)
 }
 
 /* The peers' memory stays open only until the communicator enqueues its next launch, so addresses are found last. */
-static ceclResult_t bind(struct cecl_launch *launch)
+static ceclResult_t bind_messages(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     for (uint32_t i = 0; i < launch->nmessages; i++)
@@ -274,7 +274,7 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
         return launch->is_captured ? cecl_captured_issue(launch, NULL) : ceclSuccess;
     if (launch->is_captured)
         CECL_TRY(cecl_messages_capture(launch));
-    CECL_TRY(bind(launch));
+    CECL_TRY(bind_messages(launch));
     if (launch->is_captured)
         return cecl_captured_issue(launch, program);
     for (const struct cecl_message *m = launch->messages; m < launch->messages + launch->nmessages;

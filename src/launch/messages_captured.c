@@ -74,7 +74,7 @@ static int word_of(const struct cecl_message *m)
 }
 
 /* Gives the values of a message's three pairs: see struct cecl_message. */
-static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
+static void give_values(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
     const int word = word_of(m);
     const uint64_t slot = cecl_awaited_at(
@@ -114,7 +114,7 @@ ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     for (uint32_t i = 0; i < launch->nmessages; i++)
-        give(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
+        give_values(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
     atomic_store(&comm->engine.flags.awaited.is_captured, true);
     return collect_imports(launch);
 }

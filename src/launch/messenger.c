@@ -136,7 +136,7 @@ static uint32_t larger_room(uint32_t room, uint32_t count)
     return count > 2 * room ? count : 2 * room;
 }
 
-static ceclResult_t reserve(struct cecl_launch *launch)
+static ceclResult_t reserve_messages(struct cecl_launch *launch)
 {
     struct cecl_launcher *launcher = launch->comm->launcher;
     struct cecl_messenger *messenger = &launcher->messenger;
@@ -220,7 +220,7 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
     CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
     CECL_TRY(cecl_launch_check_stream(launch));
-    CECL_TRY(reserve(launch));
+    CECL_TRY(reserve_messages(launch));
     if (!launch->is_captured) /* a captured group has one lane */
         CECL_TRY(make_lanes(comm));
     return wait_for_room(launch);

@@ -197,7 +197,7 @@ static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
     return check_memory(comm, making);
 }
 
-static ceclResult_t check(ceclComm_t comm, struct making *making)
+static ceclResult_t check_args(ceclComm_t comm, struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
     if (args->is_wait)
@@ -214,8 +214,8 @@ static ceclResult_t check(ceclComm_t comm, struct making *making)
 /* ---- describing: which slots, and which values */
 
 /* A step of a counter with slots. */
-static struct cecl_counted give(struct making *making, uint32_t counter, uint32_t slot,
-                                uint32_t value)
+static struct cecl_counted give_value(struct making *making, uint32_t counter, uint32_t slot,
+                                      uint32_t value)
 {
     uint64_t *given = making->comm->launcher->once.given;
     const uint32_t at = 2 * making->ngiven++;
@@ -226,7 +226,7 @@ static struct cecl_counted give(struct making *making, uint32_t counter, uint32_
 
 static struct cecl_counted give_line(struct making *making, struct cecl_line_at at)
 {
-    return give(making, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
+    return give_value(making, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
 /* The step that waits for call `last`. No step is needed if that call is on the same line, or is done. */
@@ -247,11 +247,11 @@ static void describe_sent(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
     struct cecl_signal *signal = signal_of(making, args->peer, args->signal);
-    making->sent = (struct cecl_one_sided_signal){.peer = args->peer,
-                                                  .after = behind(making, signal->last_sent),
-                                                  .of = give(making, CECL_COUNTER_SIGNAL,
-                                                             (uint32_t)args->signal,
-                                                             CECL_FIRST_EPOCH + ++signal->sent)};
+    making->sent = (struct cecl_one_sided_signal){
+        .peer = args->peer,
+        .after = behind(making, signal->last_sent),
+        .of = give_value(making, CECL_COUNTER_SIGNAL, (uint32_t)args->signal,
+                         CECL_FIRST_EPOCH + ++signal->sent)};
     making->call.sent = &making->sent;
 }
 
@@ -275,14 +275,14 @@ static void describe_waits(struct making *making)
         making->comm->launcher->one_sided.waits[i] = (struct cecl_one_sided_signal){
             .peer = wait->peer,
             .after = behind(making, signal_of(making, wait->peer, wait->signal)->last_wait),
-            .reached = give(making, CECL_COUNTER_WAITS, at, value),
-            .of = give(making, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
+            .reached = give_value(making, CECL_COUNTER_WAITS, at, value),
+            .of = give_value(making, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
     }
     making->call.waits = making->comm->launcher->one_sided.waits;
     making->call.nwaits = (uint32_t)args->nwaits;
 }
 
-static void describe(struct making *making, uint64_t stream_id)
+static void describe_call(struct making *making, uint64_t stream_id)
 {
     const struct cecl_one_sided_args *args = making->args;
     struct cecl_line_at after;
@@ -298,7 +298,7 @@ static void describe(struct making *making, uint64_t stream_id)
     making->call.done = give_line(making, making->at);
 }
 
-/* Undoes `describe`, if nothing was enqueued. */
+/* Undoes `describe_call`, if nothing was enqueued. */
 static void roll_back(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
@@ -311,7 +311,7 @@ static void roll_back(struct making *making)
     cecl_line_roll_back(flags, making->at);
 }
 
-static void commit(struct making *making)
+static void commit_call(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
     if (args->is_copy)
@@ -335,7 +335,7 @@ static void end_what_began(const struct making *making, ceclStream_t work)
     (void)!flags->dev->ops->memops(flags->dev, work, &done, 1);
 }
 
-static ceclResult_t bind(struct making *making)
+static ceclResult_t bind_call(struct making *making)
 {
     ceclComm_t comm = making->comm;
     const struct cecl_one_sided_args *args = making->args;
@@ -349,20 +349,20 @@ static ceclResult_t bind(struct making *making)
     return cecl_once_bind(comm, ends);
 }
 
-static ceclResult_t issue(struct making *making, ceclStream_t work)
+static ceclResult_t issue_call(struct making *making, ceclStream_t work)
 {
     const struct cecl_engine *engine = &making->comm->engine;
     const struct cecl_bound *bound = &making->comm->launcher->once.bound;
     char words[CECL_MESSAGE_BYTES];
-    describe(making, engine->dev->ops->stream_id(engine->dev, work));
-    ceclResult_t result = bind(making);
+    describe_call(making, engine->dev->ops->stream_id(engine->dev, work));
+    ceclResult_t result = bind_call(making);
     if (result != ceclSuccess) {
         roll_back(making);
         return result;
     }
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
     result = cecl_bound_issue(engine, bound, work, false);
-    commit(making);
+    commit_call(making);
     if (result == ceclSuccess)
         return ceclSuccess;
     cecl_keep_message(words);
@@ -372,7 +372,7 @@ static ceclResult_t issue(struct making *making, ceclStream_t work)
 
 /* Makes room for what is given: three pairs of a slot and a value for each wait (after, reached, signal), and four for
  * the call (line, after, signal, done). */
-static ceclResult_t reserve(struct cecl_launcher *launcher, uint32_t nwaits)
+static ceclResult_t reserve_values(struct cecl_launcher *launcher, uint32_t nwaits)
 {
     struct cecl_one_sided_room *room = &launcher->one_sided;
     if (nwaits > room->waits_room && cecl_list_grow(&room->waits, nwaits * sizeof(*room->waits)))
@@ -395,12 +395,12 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
                          "%s: stream %p captures a graph, and one-sided calls cannot be captured; "
                          "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead",
                          args->name, (void *)stream);
-    CECL_TRY(check(comm, &making));
+    CECL_TRY(check_args(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
         return ceclSuccess;
-    CECL_TRY(reserve(comm->launcher, (uint32_t)args->nwaits));
+    CECL_TRY(reserve_values(comm->launcher, (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
-    const ceclResult_t result = issue(&making, work),
+    const ceclResult_t result = issue_call(&making, work),
                        joined = ops->stream_join(comm->dev, stream, work);
     if (result != ceclSuccess || joined == ceclSuccess)
         return result;

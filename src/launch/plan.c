@@ -67,8 +67,8 @@ bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call)
     return cecl_chooses_own_buffers(call, &means);
 }
 
-static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                          const struct cecl_told *told, struct cecl_plan *plan)
+static ceclResult_t lower_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                                const struct cecl_told *told, struct cecl_plan *plan)
 {
     struct cecl_part *parts = calloc(count, sizeof(*parts));
     if (!parts)
@@ -118,7 +118,7 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
                             const struct cecl_told *told, struct cecl_plan *plan)
 {
     CECL_TRY(cecl_plan_check_arithmetic(calls, count));
-    CECL_TRY(lower(comm, calls, count, told, plan));
+    CECL_TRY(lower_calls(comm, calls, count, told, plan));
     if (!needs_forbidden_sm(plan))
         return ceclSuccess;
     const ceclResult_t result =
@@ -145,7 +145,7 @@ static bool has_calls_of(const struct cecl_launch *kept, const struct cecl_launc
 }
 
 /* The first kept launch, at or after `way` of its set, that has the same calls; CECL_KEPT_WAYS: there is none. */
-static int like(const struct cecl_launch *launch, int way)
+static int next_like(const struct cecl_launch *launch, int way)
 {
     struct cecl_launch *const *set = set_of(launch);
     while (way < CECL_KEPT_WAYS && !has_calls_of(set[way], launch))
@@ -158,7 +158,7 @@ void cecl_kept_find(struct cecl_launch *launch)
     launch->hash = launch->nfull;
     for (uint32_t i = 0; i < launch->nfull; i++)
         launch->hash = cecl_call_hash(launch->hash, &launch->calls[i]);
-    launch->like = like(launch, 0);
+    launch->like = next_like(launch, 0);
 }
 
 static bool are_equal(const void *a, const void *b, size_t bytes)
@@ -181,7 +181,7 @@ static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
 static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 {
     struct cecl_launch *const *set = set_of(launch);
-    for (int way = launch->like; way < CECL_KEPT_WAYS; way = like(launch, way + 1))
+    for (int way = launch->like; way < CECL_KEPT_WAYS; way = next_like(launch, way + 1))
         if (was_told_as(&set[way]->told, &launch->told) &&
             cecl_imports_name(&launch->comm->registry, &set[way]->imports))
             return set[way];
@@ -189,7 +189,7 @@ static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 }
 
 /* Keeps a launch that has a program. May drop another kept launch. */
-static void keep(struct cecl_launch *launch)
+static void keep_launch(struct cecl_launch *launch)
 {
     struct cecl_launch **set = set_of(launch), **place = NULL;
     unsigned *victim = &launch->comm->launcher->victim[(launch->hash >> 40) % CECL_KEPT_SETS];
@@ -251,7 +251,7 @@ void cecl_kept_checked(struct cecl_launch *launch)
 /* ---- the program of a launch */
 
 /* Copies within a rank have no number, because only this rank makes them. */
-static ceclResult_t capture(const struct cecl_launch *launch, struct cecl_plan *plan)
+static ceclResult_t capture_plan(const struct cecl_launch *launch, struct cecl_plan *plan)
 {
     ceclComm_t comm = launch->comm;
     const uint32_t number = launch->kind == CECL_LAUNCH_COLLECTIVES
@@ -267,7 +267,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     cecl_launch_trim(launch); /* the arrays must not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     if (launch->is_captured)
-        CECL_TRY(capture(launch, &plan));
+        CECL_TRY(capture_plan(launch, &plan));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
@@ -292,7 +292,7 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
             CECL_TRY(bind_new(launch));
             launch->runs = launch;
             if (!launch->is_captured) /* the graph holds a captured launch */
-                keep(launch);
+                keep_launch(launch);
         }
         launch->runs->users++;
     }

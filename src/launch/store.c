@@ -157,15 +157,12 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 {
     struct cecl_launcher *launcher = comm->launcher;
     cecl_launch_take_returned(comm);
-    struct cecl_launch *launch = launcher->spare;
-    if (launch)
-        launcher->spare = launch->next;
-    else
-        launch = calloc(1, sizeof(*launch));
-    if (!launch) {
+    if (!launcher->spare && !cecl_launch_spare(comm)) {
         cecl_record("no host memory for a call");
         return NULL;
     }
+    struct cecl_launch *launch = launcher->spare;
+    launcher->spare = launch->next;
     launch->comm = comm;
     launch->next = NULL;
     launch->kind = (uint8_t)kind;
@@ -225,7 +222,7 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
                                                .changes = launch->comm->registry.changes,
                                                .number = launch->number};
     /* if no call has a layout, there is no array, and C forbids adding even 0 to NULL */
-    cecl_call_keep(&launch->calls[at], call,
+    cecl_call_copy(&launch->calls[at], call,
                    call->layout_words > 0 ? launch->layouts + launch->nlayouts : NULL);
     launch->nlayouts = words;
     *index = at;
@@ -251,7 +248,7 @@ void cecl_launch_derive(struct cecl_launch *launch, uint32_t index, const struct
         launch->calls[index] = *derived;
         cecl_call_hold(derived);
     } else {
-        cecl_call_keep(&launch->calls[index], derived, layout);
+        cecl_call_copy(&launch->calls[index], derived, layout);
     }
     cecl_call_let_go(&former);
 }

@@ -72,8 +72,8 @@ static bool is_readable(struct cecl_buffer input)
 }
 
 /* Fills in a record. *lent: the buffer from which peers may fetch if they come late. */
-static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
-                         struct cecl_place_record *record, struct cecl_buffer *lent)
+static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_call *call,
+                                struct cecl_place_record *record, struct cecl_buffer *lent)
 {
     const int nranks = call->nranks;
     struct cecl_buffer input = input_of(call);
@@ -118,7 +118,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     if (!is_told(comm, launch->calls, launch->nfull))
         return ceclSuccess;
     for (uint32_t i = 0; i < launch->nfull; i++)
-        CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
+        CECL_TRY(fill_record(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
     for (uint32_t i = 0; i < launch->nfull;
          i++) /* after lending, which may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
@@ -245,7 +245,7 @@ static bool are_readable(const struct cecl_launch *launch)
     return readable;
 }
 
-static ceclResult_t learn(struct cecl_launch *launch)
+static ceclResult_t learn_places(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_told *told = &launch->told;
@@ -270,7 +270,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
 
 /* Notes which inputs this rank must copy to bounce buffers, because ranks that came later must fetch these
  * inputs. */
-static ceclResult_t lend(struct cecl_launch *launch)
+static ceclResult_t lend_inputs(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     const struct cecl_told *told = &launch->told;
@@ -342,7 +342,7 @@ static uint32_t behind(void *context, uint64_t last)
 }
 
 /* Waits until all peers have come, or until those that have not come count as late. */
-static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pending_ns)
+static enum cecl_places_outcome meet_peers(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
@@ -369,18 +369,18 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     told->inputs_readable = cecl_tell_alone(launch->calls, launch->nfull).inputs_readable;
     if (!launch->is_open)
         return ceclSuccess;
-    const enum cecl_places_outcome outcome = meet(launch, pending_ns);
+    const enum cecl_places_outcome outcome = meet_peers(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
     launch->is_open = false;
     told->late = outcome == CECL_PLACES_LATE;
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
-    ceclResult_t result = learn(launch);
+    ceclResult_t result = learn_places(launch);
     if (result == ceclSuccess)
         result = cecl_captured_check_told(launch);
     if (result == ceclSuccess)
-        result = lend(launch);
+        result = lend_inputs(launch);
     cecl_places_finish(places, &launch->places);
     return result;
 }

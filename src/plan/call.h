@@ -146,9 +146,9 @@ uint32_t cecl_call_signature(const struct cecl_call *call);
 /* The signature of calls that are carried out as one. It does not depend on whether they are in place. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
-/* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has
+/* Copies a description to *copy, and its layout to `layout` [call->layout_words]. The copy has
  * references to its windows until cecl_call_let_go. */
-void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
+void cecl_call_copy(struct cecl_call *copy, const struct cecl_call *call, uint64_t *layout);
 /* cecl_call_hold takes references to the windows of a description, so that the call's buffers stay valid.
  * cecl_call_let_go gives the references back. */
 static inline void cecl_call_hold(const struct cecl_call *call)

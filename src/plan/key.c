@@ -52,10 +52,10 @@ bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b)
             memcmp(a->view.layout, b->view.layout, a->layout_words * sizeof(*a->view.layout)) == 0);
 }
 
-void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout)
+void cecl_call_copy(struct cecl_call *copy, const struct cecl_call *call, uint64_t *layout)
 {
-    *kept = *call;
-    cecl_call_hold(kept);
+    *copy = *call;
+    cecl_call_hold(copy);
     if (call->layout_words > 0)
-        kept->view.layout = memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
+        copy->view.layout = memcpy(layout, call->view.layout, call->layout_words * sizeof(*layout));
 }
