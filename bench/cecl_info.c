@@ -6,7 +6,17 @@
 
 #include "device/device.h"
 #include "info_tuning.h"
+#include "sm/images.h"
 #include "util/settings.h"
+
+/* This program launches no kernel, so it has none of the library's, which are large. */
+const struct cecl_image cecl_images[] = {{0}};
+const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability)
+{
+    (void)file;
+    (void)capability;
+    return NULL;
+}
 
 static const char *ranks_word(const struct cecl_setting *s)
 {

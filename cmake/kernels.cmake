@@ -3,7 +3,7 @@
 # a target of this tree that has src/sm/images.c.
 set(kernel_cubins 80 90 100)
 set(kernel_ptx 90)
-set(kernel_files small reduce_wide reduce_bulk splits sums hold)
+set(kernel_files small reduce_wide reduce_bulk splits sums)
 set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 set(image_folder ${kernel_folder})
 if(CECL_KERNEL_FOLDER) # compiled before, from the same sources
@@ -16,7 +16,7 @@ else()
 endif()
 set(kernel_options -std=c++17 -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src)
 file(GLOB kernel_headers CONFIGURE_DEPENDS src/sm/*.cuh src/sm/*.h)
-list(FILTER kernel_headers EXCLUDE REGEX "/(hold|images|kernel_table|kernels)\\.h$") # the host's
+list(FILTER kernel_headers EXCLUDE REGEX "/(images|kernels)\\.h$") # the host's
 list(APPEND kernel_headers ${PROJECT_SOURCE_DIR}/include/cecl/cecl.h
      ${PROJECT_SOURCE_DIR}/src/util/error.h)
 
@@ -64,10 +64,6 @@ foreach(file ${kernel_files})
 endforeach()
 add_custom_target(cecl_kernels DEPENDS ${kernel_images})
 file(CONFIGURE OUTPUT ${kernel_folder}/kernel_images.inc CONTENT "${kernel_lines}" @ONLY)
-# The kernel that holds SMs, by itself: for programs that link libcecl, which does not export it.
-string(REGEX MATCHALL "IMAGE.hold[^\n]*\n" lines "${kernel_lines}")
-list(JOIN lines "" lines)
-file(CONFIGURE OUTPUT ${kernel_folder}/hold_images.inc CONTENT "${lines}" @ONLY)
 
 string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" version "${CECL_KERNEL_COMPILER_VERSION}")
 math(EXPR kernel_cuda "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")

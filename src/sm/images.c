@@ -2,10 +2,6 @@
  * cmake/kernels.cmake: a line IMAGE(file, capability, kind, path) for each image. */
 #include "sm/images.h"
 
-#ifndef CECL_KERNEL_IMAGES
-#define CECL_KERNEL_IMAGES "kernel_images.inc"
-#endif
-
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
 #define SYMBOL(file, capability, kind) cecl_image_##file##_##capability##_##kind
@@ -25,14 +21,14 @@
                                                                   ".balign 4\n"                    \
                                                                   ".4byte 0\n"                     \
                                                                   ".popsection\n");
-#include CECL_KERNEL_IMAGES
+#include "kernel_images.inc"
 #undef IMAGE
 
 enum { cubin = 0, ptx = 1 };
 #define IMAGE(file, capability, kind, path)                                                        \
     {CECL_KERNELS_##file, capability, kind, SYMBOL(file, capability, kind)},
 const struct cecl_image cecl_images[] = {
-#include CECL_KERNEL_IMAGES
+#include "kernel_images.inc"
 };
 const size_t cecl_images_count = sizeof(cecl_images) / sizeof(cecl_images[0]);
 

@@ -11,8 +11,7 @@
     X(reduce_wide)                                                                                 \
     X(reduce_bulk)                                                                                 \
     X(splits)                                                                                      \
-    X(sums)                                                                                        \
-    X(hold)
+    X(sums)
 #define CECL_KERNEL_FILE(file) CECL_KERNELS_##file,
 enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT };
 #undef CECL_KERNEL_FILE

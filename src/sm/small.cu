@@ -1,5 +1,4 @@
 /* The kernels of small calls. small.h describes how they exchange data. */
-#include "sm/clock.cuh"
 #include "sm/meeting.cuh"
 #include "sm/reduce.cuh"
 #include "sm/small_args.h"
@@ -8,6 +7,14 @@
 #define LINES CECL_SMALL_LINES
 #define TOGETHER 4 /* ranks whose lines a thread polls at once */
 #define POLLS 64   /* polls between two looks at the clock and at `end` */
+
+/* The GPU's timer in ns. All SMs read the same one. */
+DEVICE uint64_t now_ns(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
 
 /* ---- lines: 12 bytes of data and the epoch. A line is written and read whole, because a relaxed
  * access of 128 bits is indivisible for the whole system. */
