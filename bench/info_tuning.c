@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 #include "util/settings.h"
 
 const char info_tuning_usage[] =

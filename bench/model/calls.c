@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ce/lower.h"
-#include "plan/choose.h"
 #include "plan/tuning.h"
+#include "plan/way.h"
 
 static const struct {
     const char *name;

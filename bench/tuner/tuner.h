@@ -6,7 +6,7 @@
 #include <limits.h>
 
 #include "bench.h"
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 #include "split.h"
 
 #define MAX_POINTS 32

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "alloc/rendezvous.h"
 #include "util/round.h"
 
 /* segments double in size, up to this many times the first segment's size */

@@ -1,6 +1,6 @@
 /* How the pool grows. Every rank creates memory for a segment, sends the memory's descriptor to all ranks,
  * and maps the memory of all ranks. All ranks keep the segment, or none does. */
-#include "alloc/rendezvous.h"
+#include "alloc/pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

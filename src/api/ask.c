@@ -1,4 +1,6 @@
-/* The public entry points that return a communicator's limits and counters, and lend its memory. */
+/* The public entry points that return a communicator's limits and counters, and lend its memory and its handle for kernels. */
+#include "comm/comm.h"
+#include "flags/pads.h"
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
@@ -65,5 +67,19 @@ CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, si
                                  "make a communicator of one host (ceclCommSplit)"));
     *memory = cecl_shared_at(&comm->shared, CECL_SHARED_LENT);
     *bytes = CECL_LENT_BYTES;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc)
+{
+    CECL_PUBLIC;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!dc)
+        return cecl_fail(ceclInvalidArgument, "dc: NULL");
+    CECL_TRY(cecl_comm_check_own(comm, "ceclCommGetDeviceComm",
+                                 "make a communicator of one host (ceclCommSplit)"));
+    atomic_store(&comm->gave_pointers, true);
+    cecl_pads_describe(&comm->engine.flags, dc);
+    dc->timeoutNs = (uint64_t)comm->config.timeout_ms * 1000000u;
     return ceclSuccess;
 }

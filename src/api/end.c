@@ -2,8 +2,6 @@
 #include <stdlib.h>
 
 #include "api/life.h"
-#include "api/living.h"
-#include "api/windows.h"
 #include "comm/replays.h"
 #include "launch/captured.h"
 #include "launch/launcher.h"

@@ -4,6 +4,7 @@
 
 #include "boot/oob.h"
 #include "comm/comm.h"
+#include "launch/one_sided.h"
 
 /* setup.c. Makes a communicator. Collective over `oob`, which the caller still owns. `local` is an earlier
  * failure of this rank, whose message is recorded; the rank takes part even so, and all ranks learn of the
@@ -43,5 +44,28 @@ ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle);
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
 /* Frees the registrations that the caller has not ended. */
 void cecl_registrations_free(ceclComm_t comm);
+
+/* living.c. The communicators of this process that have not ended. When the process ends normally (by exit, or a return
+ * from main), communicators without a pending call say goodbye to their peers, as ceclCommDestroy would. The
+ * peers then go on until a call needs this rank. */
+
+void cecl_living_add(ceclComm_t comm);
+/* Call it before any part of `comm` is freed. It has no effect on a communicator that was not added. */
+void cecl_living_remove(ceclComm_t comm);
+
+/* memory.c. Symmetric memory, between the public functions and the pool. */
+
+/* What ceclMemAlloc and ceclMemFree do outside a group. */
+ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes);
+ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr);
+
+/* windows.c. Windows that ranks share for one-sided calls. */
+
+/* Returns an error if a rank shares a part of the allocation at `offset` of the pool. The result is equal on
+ * all ranks. */
+ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset);
+/* Frees the windows of a communicator that ends. `drained`: no work is pending. If work is pending, the
+ * memory that it may use stays open. */
+void cecl_windows_end(ceclComm_t comm, bool drained);
 
 #endif

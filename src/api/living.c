@@ -1,5 +1,5 @@
-/* See living.h. */
-#include "api/living.h"
+/* See life.h. */
+#include "api/life.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -1,8 +1,7 @@
 /* The public functions for symmetric memory. */
-#include "api/memory.h"
+#include "api/life.h"
 
 #include "api/waiting.h"
-#include "api/windows.h"
 #include "device/nvtx.h"
 #include "launch/captured.h"
 #include "launch/check.h"

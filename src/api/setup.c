@@ -7,7 +7,6 @@
 #include "api/by_nccl.h"
 #include "api/introduce.h"
 #include "api/life.h"
-#include "api/living.h"
 #include "boot/meeting.h"
 #include "device/nvtx.h"
 #include "launch/check.h"

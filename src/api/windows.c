@@ -6,7 +6,6 @@
  *     all ranks       agree: all have the window, or none
  *
  * Therefore no one-sided call waits until memory of a peer is opened. */
-#include "api/windows.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "api/memory.h"
+#include "api/life.h"
 #include "comm/together.h"
 
 static bool is_first(const struct cecl_wishes *wishes, uint32_t index)

@@ -1,6 +1,6 @@
 /* Building blocks of lowerings: copies of blocks, dense or of rows, and blocks in pieces. */
 #include "ce/lowering.h"
-#include "plan/tiles.h"
+#include "plan/block.h"
 #include "util/round.h"
 
 static struct cecl_place place_of(const struct cecl_part *part, const struct cecl_extent *extent,

@@ -38,7 +38,7 @@
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
  *     -> root |
  *
- * The input may be tiles (plan/tiles.h), whose rows copy engines move to staging, where they lie densely. A
+ * The input may be tiles (plan/block.h), whose rows copy engines move to staging, where they lie densely. A
  * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
  * chunks the side lane makes these copies, so that lanes need not wait for each other more often.
  *

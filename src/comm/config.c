@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 #include "util/settings.h"
 
 #define DEFAULT_TIMEOUT_MS 30000

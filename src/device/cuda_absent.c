@@ -1,8 +1,9 @@
-/* The CUDA device of a library built without CUDA: every call says that there is none. */
+/* What a library built without CUDA has in place of GPUs: every call says that there are none. */
 #include <stdio.h>
 
 #include "device/device.h"
 #include "device/nvtx.h"
+#include "sm/reduce.h"
 
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
 {
@@ -38,4 +39,24 @@ void cecl_nvtx_push(const char *name)
 
 void cecl_nvtx_pop(void)
 {
+}
+
+/* ---- reductions */
+
+ceclResult_t cecl_reduce_cuda_prepare(void)
+{
+    return cecl_fail(ceclInvalidUsage, "reductions on GPUs: this libcecl was built without CUDA");
+}
+
+ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
+{
+    (void)stream;
+    (void)reduction;
+    return cecl_reduce_cuda_prepare();
+}
+
+ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
+{
+    *has = false;
+    return ceclSuccess;
 }

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "device/cuda.h"
-#include "device/drain.h"
+#include "device/ops.h"
 #include "util/grow.h"
 
 /* ---- the tables of living streams */

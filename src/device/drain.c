@@ -1,5 +1,5 @@
 /* Waits for a device's own streams by polling, because CUDA's waiting calls take no deadline. */
-#include "device/drain.h"
+#include "device/ops.h"
 
 #include "util/clock.h"
 

@@ -1,5 +1,5 @@
-/* Reading /proc/PID/maps; see host_maps.h. */
-#include "device/host_maps.h"
+/* Reading /proc/PID/maps; see host.h. */
+#include "device/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "device/drain.h"
 #include "device/host_work.h"
+#include "device/ops.h"
 #include "util/thread.h"
 
 #define FIRST_CAPACITY 64 /* entries of a stream's queue */

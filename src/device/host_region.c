@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "device/host.h"
-#include "device/host_maps.h"
 #include "util/fds.h"
 #include "util/fork.h"
 #include "util/siphash.h"

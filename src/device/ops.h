@@ -60,4 +60,13 @@
     __typeof__(*((const struct cecl_device_ops *)0)->name) prefix##_##name;
 #define CECL_DEVICE_OP_ENTRY(prefix, name) .name = prefix##_##name,
 
+/* -- drain.c: the wait with a deadline for a device's own streams, for all devices -- */
+
+/* Counts the device's own streams that hold unfinished work. *busy is always written. A stream that
+ * cannot be queried is not counted, and its error is returned. */
+typedef ceclResult_t (*cecl_count_busy_fn)(struct cecl_device *dev, size_t *busy);
+
+/* Polls until no stream is busy, and returns the last answer. ceclTimeout past `deadline`. */
+ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline);
+
 #endif

@@ -5,8 +5,8 @@
 
 #include "launch/launcher.h"
 #include "plan/splits.h"
-#include "util/alone.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 /* A captured call waits for the peers. */
 static ceclResult_t check_thread(const struct cecl_launch *launch)

@@ -8,7 +8,7 @@
 #include "comm/together.h"
 #include "launch/exchange.h"
 #include "launch/launcher.h"
-#include "util/alone.h"
+#include "util/thread.h"
 
 /* What a rank sends to the others. */
 struct told {

@@ -3,8 +3,8 @@
  * CONTRIBUTING.md says how to add a collective. */
 #include "ce/lower.h"
 #include "plan/block.h"
-#include "plan/choose.h"
 #include "plan/describe.h"
+#include "plan/way.h"
 
 const struct cecl_lowering cecl_lowerings[CECL_FAMILIES] = {
     [CECL_FAMILY_GATHERED] = {cecl_choose_gathered, cecl_lower_gathered},

@@ -8,7 +8,7 @@
 #include "ce/capture.h"
 #include "ce/lower.h"
 #include "comm/replays.h"
-#include "plan/choose.h"
+#include "plan/way.h"
 #include "util/log.h"
 
 /* Whether cecl_call_is_outside differs between ranks. */

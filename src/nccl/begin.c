@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "nccl/captured.h"
-#include "nccl/group_state.h"
-#include "nccl/learn.h"
+#include "nccl/decide.h"
+#include "nccl/group.h"
 #include "nccl/library.h"
 #include "util/thread.h"
 

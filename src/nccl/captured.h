@@ -7,7 +7,7 @@
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
-#include "nccl/group_state.h"
+#include "nccl/group.h"
 
 /* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "nccl/captured.h"
-#include "nccl/learn.h"
+#include "nccl/decide.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "util/clock.h"

@@ -4,7 +4,6 @@
 #include "nccl/decide.h"
 
 #include "nccl/captured.h"
-#include "nccl/learn.h"
 #include "nccl/report.h"
 #include "nccl/serve.h"
 

@@ -3,7 +3,7 @@
 #ifndef CECL_NCCL_DECIDE_H
 #define CECL_NCCL_DECIDE_H
 
-#include "nccl/group_state.h"
+#include "nccl/group.h"
 #include "nccl/process.h"
 
 /* The only function that decides whether a call is passed, and why, or served, and with which policy. A captured
@@ -27,5 +27,26 @@ static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);
+
+/* -- learn.c. Learns, in the program itself, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator looks
+ * for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in turn
+ * (nccl/trial.h). If there is no period, a table decides.
+ * Decisions do not depend on buffers, so all ranks take the same way at the same call.
+ *
+ * Sends and receives have no part in this, because not all ranks make them. -- */
+
+/* Begins to learn on a communicator whose `ours` and `limits` are set. Errors: ceclSystemError. */
+ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
+
+/* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has no part in
+ * trials, and follows the verdict so far. The caller is inside the communicator.
+ * way  NO_REASON, with the communicator's own policy, and whether the call is captured */
+void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                     const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
+
+/* gains.c, the table. Whether cecl takes less time than NCCL for `call`, according to measurements, both in place and
+ * out of place. The two cases are not distinguished, because a rank sees only its own buffers. */
+bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
 #endif

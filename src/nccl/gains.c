@@ -5,7 +5,7 @@
  * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from
  * which both programs measured cecl faster, and no row for 4 ranks begins at a smaller size, except that of
  * all-to-alls. Trials decide on small calls that a program repeats. */
-#include "nccl/learn.h"
+#include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)

@@ -10,7 +10,6 @@
 
 #include "nccl/captured.h"
 #include "nccl/decide.h"
-#include "nccl/learn.h"
 #include "nccl/serve.h"
 #include "util/grow.h"
 #include "util/log.h"

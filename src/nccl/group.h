@@ -1,11 +1,68 @@
-/* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Then they are
- * carried out: served collectives, passed collectives, passed messages, served messages.
- * Messages come last, because a peer may have the same messages in a later group, or in none; NCCL also carries
- * out the messages of a group after its collectives. */
+/* What the calling thread's open group of NCCL holds until the outermost group ends. group_state.c only keeps it;
+ * group.c decides on the calls, and follow.c makes the communicators. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 
-#include "nccl/group_state.h"
+#include "nccl/call.h"
+#include "nccl/comms.h"
+
+struct cecl_nccl_kept {
+    struct cecl_nccl_call call;
+    int number; /* how many calls were kept before */
+    int stage;  /* calls of equal stages are carried out together, see group.c */
+    /* how many earlier calls of the stage are on the same communicator; for a message, how many are between
+     * the same ranks in the same direction */
+    int nth;
+    /* -- while its stage is carried out, or while ranks decide on it -- */
+    struct cecl_nccl_comm *comm; /* NULL: it was aborted, so the call is dropped */
+};
+
+struct cecl_nccl_group {
+    int depth; /* how many nested groups are open */
+    /* the number of the outermost open group; if none is open, of the last group; 0: there was none. No two
+     * groups have the same number, also in other threads */
+    uint64_t number;
+    struct cecl_nccl_kept *kept;
+    int count, room;
+    /* communicator of the last call that went into NCCL's group; NULL: there was none */
+    ncclComm_t passed;
+    ncclResult_t refusal; /* the result of the first refused call */
+    /* -- what the group's end makes and registers -- */
+    struct cecl_nccl_wish *wishes;
+    int nwishes, wish_room;
+    struct cecl_nccl_comm *to_register; /* communicators that get a symmetric window */
+    /* -- the last stream of which the driver was asked whether a graph captures it -- */
+    struct {
+        uint64_t group;
+        const struct cecl_nccl_comm *comm;
+        cudaStream_t stream;
+        bool is_captured;
+    } asked;
+    bool has_end; /* the thread's end clears this state */
+};
+
+/* -- group_state.c -- */
+
+/* The calling thread's. */
+struct cecl_nccl_group *cecl_nccl_group(void);
+
+/* Note that a group was opened, or was ended. cecl_nccl_group_ended returns whether it was the outermost one. */
+void cecl_nccl_group_opened(struct cecl_nccl_group *group);
+bool cecl_nccl_group_ended(struct cecl_nccl_group *group);
+
+/* Drops the calls. */
+void cecl_nccl_group_forget_calls(struct cecl_nccl_group *group);
+void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
+/* Closes the meetings of wishes that are not made. */
+void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
+/* has_windows: NCCL has registered the windows. Also true if registering has failed: then some calls are passed
+ * that could be served. */
+void cecl_nccl_group_end_registering(struct cecl_nccl_group *group, bool has_windows);
+
+/* -- group.c. The calls of a group that are kept until the outermost group ends. Then they are
+ * carried out: served collectives, passed collectives, passed messages, served messages.
+ * Messages come last, because a peer may have the same messages in a later group, or in none; NCCL also carries
+ * out the messages of a group after its collectives -- */
 
 /* Takes a call of a group (call.h). After a refused call the group's end returns the first refusal, and carries out no
  * kept call. */

@@ -1,5 +1,5 @@
-/* See group_state.h. */
-#include "nccl/group_state.h"
+/* See group.h. */
+#include "nccl/group.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* See learn.h. */
-#include "nccl/learn.h"
+#include "nccl/decide.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "nccl/captured.h"
+#include "nccl/decide.h"
 #include "nccl/family.h"
 #include "nccl/gpu.h"
-#include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/meeting.h"
 #include "nccl/process.h"

@@ -162,7 +162,7 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- peer.c: describes the same call from the view of `rank`, as far as this rank knows it. The blocks
+/* -- describe.c: describes the same call from the view of `rank`, as far as this rank knows it. The blocks
  * between the two ranks are correct. If the call has a layout, all other blocks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank

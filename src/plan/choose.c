@@ -1,6 +1,7 @@
 /* Chooses how a call is carried out. The numbers that decide are in plan/thresholds.h. */
-#include "plan/choose.h"
+#include "plan/way.h"
 
+#include "plan/call.h"
 #include "plan/tuning.h"
 #include "sm/reduce.h"
 #include "util/round.h"

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "device/device.h"
+#include "plan/block.h"
 #include "plan/describe.h"
-#include "plan/tiles.h"
 
 /* Converts a field of ceclTiles_t to bytes. */
 static ceclResult_t take(const char *name, size_t elements, size_t size, uint64_t *bytes)

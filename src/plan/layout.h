@@ -41,7 +41,7 @@ enum {
     CECL_LAYOUT_SPLITS_WORDS
 };
 
-/* A call of tiles has a layout of 1 + CECL_TILES_MAX words at most. See plan/tiles.h. */
+/* A call of tiles has a layout of 1 + CECL_TILES_MAX words at most. See plan/block.h. */
 #define CECL_TILES_MAX 1024
 
 /* The index of a rank's word in an array of a layout. */

@@ -53,7 +53,7 @@ struct cecl_op {
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
     bool has_experts, goes_back;
-    bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/tiles.h */
+    bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
     const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL:

@@ -4,7 +4,6 @@
 
 #include "plan/block.h"
 #include "plan/splits.h"
-#include "plan/tiles.h"
 
 /* The range from the first byte of some blocks to the end of the last block. If there is no block, low ==
  * high. */

@@ -1,5 +1,5 @@
 /* Reads a file of thresholds. An invalid line is refused, and the message has its number. */
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cecl_call;
 struct cecl_tuning;
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
@@ -92,5 +93,28 @@ struct cecl_means {
 #define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
 /* a GPU keeps flags between the data, so the smallest slots have this many times the bytes */
 #define CECL_SLOT_FACTOR 2
+
+/* -- choose.c: chooses how a call is carried out, by thresholds: one function for each family of calls. A choice depends
+ * on the call, on the number of ranks, and on the communicator's means. It uses only facts that are equal on
+ * all ranks. -- */
+
+/* Decides whether the call is small, by a rule for all families, and then calls the function of the call's
+ * family. */
+void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
+                 struct cecl_way *way);
+
+/* Whether the call is small, goes through memory of the host, or has its splits on the device. No copy of
+ * such a call touches a peer's buffer, so hosts need not know where these buffers lie. Runs at every call. */
+bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
+
+/* cecl_lowerings names these. */
+typedef void cecl_choose_fn(const struct cecl_call *call, const struct cecl_means *means,
+                            struct cecl_way *way);
+cecl_choose_fn cecl_choose_gathered;
+cecl_choose_fn cecl_choose_exchanged;
+cecl_choose_fn cecl_choose_per_rank;
+cecl_choose_fn cecl_choose_reduction;
+cecl_choose_fn cecl_choose_carry;
+cecl_choose_fn cecl_choose_splits;
 
 #endif

@@ -1,5 +1,5 @@
-/* See kernel_table.h. */
-#include "sm/kernel_table.h"
+/* See kernels.h. */
+#include "sm/kernels.h"
 
 #include <stdio.h>
 

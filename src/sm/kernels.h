@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "sm/images.h"
+#include "sm/kernel_names.h"
 #include "util/driver.h"
 
 /* The GPU of the calling thread's current context. */
@@ -58,5 +59,26 @@ static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
 {
     return sms < CECL_GPU_WAITING_SHARE ? 1 : sms / CECL_GPU_WAITING_SHARE;
 }
+
+/* -- kernel_table.c: the kernels of one kind for all types and operations of reductions, on one GPU -- */
+
+struct cecl_kernel_table {
+    /* NULL: the pair uses the kernel of another pair */
+    CUkernel kernel[CECL_NUM_TYPES][CECL_NUM_RED_OPS];
+};
+
+/* Loads kernels named PREFIX_TYPE_OP, as cecl_kernel_load does. */
+ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
+                                    const char *prefix, int shared,
+                                    struct cecl_kernel_table *table);
+
+/* Loads kernels named PREFIX_counted_TYPE. Entries of types without such a kernel stay as they are. */
+ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
+                                       const char *prefix, int shared,
+                                       CUkernel kernels[CECL_NUM_TYPES]);
+
+/* The kernel of a pair that has passed cecl_reduction_check. */
+CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, ceclDataType_t type,
+                              ceclRedOp_t op);
 
 #endif

@@ -1,6 +1,5 @@
 /* Reductions on GPUs, the host's part: checks, the choice of the kernel and of the number of SMs,
  * and the launch. The kernels are in reduce_wide.cu and reduce_bulk.cu. */
-#include "sm/kernel_table.h"
 #include "sm/kernels.h"
 #include "sm/reduce_args.h"
 

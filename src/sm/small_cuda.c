@@ -1,5 +1,4 @@
 /* Small calls on GPUs: the number of SMs, and the launch. The kernels are in small.cu. */
-#include "sm/kernel_table.h"
 #include "sm/kernels.h"
 #include "sm/small_args.h"
 

@@ -2,7 +2,7 @@
  * the places of blocks at the same time. */
 #include "sm/copy.cuh"
 #include "sm/meeting.cuh"
-#include "sm/splits_args.h"
+#include "sm/splits.h"
 
 #define BLOCKS CECL_SPLITS_BLOCKS_MAX
 #define THREADS CECL_SPLITS_THREADS

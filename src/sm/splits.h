@@ -232,4 +232,10 @@ ceclResult_t cecl_splits_cuda(ceclStream_t stream, const struct cecl_splits *cal
 #ifdef __cplusplus
 }
 #endif
+/* -- what the kernels of splits.cu and the code that launches them share -- */
+
+#define CECL_SPLITS_THREADS 512
+#define CECL_SPLITS_CHUNK 8192u   /* bytes that a warp copies at a time */
+#define CECL_SPLITS_SHARED 45648u /* bytes of shared memory of a block that moves rows */
+
 #endif

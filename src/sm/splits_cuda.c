@@ -1,6 +1,6 @@
 /* Splits on GPUs: the number of SMs, and the launch. The kernels are in splits.cu. */
 #include "sm/kernels.h"
-#include "sm/splits_args.h"
+#include "sm/splits.h"
 
 _Static_assert(sizeof(struct cecl_splits) <= 4096, "a kernel's arguments have at most 4096 bytes");
 

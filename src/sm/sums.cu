@@ -2,7 +2,6 @@
  * neighbouring vectors of its rows. */
 #include "sm/number.cuh"
 #include "sm/sums.h"
-#include "sm/sums_args.h"
 
 #define TEAM (CECL_ROW_SUMS_THREADS / CECL_ROW_SUMS_TEAMS)
 

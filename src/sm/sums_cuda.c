@@ -1,7 +1,6 @@
 /* Sums of rows on GPUs: the number of SMs, and the launch. The kernels are in sums.cu. */
 #include "sm/kernels.h"
 #include "sm/sums.h"
-#include "sm/sums_args.h"
 
 static struct sums_gpu {
     uint32_t sms;

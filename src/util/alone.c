@@ -1,5 +1,4 @@
-/* See alone.h. Reads the names of the process's threads from /proc. */
-#include "util/alone.h"
+/* See thread.h. Reads the names of the process's threads from /proc. */
 
 #include <dirent.h>
 #include <errno.h>

@@ -103,4 +103,11 @@ static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(v
         pthread_setspecific(end->key, end);
 }
 
+/* -- alone.c -- */
+
+/* Whether the process has no other thread that could make the program's calls. Threads of CUDA, and the
+ * threads of this library that alone.c lists, make no such calls. False if /proc cannot be read. Reads /proc,
+ * which takes tens of us. */
+bool cecl_thread_is_alone(void);
+
 #endif

@@ -5,8 +5,8 @@
 #include "input.h"
 
 #include "ce/lower.h"
-#include "plan/choose.h"
 #include "plan/tuning.h"
+#include "plan/way.h"
 #include "verify/verify.h"
 
 #define RANKS_MOST 7

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "input.h"
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 #include "util/settings.h"
 
 /* A copy that ends with its last byte, so that the address sanitizer detects reads beyond it. */

@@ -3,7 +3,7 @@
 
 #include "../with_cmocka.h"
 
-#include "nccl/learn.h"
+#include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)

@@ -11,7 +11,7 @@
 #include "../with_cmocka.h"
 
 #include "nccl/captured.h"
-#include "nccl/learn.h"
+#include "nccl/decide.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 

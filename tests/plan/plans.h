@@ -10,8 +10,8 @@
 
 #include "../learn_outside.h"
 #include "ce/lower.h"
-#include "plan/choose.h"
 #include "plan/tuning.h"
+#include "plan/way.h"
 #include "verify/verify.h"
 
 /* A call that moves blocks of `bytes`, and how; lower_all fills in rank and nranks. */

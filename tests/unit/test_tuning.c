@@ -8,7 +8,7 @@
 #include "../share.h"
 #include "../with_cmocka.h"
 
-#include "plan/tuning_file.h"
+#include "plan/tuning.h"
 
 #define HEAD CECL_TUNING_HEADER "\n"
 

@@ -1,7 +1,7 @@
 /* The verifier's entry point: sets up what its checks share, and runs them. */
 #include <stdlib.h>
 
-#include "plan/tiles.h"
+#include "plan/block.h"
 #include "verify/internal.h"
 
 /* Returns the larger of `end` and the end of a block that begins at `offset`. */
