@@ -29,6 +29,8 @@ void tests_add(struct CMUnitTest test);
 /* Runs the tests that are registered, and returns how many failed. `set_up` runs before the first and `tear_down` after
  * the last; NULL: none. A program without a main does just that. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+/* The same for tests that mostly wait: each runs in a process of its own, several at a time. */
+int tests_run_apart(void);
 
 /* Ends a test as skipped. scripts/verdict.sh lists the reason. */
 #define skip_because(why)                                                                          \

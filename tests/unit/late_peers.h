@@ -45,6 +45,15 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Defines a test that registers itself, with three ranks and this time limit. */
+#define TEST_WITHIN(limit, name)                                                                   \
+    static void name(void **state);                                                                \
+    __attribute__((constructor)) static void name##_is_registered(void)                            \
+    {                                                                                              \
+        tests_add((struct CMUnitTest){#name, name, setup, teardown, (void *)(uintptr_t)(limit)});  \
+    }                                                                                              \
+    static void name(void **state)
+
 static void pause_ms(int ms)
 {
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};

@@ -88,12 +88,13 @@ static void refuse_at_length(enum cecl_op_index op)
     assert_string_equal(refusals[1].words + length - 4, "x...");
 }
 
-static void a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers(void **state)
+TEST_BETWEEN(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers, open_all,
+             close_all)
 {
     refuse_at_length(CECL_OP_ALL_GATHER);
 }
 
-static void so_has_one_that_asks_for_places(void **state)
+TEST_BETWEEN(so_has_one_that_asks_for_places, open_all, close_all)
 {
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
@@ -102,7 +103,7 @@ static void so_has_one_that_asks_for_places(void **state)
 
 /* Without this, rank 1 would have an error on a communicator that works, until its watchdog notices the
  * failure. */
-static void a_refusal_for_a_failed_communicator_fails_it_on_the_peers(void **state)
+TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_all, close_all)
 {
     struct refusal refusals[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -127,7 +128,7 @@ static void make_different_calls(void)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 made a different call"));
 }
 
-static void a_check_is_advised_where_there_is_none(void **state)
+TEST_BETWEEN(a_check_is_advised_where_there_is_none, open_all, close_all)
 {
     for (int r = 0; r < RANKS; r++)
         comms[r]->config.check = 0;
@@ -135,7 +136,7 @@ static void a_check_is_advised_where_there_is_none(void **state)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK=1 names the difference"));
 }
 
-static void no_check_is_advised_where_there_is_one(void **state)
+TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_all, close_all)
 {
     make_different_calls();
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
@@ -171,7 +172,7 @@ static int open_all_for_a_while(void **state)
 }
 
 /* The other thread may still make the other rank's calls. */
-static void another_thread_is_waited_for(void **state)
+TEST_BETWEEN(another_thread_is_waited_for, open_all_for_a_while, close_all)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_t other;
@@ -185,7 +186,7 @@ static void another_thread_is_waited_for(void **state)
 }
 
 #ifndef __SANITIZE_THREAD__ /* its own thread looks like one of the program's */
-static void one_thread_is_refused_at_once(void **state)
+TEST_BETWEEN(one_thread_is_refused_at_once, open_all, close_all)
 {
     void *ptr = NULL;
     const int64_t start = cecl_now_ms();
@@ -219,7 +220,7 @@ static int barrier_in_child(int from, int to)
     return cecl_now_ms() - start < SOON_MS ? 0 : 3;
 }
 
-static void another_process_hears_of_it_at_once(void **state)
+TEST(another_process_hears_of_it_at_once)
 {
     ceclUniqueId id;
     ceclComm_t mine[RANKS];
@@ -254,24 +255,10 @@ static void another_process_hears_of_it_at_once(void **state)
 }
 #endif
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_all, close_all)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-#ifndef __SANITIZE_THREAD__
-        cmocka_unit_test(another_process_hears_of_it_at_once), /* forks: before there are threads */
-        CASE(one_thread_is_refused_at_once),
-#endif
-        CASE(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
-        CASE(so_has_one_that_asks_for_places),
-        CASE(a_refusal_for_a_failed_communicator_fails_it_on_the_peers),
-        CASE(a_check_is_advised_where_there_is_none),
-        CASE(no_check_is_advised_where_there_is_one),
-        cmocka_unit_test_setup_teardown(another_thread_is_waited_for, open_all_for_a_while,
-                                        close_all),
-    };
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_TIMEOUT_MS", TIMEOUT, 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run_apart();
 }

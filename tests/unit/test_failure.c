@@ -353,160 +353,157 @@ static void set_environment(const struct role *role, const char *timeout_ms)
         unsetenv("CECL_STAGING_BYTES");
 }
 
-/* Whether all ranks ended with exit code 0 in time. */
-static bool ends_well(const struct role *role, const char *timeout_ms)
-{
+/* A case that runs: the ranks of a role, as processes. */
+struct running {
+    struct role role;
+    struct meeting *meeting;
     pid_t children[RANKS];
-    bool is = true;
-    struct meeting *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
+    bool is_right;
+};
+
+static void start(struct running *running, const char *timeout_ms)
+{
+    const struct role *role = &running->role;
+    running->meeting = mmap(NULL, sizeof(*running->meeting), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(running->meeting, MAP_FAILED);
     set_environment(role, timeout_ms);
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
-        if ((children[r] = fork()) == 0) {
+        if ((running->children[r] = fork()) == 0) {
             alarm(200);
-            _exit(role->live(meeting, r, role));
+            _exit(role->live(running->meeting, r, role));
         }
+}
+
+/* Waits for the ranks. The case is right if all ended with exit code 0 in time. */
+static void finish(struct running *running)
+{
+    const char *call = call_names[running->role.call];
+    running->is_right = true;
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
-        assert_int_equal(waitpid(children[r], &status, 0), children[r]);
+        assert_int_equal(waitpid(running->children[r], &status, 0), running->children[r]);
         if (status != 0)
-            print_error("%s: rank %d ended with status %#x\n", call_names[role->call], r,
-                        (unsigned)status);
-        is = is && status == 0;
+            print_error("%s: rank %d ended with status %#x\n", call, r, (unsigned)status);
+        running->is_right = running->is_right && status == 0;
     }
-    const double took =
-        meeting->known_at -
-        meeting->misdeed_at; /* known_at: 0 if no rank had to learn of the misdeed */
+    /* known_at: 0 if no rank had to learn of the misdeed */
+    const double took = running->meeting->known_at - running->meeting->misdeed_at;
     if (took > PROMPT)
-        print_error("%s: rank 0 knew after %.2f s\n", call_names[role->call], took);
-    munmap(meeting, sizeof(*meeting));
-    return is && took <= PROMPT;
+        print_error("%s: rank 0 knew after %.2f s\n", call, took);
+    running->is_right = running->is_right && took <= PROMPT;
+    munmap(running->meeting, sizeof(*running->meeting));
 }
 
-static void run_role(const struct role *role)
+/* Runs `role` in the calls [first, end), at the same time where ranks only take turns on processors. */
+static bool run_once(struct running *cases, int first, int end, const char *timeout_ms)
 {
-    bool ends = false;
+    const int together = getenv("CECL_TEST_DEVICE") ? 1 : CALLS;
+    bool all = true;
+    for (int from = first; from < end; from += together) {
+        const int to = from + together < end ? from + together : end;
+        for (int call = from; call < to; call++)
+            if (!cases[call].is_right)
+                start(&cases[call], timeout_ms);
+        for (int call = from; call < to; call++) {
+            if (!cases[call].is_right)
+                finish(&cases[call]);
+            all = all && cases[call].is_right;
+        }
+    }
+    return all;
+}
+
+static void run_in(const struct role *role, int first, int end)
+{
+    struct running cases[CALLS] = {0};
+    bool all = false;
+    for (int call = first; call < end; call++) {
+        cases[call].role = *role;
+        cases[call].role.call = (enum call)call;
+    }
     if (role->misdeed == NEVER_CALLS) /* on a busy machine, other ranks may have come too late */
-        for (size_t i = 0; i < sizeof(timeouts_ms) / sizeof(timeouts_ms[0]) && !ends; i++)
-            ends = ends_well(role, timeouts_ms[i]);
+        for (size_t i = 0; i < sizeof(timeouts_ms) / sizeof(timeouts_ms[0]) && !all; i++)
+            all = run_once(cases, first, end, timeouts_ms[i]);
     else
-        ends = ends_well(role, DEADLINE_MS);
-    assert_true(ends);
+        all = run_once(cases, first, end, DEADLINE_MS);
+    assert_true(all);
 }
 
-static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, const char *words)
+static void run_in_all(const struct role *role)
 {
-    const struct role role = {live_to_a_failure, call, misdeed, expected, words};
-    run_role(&role);
-}
-
-static void run(enum misdeed misdeed, ceclResult_t expected, const char *words)
-{
-    run_in(GATHER, misdeed, expected, words);
-}
-
-static void run_in_others(enum misdeed misdeed, ceclResult_t expected, const char *words)
-{
-    for (int call = GATHER + 1; call < CALLS; call++)
-        run_in((enum call)call, misdeed, expected, words);
+    run_in(role, GATHER, CALLS);
 }
 
 TEST(a_rank_that_dies_is_named_at_once)
 {
-    run(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
+    run_in_all(&(struct role){live_to_a_failure, GATHER, DIES, ceclRemoteError,
+                              "rank 1 ended unexpectedly"});
 }
 
 TEST(a_rank_that_leaves_early_is_named)
 {
-    run(LEAVES, ceclRemoteError, "rank 1 has left");
+    run_in_all(
+        &(struct role){live_to_a_failure, GATHER, LEAVES, ceclRemoteError, "rank 1 has left"});
 }
 
 TEST(a_rank_that_never_calls_runs_into_the_timeout)
 {
-    run(NEVER_CALLS, ceclTimeout, "waited for rank 1");
+    run_in_all(
+        &(struct role){live_to_a_failure, GATHER, NEVER_CALLS, ceclTimeout, "waited for rank 1"});
 }
 
 TEST(an_abort_reaches_all_peers)
 {
-    run(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
+    run_in_all(&(struct role){live_to_a_failure, GATHER, ABORTS_IN_A_CALL, ceclRemoteError,
+                              "rank 1 gave up: ceclCommAbort"});
 }
 
 TEST(an_abort_between_calls_is_heard_by_those_that_call)
 {
-    run(ABORTS, ceclRemoteError, "rank 1 has left");
-    run_in_others(ABORTS, ceclRemoteError, "rank 1 has left");
+    run_in_all(
+        &(struct role){live_to_a_failure, GATHER, ABORTS, ceclRemoteError, "rank 1 has left"});
 }
 
 TEST(a_process_that_ends_is_missed_by_those_that_call)
 {
-    run(EXITS, ceclRemoteError, "rank 1 has left");
-    run_in_others(EXITS, ceclRemoteError, "rank 1 has left");
+    run_in_all(
+        &(struct role){live_to_a_failure, GATHER, EXITS, ceclRemoteError, "rank 1 has left"});
+}
+
+TEST(a_death_ends_a_rendezvous_too)
+{
+    run_in(&(struct role){live_to_a_failure, GATHER, DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1"},
+           GATHER, GATHER + 1);
 }
 
 TEST(who_reaches_memory_of_peers_does_not_leave_in_silence)
 {
-    static const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
-                                      "rank 1 ended unexpectedly"},
-                             aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
-                                       "rank 1 gave up: ceclCommAbort"},
-                             with_pointer = {live_with_kernels, SMALL_GATHER, EXITS,
-                                             ceclRemoteError, "rank 1 ended unexpectedly"};
-    run_role(&exits);
-    run_role(&aborts);
-    run_role(&with_pointer);
+    const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
+                               "rank 1 ended unexpectedly"},
+                      aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
+                                "rank 1 gave up: ceclCommAbort"};
+    run_in(&exits, GATHER, SMALL_GATHER + 1); /* the latter: with a pointer */
+    run_in(&aborts, GATHER, GATHER + 1);
 }
 
 TEST(handlers_that_are_older_than_communicators_make_calls)
 {
-    if (getenv("CECL_TEST_DEVICE"))
-        return; /* CUDA has ended before the exit handler runs */
-    for (int call = GATHER; call < CALLS; call++) {
-        const struct role role = {live_until_exit, (enum call)call, EXITS, ceclSuccess, NULL};
-        run_role(&role);
-    }
+    if (!getenv("CECL_TEST_DEVICE")) /* CUDA has ended before the exit handler runs */
+        run_in_all(&(struct role){live_until_exit, GATHER, EXITS, ceclSuccess, NULL});
 }
 
 TEST(a_handler_of_a_signal_may_exit)
 {
-    for (int times = 0; times < 5; times++) {
-        const struct role role = {live_until_a_signal, GATHER, EXITS, ceclSuccess, NULL};
-        run_role(&role);
-    }
+    for (int times = 0; times < 5; times++)
+        run_in(&(struct role){live_until_a_signal, GATHER, EXITS, ceclSuccess, NULL}, GATHER,
+               GATHER + 1);
 }
 
 TEST(a_rank_that_is_done_may_end_in_any_way)
 {
     static const enum misdeed ways[] = {EXITS, ABORTS, LEAVES};
-    for (int call = GATHER; call < CALLS; call++)
-        for (int way = 0; way < 3; way++) {
-            const struct role role = {live_on, (enum call)call, ways[way], ceclSuccess, NULL};
-            run_role(&role);
-        }
-}
-
-TEST(a_death_ends_a_rendezvous_too)
-{
-    run(DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1");
-}
-
-TEST(a_rank_that_dies_in_other_calls_is_named_at_once)
-{
-    run_in_others(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
-}
-
-TEST(a_rank_that_leaves_others_in_other_calls_is_named)
-{
-    run_in_others(LEAVES, ceclRemoteError, "rank 1 has left");
-}
-
-TEST(a_rank_that_never_makes_other_calls_runs_into_the_timeout)
-{
-    run_in_others(NEVER_CALLS, ceclTimeout, "waited for rank 1");
-}
-
-TEST(an_abort_reaches_peers_in_other_calls)
-{
-    run_in_others(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
+    for (int way = 0; way < 3; way++)
+        run_in_all(&(struct role){live_on, GATHER, ways[way], ceclSuccess, NULL});
 }

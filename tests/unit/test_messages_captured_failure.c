@@ -45,7 +45,7 @@ static void launch(int rank, int times, bool receives, int peer)
     assert_true(is_launched(rank, times, receives, peer));
 }
 
-static void a_receive_that_waits_in_vain_names_the_peer(void **state)
+TEST_WITHIN(SOON, a_receive_that_waits_in_vain_names_the_peer)
 {
     launch(0, 1, true, 1);
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
@@ -53,7 +53,7 @@ static void a_receive_that_waits_in_vain_names_the_peer(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
-static void a_send_that_nobody_receives_names_the_peer(void **state)
+TEST_WITHIN(SOON, a_send_that_nobody_receives_names_the_peer)
 {
     launch(0, 1, false, 1);
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
@@ -75,12 +75,12 @@ static bool the_last_in_a_chain_of_graphs_is_named(int limit_ms)
     return named;
 }
 
-static void the_rank_at_the_end_of_the_waits_of_graphs_is_named(void **state)
+TEST(the_rank_at_the_end_of_the_waits_of_graphs_is_named)
 {
     holds_within_a_limit(the_last_in_a_chain_of_graphs_is_named);
 }
 
-static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
+TEST_WITHIN(NEVER, a_graph_that_waits_for_a_rank_that_leaves_ends)
 {
     launch(0, 1, true, 2);
     pause_ms(20);
@@ -111,12 +111,12 @@ static bool the_wait_ends_after_all(int limit_ms)
     return async == ceclSuccess;
 }
 
-static void a_rank_that_leaves_after_its_message_is_not_missed(void **state)
+TEST(a_rank_that_leaves_after_its_message_is_not_missed)
 {
     holds_within_a_limit(the_wait_ends_after_all);
 }
 
-static void a_graph_is_launched_while_its_communicator_fails(void **state)
+TEST_WITHIN(NEVER, a_graph_is_launched_while_its_communicator_fails)
 {
     launch(0, 50, true, 1);
     OK(ceclCommRevoke(comms[1]));
@@ -126,7 +126,7 @@ static void a_graph_is_launched_while_its_communicator_fails(void **state)
 
 /* The end of a communicator, an abort and a shrink wait for a graph that was launched. This one does not begin before a
  * gate opens. */
-static void a_graph_with_a_message_is_pending_before_it_begins(void **state)
+TEST_WITHIN(NEVER, a_graph_with_a_message_is_pending_before_it_begins)
 {
     struct cecl_device *dev = comms[0]->dev;
     uint32_t *gate;
@@ -154,7 +154,7 @@ static void a_graph_with_a_message_is_pending_before_it_begins(void **state)
 #endif
 
 /* Rank 0 sends the first message and then the second; rank 1 receives them in the other order. */
-static void graphs_in_another_order_move_nothing_and_name_the_peer(void **state)
+TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
 {
     static const char sent[2][8] = {"first", "second"};
     static char got[2][8];
@@ -191,22 +191,4 @@ static void graphs_in_another_order_move_nothing_and_name_the_peer(void **state)
     expect_error(first, ceclTimeout, first == 0 ? "waited for rank 1" : "waited for rank 0");
     for (int i = 0; i < 4; i++)
         OK(ceclGraphDestroy(graphs[i / 2][i % 2]));
-}
-
-#define CASE(name, limit)                                                                          \
-    cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_receive_that_waits_in_vain_names_the_peer, SOON),
-        CASE(a_send_that_nobody_receives_names_the_peer, SOON),
-        CASE(graphs_in_another_order_move_nothing_and_name_the_peer, SOON),
-        cmocka_unit_test(the_rank_at_the_end_of_the_waits_of_graphs_is_named),
-        CASE(a_graph_that_waits_for_a_rank_that_leaves_ends, NEVER),
-        cmocka_unit_test(a_rank_that_leaves_after_its_message_is_not_missed),
-        CASE(a_graph_is_launched_while_its_communicator_fails, NEVER),
-        CASE(a_graph_with_a_message_is_pending_before_it_begins, NEVER),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void wait_for(int rank, int peer, int signal, ceclStream_t stream)
     assert_true(waits_for(rank, peer, signal, stream));
 }
 
-static void a_wait_without_a_signal_names_the_peer(void **state)
+TEST_WITHIN(SOON, a_wait_without_a_signal_names_the_peer)
 {
     wait_for(0, 1, 5, NULL);
     expect_error(0, ceclTimeout, "ceclWaitSignal has waited for rank 1 for");
@@ -29,7 +29,7 @@ static void a_wait_without_a_signal_names_the_peer(void **state)
 }
 
 /* Signals of other numbers keep coming, and other calls keep ending. */
-static void a_wait_has_a_time_of_its_own(void **state)
+TEST_WITHIN(SOON, a_wait_has_a_time_of_its_own)
 {
     ceclStream_t stream;
     ceclResult_t async = ceclSuccess;
@@ -67,7 +67,7 @@ static bool time_begins_at_the_wait(int limit_ms)
     return held;
 }
 
-static void the_time_begins_when_the_stream_comes_to_the_wait(void **state)
+TEST(the_time_begins_when_the_stream_comes_to_the_wait)
 {
     holds_within_a_limit(time_begins_at_the_wait);
 }
@@ -84,12 +84,12 @@ static bool signals_renew_the_time(int limit_ms)
     return held && ceclStreamSynchronize(comms[0], NULL) == ceclSuccess;
 }
 
-static void each_signal_renews_the_time(void **state)
+TEST(each_signal_renews_the_time)
 {
     holds_within_a_limit(signals_renew_the_time);
 }
 
-static void a_wait_for_a_rank_that_leaves_ends(void **state)
+TEST_WITHIN(NEVER, a_wait_for_a_rank_that_leaves_ends)
 {
     wait_for(0, 2, 5, NULL);
     pause_ms(20);
@@ -98,7 +98,7 @@ static void a_wait_for_a_rank_that_leaves_ends(void **state)
 }
 
 /* The rank that left is no longer needed: its signals have arrived, and the others continue. */
-static void signals_of_a_rank_that_has_left_are_there(void **state)
+TEST_WITHIN(NEVER, signals_of_a_rank_that_has_left_are_there)
 {
     OK(ceclSignal(0, 5, comms[2], NULL));
     leave(2);
@@ -116,7 +116,7 @@ static void signals_of_a_rank_that_has_left_are_there(void **state)
 }
 
 /* A rank that ends its communicator first waits for its own calls. */
-static void a_pending_wait_holds_up_the_end(void **state)
+TEST_WITHIN(SOON, a_pending_wait_holds_up_the_end)
 {
     const int64_t start = cecl_now_ms();
     wait_for(0, 1, 5, NULL);
@@ -126,7 +126,7 @@ static void a_pending_wait_holds_up_the_end(void **state)
 }
 
 /* With nothing pending, the rank would leave and the others would continue. */
-static void an_abort_with_a_call_pending_fails_the_others(void **state)
+TEST_WITHIN(NEVER, an_abort_with_a_call_pending_fails_the_others)
 {
     ceclResult_t async = ceclSuccess;
     OK(ceclSignal(1, 5, comms[2], NULL));
@@ -150,7 +150,7 @@ static bool the_last_in_a_chain_is_named(int limit_ms)
     return waits_for(1, 2, 5, NULL) && has_error(0, ceclTimeout, "waited for rank 2 for");
 }
 
-static void the_rank_at_the_end_of_the_waits_is_named(void **state)
+TEST(the_rank_at_the_end_of_the_waits_is_named)
 {
     holds_within_a_limit(the_last_in_a_chain_is_named);
 }
@@ -165,7 +165,7 @@ static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream,
 
 /* The signal is on its way, but the caller's stream does not wait until it is sent. The device keeps these
  * operations, because the watchdog of the failed communicator uses them. */
-static void a_call_whose_stream_cannot_wait_for_it_fails_the_communicator(void **state)
+TEST_WITHIN(NEVER, a_call_whose_stream_cannot_wait_for_it_fails_the_communicator)
 {
     static struct cecl_device_ops refusing;
     struct cecl_device *dev = comms[0]->dev;
@@ -178,7 +178,7 @@ static void a_call_whose_stream_cannot_wait_for_it_fails_the_communicator(void *
 }
 
 /* Work on the failed communicator's streams ends, and so does the communicator. */
-static void a_failed_communicator_ends_with_waits_pending(void **state)
+TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 {
     ceclStream_t streams[40];
     for (int i = 0; i < 40; i++) {
@@ -215,7 +215,7 @@ static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic in
 }
 
 /* Whether such a call was carried out is unknown, so the rank sends no goodbye. */
-static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **state)
+TEST_BETWEEN(a_process_with_a_call_after_the_last_look_ends_unexpectedly, NULL, teardown)
 {
     struct {
         _Atomic int is_made;
@@ -234,28 +234,4 @@ static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **s
     expect_error(0, ceclRemoteError, "rank 1 ended unexpectedly");
     assert_int_equal(waitpid(child, NULL, 0), child);
     munmap(meeting, sizeof(*meeting));
-}
-
-#define CASE(name, limit)                                                                          \
-    cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)(uintptr_t)(limit))
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        /* comes first, because this process must have no threads when it forks */
-        cmocka_unit_test_teardown(a_process_with_a_call_after_the_last_look_ends_unexpectedly,
-                                  teardown),
-        CASE(a_wait_without_a_signal_names_the_peer, SOON),
-        CASE(a_wait_has_a_time_of_its_own, SOON),
-        cmocka_unit_test(the_time_begins_when_the_stream_comes_to_the_wait),
-        cmocka_unit_test(each_signal_renews_the_time),
-        CASE(a_wait_for_a_rank_that_leaves_ends, NEVER),
-        CASE(signals_of_a_rank_that_has_left_are_there, NEVER),
-        CASE(a_pending_wait_holds_up_the_end, SOON),
-        CASE(an_abort_with_a_call_pending_fails_the_others, NEVER),
-        cmocka_unit_test(the_rank_at_the_end_of_the_waits_is_named),
-        CASE(a_call_whose_stream_cannot_wait_for_it_fails_the_communicator, NEVER),
-        CASE(a_failed_communicator_ends_with_waits_pending, NEVER),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -916,5 +916,5 @@ int main(void)
 {
     set("CECL_DEVICE", "host");
     set("CECL_DEBUG", "none");
-    return tests_run(NULL, NULL);
+    return tests_run_apart();
 }

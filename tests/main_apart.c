@@ -1,0 +1,7 @@
+/* The main of test programs that mostly wait (CMakeLists.txt names them). */
+#include "with_cmocka.h"
+
+int main(void)
+{
+    return tests_run_apart();
+}
