@@ -76,18 +76,12 @@ static void start(struct run *run, const struct exhaust_case *c, int try)
     const struct step *step = &steps[c->step];
     const int n = ranks_of(step);
     *run = (struct run){.c = c, .left = n, .try = try, .start = now()};
-    run->meeting = mmap(NULL, sizeof(*run->meeting), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (run->meeting == MAP_FAILED) {
-        perror("mmap");
-        exit(2);
-    }
+    run->meeting = shared_memory(sizeof(*run->meeting));
     if (c->nth > 0) {
         run->meeting->ledgers[c->rank].refused_at = c->place.at;
         run->meeting->ledgers[c->rank].refused_call = c->place.call;
         run->meeting->ledgers[c->rank].refused_nth = c->nth;
     }
-    fflush(NULL);
     for (int r = 0; r < n; r++)
         if ((run->ranks[r] = fork()) == 0) {
             struct life life = {.step = step,

@@ -19,13 +19,6 @@
 /* Seconds in which every rank must learn of a refusal: enough on a busy machine, and below TIMEOUT_MS. */
 #define LIMIT 45.0
 
-double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 _Noreturn void life_fail(struct life *life, const char *format, ...)
 {
     va_list arguments;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "../fault/census.h"
+#include "../forked.h"
 #include "refuse.h"
 
 #define RANKS 3
@@ -68,7 +69,6 @@ struct life {
     struct census start;
 };
 
-double now(void);
 _Noreturn void life_fail(struct life *life, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void life_meet(struct life *life);

@@ -251,14 +251,8 @@ static void judge(const struct run *run, const struct options *options, struct t
 static void start(struct run *run, const struct fault_case *c, int tries)
 {
     *run = (struct run){.c = c, .tries = tries};
-    run->meeting = mmap(NULL, sizeof(*run->meeting), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (run->meeting == MAP_FAILED) {
-        perror("mmap");
-        exit(2);
-    }
+    run->meeting = shared_memory(sizeof(*run->meeting));
     run->meeting->timeout_ms = TIMEOUT_MS << tries;
-    fflush(NULL);
     run->leader = fork();
     if (run->leader == 0)
         lead(c, run->meeting);

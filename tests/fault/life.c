@@ -16,13 +16,6 @@
 #include "join.h"
 #include "misdeed.h"
 
-double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 _Noreturn void life_fail(struct life *life, const char *format, ...)
 {
     struct report *report = life->report;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "../forked.h"
 #include "cases.h"
 #include "census.h"
 
@@ -82,7 +83,6 @@ bool life_on_gpus(void);
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
 ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
 
-double now(void);
 /* Records what is wrong, and ends the process. */
 _Noreturn void life_fail(struct life *life, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../forked.h"
 #include "arena.h"
 
 #define RUN_SECONDS 180.0 /* a run that takes longer counts as hung */
@@ -29,13 +30,6 @@ struct options {
     int runs, jobs;
     uint64_t seed;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- drawing */
 
@@ -199,10 +193,9 @@ static _Noreturn void lead_run(uint64_t seed, struct tally *tally)
     const double start = now();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     run_draw(&lead.run, seed);
-    lead.arena =
-        mmap(NULL, sizeof(*lead.arena), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    lead.arena = shared_memory(sizeof(*lead.arena));
     lead.log = memfd_create("log", MFD_CLOEXEC);
-    if (lead.arena == MAP_FAILED || lead.log < 0 || fcntl(lead.log, F_SETFL, O_APPEND) != 0) {
+    if (lead.log < 0 || fcntl(lead.log, F_SETFL, O_APPEND) != 0) {
         perror("memory of a run");
         exit(2);
     }
@@ -269,12 +262,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s [--runs N] [--seed S] [--jobs J]\n", argv[0]);
         return 2;
     }
-    struct tally *tally =
-        mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) {
-        perror("mmap");
-        return 2;
-    }
+    struct tally *tally = shared_memory(sizeof(*tally));
     printf("%d runs from seed %llu on\n", options.runs, (unsigned long long)options.seed);
     for (int i = 0; i < options.runs; i++) {
         if (running == options.jobs) {

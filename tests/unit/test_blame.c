@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -55,9 +56,9 @@ FAULT_AT(int, socket, (int domain, int type, int protocol), (domain, type, proto
 /* ---- a rank's life */
 
 struct meeting {
-    _Atomic int ready, joined, over;
+    struct forked_id id;
+    _Atomic int joined, over;
     _Atomic bool committed; /* the fault was committed */
-    ceclUniqueId id;
 };
 
 enum call { SHRINK, SPLIT };
@@ -88,23 +89,9 @@ static void revoke_parent(void)
     usleep(PAUSE_MS * 1000);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void join(int rank)
 {
-    if (rank == 0) {
-        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
-            _exit(FAILED);
-        meeting->ready = 1;
-    }
-    while (!meeting->ready)
-        usleep(200);
-    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess)
+    if (ceclCommInitRank(&comm, RANKS, forked_meet(&meeting->id, rank), rank) != ceclSuccess)
         _exit(FAILED);
     meeting->joined++;
     while (meeting->joined < RANKS)
@@ -158,10 +145,7 @@ static _Noreturn void live(const struct trial *trial, int rank)
 static bool try(const struct trial *trial, int *named)
 {
     pid_t ranks[RANKS];
-    meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
-    fflush(NULL);
+    meeting = shared_memory(sizeof(*meeting));
     for (int r = 0; r < RANKS; r++)
         if ((ranks[r] = fork()) == 0)
             live(trial, r);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -79,20 +80,12 @@ static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffe
     }
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Memory shared by the ranks. Rank 0 makes the id, which starts a thread; the test's own process must have
- * no threads when it forks. */
+/* Memory shared by the ranks. */
 struct meeting {
-    _Atomic int ready, aborted;
-    _Atomic int idle; /* ranks without pending calls */
-    _Atomic int told; /* ranks that know of the misdeed */
-    ceclUniqueId id;
+    struct forked_id id;
+    _Atomic int aborted;
+    _Atomic int idle;            /* ranks without pending calls */
+    _Atomic int told;            /* ranks that know of the misdeed */
     double misdeed_at, known_at; /* when the victim misbehaved; when rank 0 knew of it */
 };
 
@@ -151,21 +144,10 @@ static ceclResult_t call_until_failure(struct meeting *meeting, ceclComm_t comm,
     return result;
 }
 
-static const ceclUniqueId *meet(struct meeting *meeting, int rank)
-{
-    if (rank == 0) {
-        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
-            _exit(20);
-        meeting->ready = 1;
-    }
-    await(&meeting->ready, 1);
-    return &meeting->id;
-}
-
 static void join(struct meeting *meeting, int rank, ceclComm_t *comm, float **buffer,
                  ceclStream_t *stream)
 {
-    if (ceclCommInitRank(comm, RANKS, *meet(meeting, rank), rank) == ceclSuccess &&
+    if (ceclCommInitRank(comm, RANKS, forked_meet(&meeting->id, rank), rank) == ceclSuccess &&
         ceclMemAlloc(*comm, (void **)buffer, 2 * RANKS * READ_FLOATS * sizeof(float)) ==
             ceclSuccess &&
         ceclStreamCreate(*comm, stream) == ceclSuccess)
@@ -364,11 +346,8 @@ struct running {
 static void start(struct running *running, const char *timeout_ms)
 {
     const struct role *role = &running->role;
-    running->meeting = mmap(NULL, sizeof(*running->meeting), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(running->meeting, MAP_FAILED);
+    running->meeting = shared_memory(sizeof(*running->meeting));
     set_environment(role, timeout_ms);
-    fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((running->children[r] = fork()) == 0) {
             alarm(200);

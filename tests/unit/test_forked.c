@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -37,13 +38,6 @@
 #define CHILD_STARTS_THREADS 1
 #endif
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- descriptors of this process */
 
@@ -241,16 +235,13 @@ TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each,
 /* ---- ranks that die and leave a child */
 
 struct meeting {
-    _Atomic int ready;
-    ceclUniqueId id;
+    struct forked_id id;
     int leash[2]; /* children live until the test closes it */
 };
 
 static struct meeting *new_meeting(void)
 {
-    struct meeting *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
+    struct meeting *meeting = shared_memory(sizeof(*meeting));
     assert_int_equal(pipe(meeting->leash), 0);
     return meeting;
 }
@@ -327,11 +318,7 @@ static void restart(void)
 static ceclComm_t join(struct meeting *meeting, int rank)
 {
     ceclComm_t comm = NULL;
-    if (rank == 0 && ceclGetUniqueId(&meeting->id) == ceclSuccess)
-        meeting->ready = 1;
-    while (!meeting->ready)
-        usleep(500);
-    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess ||
+    if (ceclCommInitRank(&comm, RANKS, forked_meet(&meeting->id, rank), rank) != ceclSuccess ||
         ceclBarrier(comm, NULL) != ceclSuccess || ceclStreamSynchronize(comm, NULL) != ceclSuccess)
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
     return comm;

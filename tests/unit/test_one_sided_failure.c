@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../forked.h"
 #include "late_peers.h"
 
 static bool waits_for(int rank, int peer, int signal, ceclStream_t stream)
@@ -220,11 +221,8 @@ TEST_BETWEEN(a_process_with_a_call_after_the_last_look_ends_unexpectedly, NULL, 
     struct {
         _Atomic int is_made;
         ceclUniqueId id;
-    } *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
+    } *meeting = shared_memory(sizeof(*meeting));
     setenv("CECL_DEVICE", "host", 1);
-    fflush(NULL);
     const pid_t child = fork();
     if (child == 0)
         end_with_a_signal(&meeting->id, &meeting->is_made);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../forked.h"
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -31,18 +32,9 @@ static void set(const char *name, const char *value)
 /* ---- ranks as child processes */
 
 struct meeting {
-    _Atomic int ready, joined, done;
-    ceclUniqueId id;
+    struct forked_id id;
+    _Atomic int joined, done;
 };
-
-static struct meeting *new_meeting(void)
-{
-    struct meeting *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
-    fflush(NULL);
-    return meeting;
-}
 
 /* Joins in a child. Exits if joining fails. */
 static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t bytes)
@@ -50,14 +42,7 @@ static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t 
     ceclComm_t comm;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive its alarm */
     alarm(200);
-    if (rank == 0) {
-        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
-            _exit(100);
-        meeting->ready = 1;
-    }
-    while (!meeting->ready)
-        usleep(1000);
-    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess ||
+    if (ceclCommInitRank(&comm, RANKS, forked_meet(&meeting->id, rank), rank) != ceclSuccess ||
         ceclMemAlloc(comm, (void **)buffer, bytes) != ceclSuccess)
         _exit(101);
     meeting->joined++;
@@ -188,7 +173,7 @@ static void *stop_after(void *argument)
 static int stop_deep_inside(void)
 {
     const size_t block = 40000 * (size_t)4096; /* two phases for each chunk */
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             char *buffer;
@@ -230,7 +215,7 @@ TEST_BETWEEN(a_peer_that_stops_deep_inside_a_call_is_noticed, NULL, calm)
 TEST_BETWEEN(a_peer_that_stops_in_its_side_lane_is_noticed, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     set("CECL_STAGING_BYTES", "4096");
     set("CECL_TIMEOUT_MS", "3000");
     for (int r = 0; r < RANKS; r++)
@@ -263,7 +248,7 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
 /* The child keeps the dying rank's sockets open. */
 TEST_BETWEEN(a_death_is_noticed_though_a_forked_child_lives, NULL, calm)
 {
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     set("CECL_TIMEOUT_MS", "0");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -289,7 +274,7 @@ TEST_BETWEEN(a_death_is_noticed_though_a_forked_child_lives, NULL, calm)
  * device memory. */
 TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
 {
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     set("CECL_TIMEOUT_MS", "0");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -312,7 +297,7 @@ TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
 /* All ranks are stopped for longer than the time limit, while rank 0 waits for rank 1. */
 TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 {
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     set("CECL_TIMEOUT_MS", "4000");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -347,7 +332,7 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 
 TEST_BETWEEN(a_forked_child_is_refused, NULL, calm)
 {
-    struct meeting *meeting = new_meeting();
+    struct meeting *meeting = shared_memory(sizeof(struct meeting));
     set("CECL_TIMEOUT_MS", "60000");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -380,14 +365,14 @@ TEST_BETWEEN(a_rank_without_descriptors_says_so, NULL, calm)
     int told = 0;
     set("CECL_INIT_TIMEOUT_MS", "60000");
     for (int room = 4; room <= 8; room += 2) {
-        struct meeting *meeting = new_meeting();
+        struct meeting *meeting = shared_memory(sizeof(struct meeting));
         const int64_t start = cecl_now_ms();
         for (int r = 0; r < 4; r++)
             if ((children[r] = fork()) == 0) {
                 ceclComm_t comm;
                 alarm(200);
                 if (r == 0) {
-                    if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
+                    if (ceclGetUniqueId(&meeting->id.id) != ceclSuccess)
                         _exit(100);
                     const struct rlimit limit = {100, 100};
                     int fds[100], count = 0;
@@ -396,11 +381,11 @@ TEST_BETWEEN(a_rank_without_descriptors_says_so, NULL, calm)
                         count++;
                     for (int i = 0; i < room; i++)
                         close(fds[--count]);
-                    meeting->ready = 1;
+                    meeting->id.ready = 1;
                 }
-                while (!meeting->ready)
+                while (!meeting->id.ready)
                     usleep(1000);
-                const ceclResult_t result = ceclCommInitRank(&comm, 4, meeting->id, r);
+                const ceclResult_t result = ceclCommInitRank(&comm, 4, meeting->id.id, r);
                 /* A rank whose connection is still in the listener's queue cannot know the reason. Nor can
                  * a rank, even rank 0, that comes after the other thread of rank 0's process has stopped
                  * listening. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -20,19 +21,10 @@
 #define MOST_RANKS 8
 #define COUNT 1000
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Memory shared by the processes. Rank 0 makes the id, which starts a thread; the test's own process must
- * have no threads when it forks. */
+/* Memory shared by the processes. */
 struct shared_words {
-    _Atomic int ready;
+    struct forked_id id;
     _Atomic int passed; /* how often ranks came to a barrier, all ranks and barriers together */
-    ceclUniqueId id;
 };
 
 /* A rank's state. `world` lists the surviving ranks, by their numbers in the first communicator. */
@@ -316,13 +308,7 @@ static void live(struct shared_words *meeting, int rank, int n, void (*run)(stru
     for (int r = 0; r < n; r++)
         life->world[r] = r;
     alarm(200);
-    if (rank == 0) {
-        STEP(ceclGetUniqueId(&meeting->id), 10);
-        meeting->ready = 1;
-    }
-    while (!meeting->ready)
-        usleep(1000);
-    STEP(ceclCommInitRank(&life->comm, n, meeting->id, rank), 11);
+    STEP(ceclCommInitRank(&life->comm, n, forked_meet(&meeting->id, rank), rank), 11);
     allocate(life);
     works(life);
     run(life);
@@ -333,16 +319,13 @@ static void live(struct shared_words *meeting, int rank, int n, void (*run)(stru
 static void run_with(int n, void (*run)(struct life *life))
 {
     pid_t children[MOST_RANKS];
-    struct shared_words *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
+    struct shared_words *meeting = shared_memory(sizeof(*meeting));
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
     int ended = 0, killed = 0;
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
-    fflush(NULL);
     for (int r = 0; r < n; r++)
         if ((children[r] = fork()) == 0)
             live(meeting, r, n, run);
