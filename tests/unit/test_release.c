@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../forked.h"
+#include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -21,8 +22,7 @@
 #include "util/clock.h"
 
 #define RANKS 2
-#define SOON_MS                                                                                    \
-    15000 /* enough on a busy machine, and less than the time limit of a rank that learns nothing */
+#define SOON_MS (PROMPT * 1000)
 
 static void set(const char *name, const char *value)
 {
