@@ -1,4 +1,5 @@
 """libcecl.so by ctypes: the functions of cecl.h that this package calls, and their errors."""
+import contextlib
 import ctypes
 import os
 
@@ -61,6 +62,16 @@ class Tiles(ctypes.Structure):
                 ("pitch", ctypes.c_size_t), ("begins", ctypes.POINTER(ctypes.c_size_t))]
 
 
+class Strided(ctypes.Structure):
+    """ceclStrided_t"""
+    _fields_ = [(field, ctypes.c_size_t) for field in ("width", "rows", "sendPitch", "sendStride", "recvPitch", "recvStride")]
+
+
+class SignalWait(ctypes.Structure):
+    """ceclSignalWait_t"""
+    _fields_ = [("peer", ctypes.c_int), ("signal", ctypes.c_int), ("count", ctypes.c_int)]
+
+
 GATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
                           ctypes.c_size_t)
 BARRIER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -89,6 +100,7 @@ _FUNCTIONS = {
     "ceclMemFree": [_P, _P],
     "ceclSetOptions": [_P, ctypes.POINTER(Options)],
     "ceclCommInitOob": [ctypes.POINTER(_P), _INT, _INT, ctypes.POINTER(Oob), ctypes.POINTER(Config)],
+    "ceclCommSplit": [_P, _INT, _INT, ctypes.POINTER(_P), ctypes.POINTER(Config)],
     "ceclCommDestroy": [_P],
     "ceclCommAbort": [_P],
     "ceclCommGetAsyncError": [_P, ctypes.POINTER(_INT)],
@@ -98,6 +110,10 @@ _FUNCTIONS = {
     "ceclGroupExplain": [_P, ctypes.POINTER(Explanation)],
     "ceclAllGather": [_P, _P, _SIZE, _INT, _P, _P],
     "ceclAlltoAll": [_P, _P, _SIZE, _INT, _P, _P],
+    "ceclAllGatherv": [_P, _SIZE, _P, _SIZES, _SIZES, _INT, _P, _P],
+    "ceclAllGatherStrided": [_P, _P, ctypes.POINTER(Strided), _INT, _P, _P],
+    "ceclAlltoAllStrided": [_P, _P, ctypes.POINTER(Strided), _INT, _P, _P],
+    "ceclAlltoAllvAt": [_P, _SIZES, _SIZES, _P, _SIZES, _SIZES, _SIZES, _INT, _P, _P],
     "ceclAlltoAllv": [_P, _SIZES, _SIZES, _P, _SIZES, _SIZES, _INT, _P, _P],
     "ceclBroadcast": [_P, _P, _SIZE, _INT, _INT, _P, _P],
     "ceclGather": [_P, _P, _SIZE, _INT, _INT, _P, _P],
@@ -112,6 +128,13 @@ _FUNCTIONS = {
     "ceclAlltoAllvDevice": [_P, _SIZE, _P, _P, _SIZE, _P, _SIZE, _INT, _P, _P],
     "ceclDispatch": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
     "ceclCombine": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
+    "ceclWindowShare": [_P, _P, _SIZE, ctypes.POINTER(_P)],
+    "ceclWindowFree": [_P, _P],
+    "ceclPut": [_P, _SIZE, _INT, _INT, _P, _SIZE, _P, _P],
+    "ceclPutSignal": [_P, _SIZE, _INT, _INT, _P, _SIZE, _INT, _P, _P],
+    "ceclGet": [_P, _SIZE, _INT, _INT, _P, _SIZE, _P, _P],
+    "ceclSignal": [_INT, _INT, _P, _P],
+    "ceclWaitSignal": [_INT, ctypes.POINTER(SignalWait), _P, _P],
     "ceclSumRows": [_P, _SIZE, _P, _P, _P, _SIZE, _SIZE, _SIZE, _INT, _P, _P],
 }
 
@@ -137,7 +160,7 @@ class _Library:
         result = getattr(self._opened, name)(*arguments)
         if result != SUCCESS:
             words = self._opened.ceclGetLastError(None).decode(errors="replace")
-            raise Error(result, f"{name}: {words}")
+            raise Error(result, words if words.startswith(name) else f"{name}: {words}")
 
     def version(self):
         """The library's version, in the form of CECL_VERSION."""
@@ -147,6 +170,16 @@ class _Library:
 
 
 library = _Library()
+
+
+@contextlib.contextmanager
+def grouped():
+    """The calls made within go to one group of cecl's."""
+    library.call("ceclGroupStart")
+    try:
+        yield
+    finally:
+        library.call("ceclGroupEnd")
 
 
 def sizes(values):

@@ -15,11 +15,10 @@ import ctypes
 import os
 
 import torch
-import torch.distributed as dist
 
 from . import _binding as binding
 from ._binding import library
-from .torch_backend import _count_of, _type_of
+from .torch_backend import _count_of, _type_of, finish, group_of
 
 
 class _Memory:
@@ -29,15 +28,10 @@ class _Memory:
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
-def _communicator(tensor, group):
-    return (group or dist.group.WORLD)._get_backend(tensor.device)._communicator(tensor.device)
-
-
 def empty(shape, dtype, device, group=None):
     """A tensor in symmetric memory, to which peers' kernels can write. Collective: all ranks ask for equal bytes."""
-    group = group or dist.group.WORLD
     device, address = torch.device(device), ctypes.c_void_p()
-    communicator = group._get_backend(device)._communicator(device)
+    communicator = group_of("empty", group)._communicator(device)
     nbytes = torch.Size(shape).numel() * torch.empty((), dtype=dtype).element_size()
     if nbytes == 0:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -52,7 +46,7 @@ def empty(shape, dtype, device, group=None):
 def free(tensor, group=None):
     """Gives back a tensor of `empty`, once no call uses it. Collective. No tensor of that memory may be used again."""
     if tensor.numel() > 0:
-        library.call("ceclMemFree", _communicator(tensor, group).handle, tensor.data_ptr())
+        library.call("ceclMemFree", group_of("free", group)._communicator(tensor.device).handle, tensor.data_ptr())
 
 
 def _rows(name, tensor):
@@ -82,7 +76,7 @@ def _scales(scales, output, source):
 
 def _move(name, output, out_splits, source, splits, group, async_op, experts=None, align=1, scales=None):
     """Makes a call whose splits are on the device. experts: how many each rank has, or None."""
-    group = (group or dist.group.WORLD)._get_backend(source.device)
+    group = group_of(name, group)
     sendrows, count = _rows("the source", source)
     recvrows, received = _rows("the output", output)
     if count != received or source.dtype != output.dtype:
@@ -106,11 +100,7 @@ def _move(name, output, out_splits, source, splits, group, async_op, experts=Non
             if allows:
                 library.call("ceclSetOptions", comm, None)
 
-    work = group._run([source, splits, output, out_splits, *more], [output, out_splits], call)
-    if async_op or work is None:
-        return work
-    work.wait()
-    return None
+    return finish(group._run(name, [source, splits, output, out_splits, *more], [output, out_splits], call), async_op)
 
 
 def alltoallv_device(output, out_splits, source, splits, group=None, async_op=False):
@@ -139,10 +129,5 @@ def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
     if sums.numel() != tokens * count or sums.dtype != rows.dtype:
         raise ValueError(f"cecl: sums of {sums.numel()} elements of {sums.dtype}: {tokens * count} of {rows.dtype} expected")
     tensors = [rows, places, sums] + ([] if weights is None else [weights])
-    work = (group or dist.group.WORLD)._get_backend(rows.device)._run(tensors, [sums], lambda comm, stream: library.call(
-        "ceclSumRows", rows.data_ptr(), nrows, places.data_ptr(), None if weights is None else weights.data_ptr(),
-        sums.data_ptr(), tokens, each, count, _type_of(rows, True), comm, stream))
-    if async_op or work is None:
-        return work
-    work.wait()
-    return None
+    return finish(group_of("sum_rows", group)._call("ceclSumRows", tensors, [sums], rows, nrows, places, weights, sums,
+                                                    tokens, each, count, _type_of(rows, True)), async_op)

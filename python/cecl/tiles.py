@@ -10,15 +10,14 @@ import ctypes
 import torch.distributed as dist
 
 from . import _binding as binding
-from ._binding import library
-from .torch_backend import _operation_of, _type_of
+from .torch_backend import _operation_of, _type_of, finish, group_of
 
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
     """Reduces tiles of `shape` (rows, columns) of all ranks' sources, matrices of equal shapes. begins: row and column
     of each tile; first those for rank 0, then those for rank 1, and so on, equally many for each rank. output: this rank's
     tiles, [tiles of a rank, rows, columns]."""
-    group = (group or dist.group.WORLD)._get_backend(source.device)
+    group = group_of("reduce_scatter", group)
     rows, columns = shape
     count = len(begins) // group.size()
     if source.dim() != 2 or len(begins) != count * group.size() or count == 0:
@@ -33,10 +32,5 @@ def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.S
                              f"{tuple(source.shape)}")
     places = binding.sizes([row * source.shape[1] + column for row, column in begins])
     tiles = binding.Tiles(count, columns, rows, source.shape[1], places)
-    work = group._run([source, output], [output], lambda comm, stream: library.call(
-        "ceclReduceScatterTiles", source.data_ptr(), output.data_ptr(), ctypes.byref(tiles), _type_of(source, True),
-        _operation_of(op), comm, stream))
-    if async_op or work is None:
-        return work
-    work.wait()
-    return None
+    return finish(group._call("ceclReduceScatterTiles", [source, output], [output], source, output, ctypes.byref(tiles),
+                              _type_of(source, True), _operation_of(op)), async_op)

@@ -49,11 +49,34 @@ def _operation_of(op):
     return _OPERATIONS[kind]
 
 
-def _check(name, tensor):
+def check(name, tensor, dense=True):
+    """Refuses a tensor that no call takes. dense: its elements must lie one after the other."""
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(f"cecl: {name} is on {tensor.device}: a GPU or the CPU expected")
-    if not tensor.is_contiguous() or tensor.is_sparse:
-        raise ValueError(f"cecl: {name} of shape {tuple(tensor.shape)} is not contiguous")
+    if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"cecl: {name} is a view that computes, or of layout {tensor.layout}: a tensor in memory expected")
+    if dense and not tensor.is_contiguous():
+        raise ValueError(f"cecl: {name} of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous")
+
+
+def group_of(function, group, tensor=None):
+    """The group of this backend that a function of this package was given: by itself, by its name, or None for all ranks."""
+    if isinstance(group, str):
+        group = dist.distributed_c10d._resolve_process_group(group)
+    group = dist.group.WORLD if group is None else group
+    if not isinstance(group, ProcessGroupCecl):
+        given = "no group" if group is None else f"a group of the backend {dist.get_backend(group)!r}"
+        raise ValueError(f"cecl: {function}: {given}: a group of the backend 'cecl' expected, such as of "
+                         "dist.new_group(backend='cecl')")
+    return group
+
+
+def finish(work, async_op):
+    """What a call gives its caller: the work, or, once the current stream waits for it, nothing."""
+    if async_op or work is None:
+        return work
+    work.wait()
+    return None
 
 
 def _only(name, tensors):
@@ -116,9 +139,9 @@ class _Work(dist._Work):
 class _Message(dist._Work):
     """A message that waits for the messages after it, to be sent together with them."""
 
-    def __init__(self, group, tensors, results, call):
+    def __init__(self, group, device, results, call):
         super().__init__()
-        self.tensors, self.results, self.call, self.work, self.error = tensors, results, call, None, None
+        self.device, self.results, self.call, self.work, self.error = device, results, call, None, None
         self._group = group
 
     def _begun(self):
@@ -147,25 +170,15 @@ class _Message(dist._Work):
         return self._begun().get_future()
 
 
-class _Communicator:
-    """A communicator of cecl's for the GPU or the CPU of this rank."""
+class _Exchange:
+    """Exchanges bytes through a group's store; what a communicator needs until it is made."""
 
-    def __init__(self, store, rank, size, device, timeout):
-        self.device, self.handle, self.stream = device, ctypes.c_void_p(), None
-        fields = {"device": binding.DEVICE_HOST}
-        if device.type == "cuda":
-            self.stream = torch.cuda.Stream(device)
-            fields = {"device": binding.DEVICE_CUDA, "cudaDevice": device.index}
-        fields["timeoutMs"] = max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
+    def __init__(self, store, rank, size):
         self._store, self._rank, self._size, self._round = store, rank, size, 0
-        self._kept = []  # tensors of calls that may be pending, on the CPU
-        oob = binding.Oob(None, binding.GATHER(self._gather))
-        config = binding.Config(library.version(), **fields)
-        library.call("ceclCommInitOob", ctypes.byref(self.handle), size, rank, ctypes.byref(oob),
-                     ctypes.byref(config))
+        self.oob = binding.Oob(None, binding.GATHER(self._gather))
 
-    def _exchange(self, mine):
-        """Exchanges bytes through the store, and returns those of each rank, in rank order."""
+    def all(self, mine):
+        """Returns the bytes of each rank, in rank order."""
         self._round += 1
         self._store.set(f"{self._round}/{self._rank}", mine)
         keys = [f"{self._round}/{r}" for r in range(self._size)]
@@ -174,11 +187,37 @@ class _Communicator:
 
     def _gather(self, _context, send, recv, count):
         try:
-            all_ranks = self._exchange(ctypes.string_at(send, count))
+            all_ranks = self.all(ctypes.string_at(send, count))
             ctypes.memmove(recv, b"".join(all_ranks), count * self._size)
             return 0
         except Exception:  # pylint: disable=broad-except; cecl reports what failed
             return 1
+
+
+class _Communicator:
+    """A communicator of cecl's for the GPU or the CPU of this rank. `make` writes its handle."""
+
+    def __init__(self, device, make):
+        self.device, self.handle = device, ctypes.c_void_p()
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._kept = []  # tensors of calls that may be pending, on the CPU
+        make(ctypes.byref(self.handle))
+
+    @classmethod
+    def join(cls, store, rank, size, device, timeout):
+        """Joins through a store."""
+        fields = {"device": binding.DEVICE_HOST}
+        if device.type == "cuda":
+            fields = {"device": binding.DEVICE_CUDA, "cudaDevice": device.index}
+        fields["timeoutMs"] = max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
+        exchange, config = _Exchange(store, rank, size), binding.Config(library.version(), **fields)
+        return cls(device, lambda handle: library.call("ceclCommInitOob", handle, size, rank, ctypes.byref(exchange.oob),
+                                                       ctypes.byref(config)))
+
+    def split(self, color):
+        """The communicator of the ranks with this color; without a handle if color is None."""
+        number = binding.UNDEF if color is None else color
+        return _Communicator(self.device, lambda handle: library.call("ceclCommSplit", self.handle, number, 0, handle, None))
 
     @property
     def stream_handle(self):
@@ -221,6 +260,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         super().__init__(rank, size)
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._communicators, self._grouped, self._messages, self._name, self._desc = {}, None, [], "", ""
+        self._splits_made = 0
 
     # -- what torch asks of a group
 
@@ -306,16 +346,16 @@ class ProcessGroupCecl(dist.ProcessGroup):
         found = self._communicators.get(key)
         if found is None:
             store = dist.PrefixStore(f"cecl/{device.type}", self._store)
-            found = _Communicator(store, self._rank, self._size, device, self._timeout)
+            found = _Communicator.join(store, self._rank, self._size, device, self._timeout)
             self._communicators[key] = found
         return found
 
-    def _run(self, tensors, results, call):
-        """Enqueues call(communicator, stream) on the device of `tensors`, which are checked, and kept until the call is done."""
+    def _run(self, name, tensors, results, call, dense=True):
+        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, and keeps until the call is done."""
         for number, tensor in enumerate(tensors):
-            _check(f"tensor {number}", tensor)
+            check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
-                raise ValueError(f"cecl: tensors on {tensors[0].device} and {tensor.device} in one call")
+                raise ValueError(f"cecl: {name}: tensors on {tensors[0].device} and {tensor.device} in one call")
         self.begin_messages()
         communicator = self._communicator(tensors[0].device)
         communicator.begin()  # also at each call of a group: the program may write tensors between these calls
@@ -327,6 +367,12 @@ class ProcessGroupCecl(dist.ProcessGroup):
             return None
         call(communicator.handle, communicator.stream_handle)
         return communicator.end(tensors, results)
+
+    def _call(self, name, tensors, results, *arguments):
+        """Enqueues a function of cecl.h whose last parameters are the communicator and the stream. Tensors among the
+        arguments become their addresses."""
+        addresses = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
+        return self._run(name, tensors, results, lambda comm, stream: library.call(name, *addresses, comm, stream))
 
     def _with_stream(self, device, function):
         """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, after them."""
@@ -376,8 +422,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if output.numel() != source.numel() * self._size or output.dtype != source.dtype:
             raise ValueError(f"cecl: all-gather of {source.numel()} elements of {source.dtype} on {self._size} ranks: "
                              f"{output.numel()} elements of {output.dtype} as output")
-        return self._run([source, output], [output], lambda comm, stream: library.call(
-            "ceclAllGather", source.data_ptr(), output.data_ptr(), _count_of(source), _type_of(source), comm, stream))
+        return self._call("ceclAllGather", [source, output], [output], source, output, _count_of(source),
+                          _type_of(source))
 
     def all_gather_single(self, output, source, _opts=None):
         return self._all_gather(output, source)
@@ -405,36 +451,36 @@ class ProcessGroupCecl(dist.ProcessGroup):
         work = self._communicator(flat.device).end([flat, *parts], parts)
         return work
 
-    def _all_reduce(self, tensor, op):
-        return self._run([tensor], [tensor], lambda comm, stream: library.call(
-            "ceclAllReduce", tensor.data_ptr(), tensor.data_ptr(), tensor.numel(), _type_of(tensor, True),
-            _operation_of(op), comm, stream))
+    def _all_reduce(self, output, source, op):
+        if output.numel() != source.numel() or output.dtype != source.dtype:
+            raise ValueError(f"cecl: all-reduce of {source.numel()} elements of {source.dtype}: {output.numel()} elements of "
+                             f"{output.dtype} as output")
+        return self._call("ceclAllReduce", [source, output], [output], source, output, source.numel(), _type_of(source, True),
+                          _operation_of(op))
 
     def allreduce(self, tensors, opts):
-        return self._all_reduce(_only("all-reduce", tensors), opts.reduceOp)
+        tensor = _only("all-reduce", tensors)
+        return self._all_reduce(tensor, tensor, opts.reduceOp)
 
     def allreduce_coalesced(self, tensors, opts):
-        return self._coalesced([lambda t=t: self._all_reduce(t, opts.reduceOp) for t in tensors])
+        return self._coalesced([lambda t=t: self._all_reduce(t, t, opts.reduceOp) for t in tensors])
 
     def reduce(self, tensors, opts):
         tensor = _only("reduce", tensors)
-        return self._run([tensor], [tensor], lambda comm, stream: library.call(
-            "ceclReduce", tensor.data_ptr(), tensor.data_ptr(), tensor.numel(), _type_of(tensor, True),
-            _operation_of(opts.reduceOp), opts.rootRank, comm, stream))
+        return self._call("ceclReduce", [tensor], [tensor], tensor, tensor, tensor.numel(), _type_of(tensor, True),
+                          _operation_of(opts.reduceOp), opts.rootRank)
 
     def broadcast(self, tensors, opts):
         tensor = _only("broadcast", tensors)
-        return self._run([tensor], [tensor], lambda comm, stream: library.call(
-            "ceclBroadcast", tensor.data_ptr(), tensor.data_ptr(), _count_of(tensor), _type_of(tensor), opts.rootRank,
-            comm, stream))
+        return self._call("ceclBroadcast", [tensor], [tensor], tensor, tensor, _count_of(tensor), _type_of(tensor),
+                          opts.rootRank)
 
     def _reduce_scatter(self, output, source, op):
         if source.numel() != output.numel() * self._size or output.dtype != source.dtype:
             raise ValueError(f"cecl: reduce-scatter of {source.numel()} elements of {source.dtype} on {self._size} "
                              f"ranks: {output.numel()} elements of {output.dtype} as output")
-        return self._run([source, output], [output], lambda comm, stream: library.call(
-            "ceclReduceScatter", source.data_ptr(), output.data_ptr(), output.numel(), _type_of(output, True),
-            _operation_of(op), comm, stream))
+        return self._call("ceclReduceScatter", [source, output], [output], source, output, output.numel(),
+                          _type_of(output, True), _operation_of(op))
 
     def reduce_scatter_single(self, output, source, opts):
         return self._reduce_scatter(output, source, opts.reduceOp)
@@ -456,16 +502,15 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if not output_splits and not input_splits:
             if source.numel() % size or output.numel() != source.numel():
                 raise ValueError(f"cecl: all-to-all of {source.numel()} elements on {size} ranks into {output.numel()}")
-            return self._run([source, output], [output], lambda comm, stream: library.call(
-                "ceclAlltoAll", source.data_ptr(), output.data_ptr(), _count_of(source, source.numel() // size),
-                _type_of(source), comm, stream))
+            return self._call("ceclAlltoAll", [source, output], [output], source, output,
+                              _count_of(source, source.numel() // size), _type_of(source))
         sends = self._splits("input", source, input_splits)
         receives = self._splits("output", output, output_splits)
         starts = [sum(counts[:r]) for counts in (sends, receives) for r in range(size)]
         address = output.data_ptr() or 1  # a rank that receives nothing passes any address but NULL
-        return self._run([source, output], [output], lambda comm, stream: library.call(
-            "ceclAlltoAllv", source.data_ptr(), binding.sizes(sends), binding.sizes(starts[:size]), address,
-            binding.sizes(receives), binding.sizes(starts[size:]), _type_of(source), comm, stream))
+        return self._call("ceclAlltoAllv", [source, output], [output], source, binding.sizes(sends),
+                          binding.sizes(starts[:size]), address, binding.sizes(receives), binding.sizes(starts[size:]),
+                          _type_of(source))
 
     alltoall_base = all_to_all_single
 
@@ -489,8 +534,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         source, root = _only("gather", sources), opts.rootRank
         parts = _parts("gather", outputs, self._size, source) if self._rank == root else []
         flat = source.new_empty((self._size, *source.shape)) if self._rank == root else source
-        work = self._run([source, flat], [flat], lambda comm, stream: library.call(
-            "ceclGather", source.data_ptr(), flat.data_ptr(), _count_of(source), _type_of(source), root, comm, stream))
+        work = self._call("ceclGather", [source, flat], [flat], source, flat, _count_of(source), _type_of(source), root)
         return self._copy_out(parts, list(flat), flat) if self._rank == root else work
 
     def scatter(self, outputs, sources, opts):
@@ -498,8 +542,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
         flat = output
         if self._rank == root:
             flat = torch.cat([part.reshape(-1) for part in _parts("scatter", sources, self._size, output)])
-        return self._run([flat, output], [output], lambda comm, stream: library.call(
-            "ceclScatter", flat.data_ptr(), output.data_ptr(), _count_of(output), _type_of(output), root, comm, stream))
+        return self._call("ceclScatter", [flat, output], [output], flat, output, _count_of(output), _type_of(output),
+                          root)
 
     def barrier(self, opts=None):
         """The host waits, as torch's users expect of a barrier."""
@@ -516,14 +560,16 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     # -- messages
 
-    def _message(self, tensor, results, call):
+    def _message(self, name, tensor, results, peer):
         """Collects a message. While calls are coalesced, adds the message to their group instead."""
+        def call():
+            return self._call(name, [tensor], results, tensor, _count_of(tensor), _type_of(tensor), peer)
         if self._grouped is not None:
-            return self._run([tensor], results, call)
-        _check("the message", tensor)
-        if self._messages and self._messages[0].tensors[0].device != tensor.device:
+            return call()
+        check("the message", tensor)
+        if self._messages and self._messages[0].device != tensor.device:
             self.begin_messages()
-        self._messages.append(_Message(self, [tensor], results, call))
+        self._messages.append(_Message(self, tensor.device, results, call))
         return self._messages[-1]
 
     def begin_messages(self):
@@ -532,7 +578,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if not messages:
             return
         try:
-            work = self._coalesced([lambda m=m: self._run(m.tensors, m.results, m.call) for m in messages])
+            work = self._coalesced([message.call for message in messages])
         except Exception as error:
             for message in messages:
                 message.error = error
@@ -542,13 +588,32 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def send(self, tensors, peer, _tag=0):
         tensor = _only("send", tensors)
-        return self._message(tensor, [], lambda comm, stream: library.call(
-            "ceclSend", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
+        return self._message("ceclSend", tensor, [], peer)
 
     def recv(self, tensors, peer, _tag=0):
         tensor = _only("recv", tensors)
-        return self._message(tensor, [tensor], lambda comm, stream: library.call(
-            "ceclRecv", tensor.data_ptr(), _count_of(tensor), _type_of(tensor), peer, comm, stream))
+        return self._message("ceclRecv", tensor, [tensor], peer)
+
+
+def split(color, group=None):
+    """Makes a group of those ranks of `group` that give an equal color, a number of 0 or more, in their order in `group`.
+    A rank whose color is None gets none. Collective over `group`; its communicators are split, too (ceclCommSplit), so that
+    what is registered stays so."""
+    parent = group_of("split", group)
+    if color is not None and not (isinstance(color, int) and 0 <= color < 2**31):
+        raise ValueError(f"cecl: split: color {color!r}: a number from 0 to 2**31 - 1, or None, expected")
+    parent._splits_made += 1
+    store = dist.PrefixStore(f"cecl/split/{parent._splits_made}", parent._store)
+    colors = _Exchange(store, parent.rank(), parent.size()).all(str(color))
+    child = None
+    if color is not None:
+        members = [dist.get_global_rank(parent, r) for r, theirs in enumerate(colors) if theirs == str(color).encode()]
+        child = dist.new_group(members, timeout=parent._timeout, backend="cecl", use_local_synchronization=True)
+    for key, communicator in sorted(parent._communicators.items()):
+        made = communicator.split(color)
+        if child is not None:
+            child._communicators[key] = made
+    return child
 
 
 def _create(store, rank, size, timeout):

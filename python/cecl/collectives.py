@@ -1,0 +1,156 @@
+"""Collectives that torch.distributed has no name for, in groups of the backend "cecl".
+
+    collectives.all_gather_v(output, source, counts)                     # rows; a different number from each rank
+    collectives.all_gather_strided(blocks, source)                       # blocks[r] becomes rank r's source
+    collectives.all_to_all_strided(blocks, parts)                        # blocks[r] becomes part `rank` of rank r's parts
+    collectives.all_to_all_permute(output, source, scatter_dim, gather_dim)
+
+The strided calls take views. Nothing is packed: copy engines read and write rows where they lie. So this gathers along
+dimension 1 of a tensor [a, b, c], of which each rank has [a, b / ranks, c]:
+
+    all_gather_strided(whole.unflatten(1, (ranks, -1)).movedim(1, 0), part)
+
+cecl.h says more, under ceclAllGatherv, ceclAllGatherStrided and ceclAlltoAllStrided.
+"""
+import contextlib
+import ctypes
+import itertools
+import math
+
+import torch
+
+from . import _binding as binding
+from ._binding import library
+from .torch_backend import _count_of, _type_of, check, finish, group_of
+
+
+def parts(length, size):
+    """How many of `length` things each rank has: as with torch.tensor_split, the first ranks may have one more."""
+    return [length // size + (rank < length % size) for rank in range(size)]
+
+
+def _check_pair(name, output, source, dense):
+    for argument, tensor in (("output", output), ("source", source)):
+        check(f"{name}: {argument}", tensor, dense)
+    if output.dtype != source.dtype or output.device != source.device:
+        raise ValueError(f"cecl: {name}: output of {output.dtype} on {output.device}: {source.dtype} on {source.device} "
+                         f"expected, as source")
+
+
+def all_gather_v(output, source, counts, begins=None, group=None, async_op=False):
+    """Gathers rows of dimension 0, counts[r] from rank r, to output[begins[r]:]. Without begins one after the other."""
+    group = group_of("all_gather_v", group)
+    _check_pair("all_gather_v", output, source, True)
+    counts, row = [int(count) for count in counts], output.shape[1:]
+    begins = list(itertools.accumulate(counts[:-1], initial=0)) if begins is None else [int(begin) for begin in begins]
+    if len(counts) != group.size() or len(begins) != group.size() or min(counts + begins) < 0:
+        raise ValueError(f"cecl: all_gather_v: counts {counts} and begins {begins}: {group.size()} numbers of 0 or more "
+                         f"expected, one for each rank")
+    if source.shape != (counts[group.rank()], *row):
+        raise ValueError(f"cecl: all_gather_v: source of shape {tuple(source.shape)}: {(counts[group.rank()], *row)} "
+                         f"expected")
+    if any(begin + count > output.shape[0] for begin, count in zip(begins, counts)):
+        raise ValueError(f"cecl: all_gather_v: output of {output.shape[0]} rows: room for counts {counts} at {begins} expected")
+    elements = _count_of(output, math.prod(row))
+    sizes = [binding.sizes([number * elements for number in numbers]) for numbers in (counts, begins)]
+    return finish(group._call("ceclAllGatherv", [source, output], [output], source.data_ptr() or 1, _count_of(source),
+                              output.data_ptr() or 1, *sizes, _type_of(source)), async_op)
+
+
+def _levels(output, source):
+    """The dimensions after the first as [size, stride in output, stride in source]. Neighbours that lie one after the other
+    in both tensors are one."""
+    levels = []
+    for size, *steps in zip(output.shape[1:], output.stride()[1:], source.stride()[1:]):
+        if size > 1 and levels and all(above == size * step for above, step in zip(levels[-1][1:], steps)):
+            levels[-1] = [levels[-1][0] * size, *steps]
+        elif size > 1:
+            levels.append([size, *steps])
+    return levels
+
+
+def _strided(name, function, output, source, group, async_op):
+    """Moves between tensors [ranks, ...] of equal shapes: by one call of `function`, or by several where blocks of equally
+    distant rows do not describe the tensors. They are a group if what they write lies apart."""
+    _check_pair(name, output, source, False)
+    if output.shape != source.shape or output.dim() == 0 or output.shape[0] != group.size():
+        raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
+                         f"shapes expected, with one block for each of {group.size()} ranks")
+    levels, unit = _levels(output, source), _count_of(source, 1)
+    width = levels.pop()[0] if levels and levels[-1][1:] == [1, 1] else 1
+    rows, recv_pitch, send_pitch = levels.pop() if levels else (1, width, width)
+    steps = [output.stride(0), recv_pitch, send_pitch, *itertools.chain(*levels)]
+    if function == "ceclAlltoAllStrided":
+        steps.append(source.stride(0))
+    if output.numel() == 0:
+        width = 0
+    elif group.size() > 1 and 0 in steps:
+        raise ValueError(f"cecl: {name}: tensors of strides {output.stride()} and {source.stride()}: none expanded expected")
+    fields = binding.Strided(width * unit, rows, send_pitch * unit, source.stride(0) * unit, recv_pitch * unit,
+                             output.stride(0) * unit)
+    places = [[sum(at * level[which] for at, level in zip(index, levels)) * source.element_size() for which in (2, 1)]
+              for index in itertools.product(*(range(level[0]) for level in levels))]
+    extent = (output.shape[0] - 1) * output.stride(0) + (rows - 1) * recv_pitch + width
+    apart = len(places) > 1 and all(level[1] >= extent for level in levels)
+
+    def call(comm, stream):
+        with binding.grouped() if apart else contextlib.nullcontext():
+            for sent, received in places:
+                library.call(function, source.data_ptr() + sent, output.data_ptr() + received, ctypes.byref(fields),
+                             _type_of(source), comm, stream)
+
+    return finish(group._run(name, [source, output], [output], call, False), async_op)
+
+
+def all_gather_strided(output, source, group=None, async_op=False):
+    """Gathers the source of rank r to output[r], a view of any strides. output: [ranks, *source.shape]."""
+    group = group_of("all_gather_strided", group)
+    return _strided("all_gather_strided", "ceclAllGatherStrided", output, source.expand(group.size(), *source.shape), group,
+                    async_op)
+
+
+def all_to_all_strided(output, source, group=None, async_op=False):
+    """Sends source[r] to rank r, where it becomes output[rank]. Both are views of any strides."""
+    group = group_of("all_to_all_strided", group)
+    return _strided("all_to_all_strided", "ceclAlltoAllStrided", output, source, group, async_op)
+
+
+def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
+    """Cuts the source along scatter_dim, a part for each rank, and joins what arrives along gather_dim. Parts are those of
+    torch.tensor_split. If all are equal, nothing is packed; otherwise each side may need a copy."""
+    name = "all_to_all_permute"
+    group = group_of(name, group)
+    _check_pair(name, output, source, False)
+    size, rank, dims = group.size(), group.rank(), source.dim()
+    if output.dim() != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
+        raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {output.dim()}: "
+                         f"dimensions of both expected")
+    scatter, gather = scatter_dim % dims, gather_dim % dims
+    sent, received = parts(source.shape[scatter], size), parts(output.shape[gather], size)
+    expected = [sent[rank] if dim == scatter else length for dim, length in enumerate(source.shape)]
+    if scatter == gather or source.shape[gather] != received[rank] or any(
+            length != output.shape[dim] for dim, length in enumerate(expected) if dim != gather):
+        raise ValueError(f"cecl: {name}: source of shape {tuple(source.shape)}, cut in dimension {scatter}, and output of "
+                         f"{tuple(output.shape)}, joined in dimension {gather}: another dimension, {received[rank]} in it of "
+                         f"the source, and all other sizes of {expected} expected on rank {rank} of {size}")
+    if len(set(sent)) == len(set(received)) == 1:
+        return _strided(name, "ceclAlltoAllStrided", output.unflatten(gather, (size, received[0])).movedim(gather, 0),
+                        source.unflatten(scatter, (size, sent[0])).movedim(scatter, 0), group, async_op)
+    each = math.prod(length for dim, length in enumerate(expected) if dim not in (scatter, gather))
+    sends = [each * count * received[rank] for count in sent]
+    receives = [each * sent[rank] * count for count in received]
+    theirs = [each * count * sum(received[:rank]) for count in sent]  # where this rank's blocks begin at the others
+    if source.is_contiguous() and math.prod(source.shape[:scatter]) == 1:
+        flat = source
+    else:
+        flat = torch.cat([part.reshape(-1) for part in source.tensor_split(size, scatter)])
+    direct = output.is_contiguous() and math.prod(output.shape[:gather]) == 1
+    inbox = output if direct else source.new_empty(output.numel())
+    starts = [list(itertools.accumulate(counts[:-1], initial=0)) for counts in (sends, receives)]
+    arrays = [binding.sizes([_count_of(source, number) for number in numbers])
+              for numbers in (sends, starts[0], receives, starts[1], theirs)]
+    work = group._call("ceclAlltoAllvAt", [flat, inbox], [output], flat, *arrays[:2], inbox.data_ptr() or 1, *arrays[2:],
+                       _type_of(source))
+    if not direct:
+        work = group._copy_out(output.tensor_split(size, gather), inbox.split(receives), inbox)
+    return finish(work, async_op)

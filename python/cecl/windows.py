@@ -1,0 +1,77 @@
+"""Windows: memory of each rank that the others read and write, in groups of the backend "cecl", and signals.
+
+    window = windows.share(inbox)              # on all ranks; inbox: memory of experts.empty, or on a GPU any tensor
+    window.put(tensor, peer, signal=7)         # rank 0; the peer makes no call for it
+    window.wait(0, signal=7)                   # the peer: work that follows sees the bytes
+
+Copy engines move the bytes. On GPUs a call is enqueued on the current stream, and the group's other calls do not wait for it;
+on the CPU it is done when it returns. cecl.h says more, under One-sided calls.
+"""
+import ctypes
+
+import torch
+
+from . import _binding as binding
+from ._binding import library
+from .torch_backend import _count_of, _type_of, check, group_of
+
+
+class Window:
+    """What `share` returns. Offsets are elements of the peer's tensor, whose type is that of this rank's."""
+
+    def __init__(self, tensor, group):
+        self._tensor, self._group, self._handle = tensor, group, ctypes.c_void_p()
+        self._communicator = group._communicator(tensor.device)
+        library.call("ceclWindowShare", self._communicator.handle, tensor.data_ptr(), tensor.nbytes,
+                     ctypes.byref(self._handle))
+
+    def _enqueue(self, name, *arguments):
+        communicator = self._communicator
+        if not communicator.handle or not self._handle:
+            raise RuntimeError(f"cecl: {name}: the {'window' if communicator.handle else 'group'} has ended")
+        self._group.begin_messages()
+        stream = None if communicator.stream is None else torch.cuda.current_stream(communicator.device).cuda_stream
+        library.call(name, *arguments, communicator.handle, stream)
+        if communicator.stream is None:
+            communicator.synchronize()
+
+    def _move(self, name, tensor, peer, offset, *signal):
+        check(f"{name}: the tensor", tensor)
+        if tensor.dtype != self._tensor.dtype or tensor.device != self._tensor.device or offset < 0:
+            raise ValueError(f"cecl: {name}: a tensor of {tensor.dtype} on {tensor.device}, at {offset}: {self._tensor.dtype} "
+                             f"on {self._tensor.device}, as the window, and an offset of 0 or more expected")
+        self._enqueue(name, tensor.data_ptr() or 1, _count_of(tensor), _type_of(tensor), peer, self._handle,
+                      offset * tensor.element_size(), *signal)
+
+    def put(self, tensor, peer, offset=0, signal=None):
+        """Copies a tensor into the peer's memory, and then sends it a signal, unless that is None."""
+        if signal is None:
+            self._move("ceclPut", tensor, peer, offset)
+        else:
+            self._move("ceclPutSignal", tensor, peer, offset, signal)
+
+    def get(self, tensor, peer, offset=0):
+        """Fills a tensor from the peer's memory."""
+        self._move("ceclGet", tensor, peer, offset)
+
+    def signal(self, peer, signal=0):
+        """Sends a signal, 0 to 63, after all earlier work of the stream."""
+        self._enqueue("ceclSignal", peer, signal)
+
+    def wait(self, peer, signal=0, count=1):
+        """Waits for signals of a peer, and takes them: the current stream waits; on the CPU, the host."""
+        self._enqueue("ceclWaitSignal", 1, ctypes.byref(binding.SignalWait(peer, signal, count)))
+
+    def free(self):
+        """Ends the window. Collective; waits until no call touches this rank's memory. The memory stays the caller's."""
+        if self._handle and self._communicator.handle:
+            if self._communicator.stream is not None:
+                torch.cuda.synchronize(self._communicator.device)
+            library.call("ceclWindowFree", self._communicator.handle, self._handle)
+        self._handle = ctypes.c_void_p()
+
+
+def share(tensor, group=None):
+    """Shares a contiguous tensor of each rank; sizes may differ. Collective: waits until all ranks have come."""
+    check("share: the tensor", tensor)
+    return Window(tensor, group_of("share", group))
