@@ -1,0 +1,243 @@
+"""torch.ops.cecl.*: calls of groups of the backend "cecl" as operators, which torch.compile(fullgraph=True) takes.
+
+    whole = torch.ops.cecl.all_gather_into_tensor(shard, ranks, cecl.ops.name(group))
+
+They have the names and arguments of torch's own operators (_c10d_functional, symm_mem) where torch has such; docs/pytorch.md
+lists the differences. Nothing is left to wait for. Those that return a tensor have gradients, except all_gather_v.
+"""
+import math
+
+import torch
+import torch.distributed as dist
+
+from . import collectives, experts, tiles
+from .torch_backend import check, finish, group_of
+
+_REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": dist.ReduceOp.PRODUCT,
+               "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+
+
+def name(group=None):
+    """The name by which operators know a group; by default that of all ranks. Compiled functions may call it."""
+    if isinstance(group, str):
+        return group
+    return (dist.group.WORLD if group is None else group).group_name
+
+
+def _group(function, group_name, tensor, group_size=None):
+    """The group, once the arguments that most operators have are checked."""
+    group = group_of(f"cecl::{function}", group_name)
+    check(f"cecl::{function}: input", tensor)
+    if group_size not in (None, group.size()):
+        raise ValueError(f"cecl::{function}: group_size {group_size}: {group.size()}, the ranks of {group_name}, expected")
+    return group
+
+
+def _size(group_name):
+    return dist.distributed_c10d._resolve_process_group(group_name).size()
+
+
+def _operation(function, reduce_op):
+    if reduce_op not in _REDUCTIONS:
+        raise ValueError(f"cecl::{function}: reduce_op {reduce_op!r}: one of {', '.join(_REDUCTIONS)} expected")
+    return _REDUCTIONS[reduce_op]
+
+
+def _new(tensor, dim, length):
+    """A new tensor that differs from another one in one dimension."""
+    shape = list(tensor.shape)
+    shape[dim] = length
+    return tensor.new_empty(shape)
+
+
+def _length(function, tensor, dim):
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise ValueError(f"cecl::{function}: input of shape {tuple(tensor.shape)}: a tensor with dimension {dim} expected")
+    return tensor.shape[dim]
+
+
+def _longer(function, tensor, dim, size):
+    """A new tensor of as many parts as there are ranks."""
+    return _new(tensor, dim, _length(function, tensor, dim) * size)
+
+
+def _shorter(function, tensor, dim, size):
+    """A new tensor of a rank's part."""
+    length = _length(function, tensor, dim)
+    if length % size:
+        raise ValueError(f"cecl::{function}: input of shape {tuple(tensor.shape)}: {size} equal parts of dimension {dim} "
+                         f"expected")
+    return _new(tensor, dim, length // size)
+
+
+def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *call: call):
+    """Defines an operator. fake: makes the result without its bytes. backward(gradient, *kept): the gradient of the first
+    argument; keep(*arguments): what it takes of the call."""
+    at = schema.index("(")
+    mutated = {argument.split()[1].rstrip(",)") for argument in schema.split("Tensor(")[1:]}
+    made = torch.library.custom_op("cecl::" + schema[:at], function, mutates_args=mutated, schema=schema[at:])
+    made.register_fake(fake or (lambda *arguments, **named: None))
+    if backward is None:
+        return
+    others = [None] * (len(made._opoverload._schema.arguments) - 1)
+
+    def setup(ctx, inputs, output):  # pylint: disable=unused-argument; torch names it
+        ctx.kept = keep(*inputs)
+
+    made.register_autograd(lambda ctx, gradient: (backward(gradient.contiguous(), *ctx.kept), *others), setup_context=setup)
+
+
+# -- gathers and their gradients, reductions that are scattered
+
+
+def _all_gather(tensor, group_size, group_name):
+    group = _group("all_gather_into_tensor", group_name, tensor, group_size)
+    out = _longer("all_gather_into_tensor", tensor, 0, group_size)
+    finish(group._all_gather(out, tensor), False)
+    return out
+
+
+def _all_gather_out(tensor, group_size, group_name, out):
+    finish(_group("all_gather_into_tensor_out", group_name, tensor, group_size)._all_gather(out, tensor), False)
+
+
+def _gather_along(tensor, dim, group_name):
+    group = _group("all_gather_along_dim", group_name, tensor)
+    out, dim = _longer("all_gather_along_dim", tensor, dim, group.size()), dim % tensor.dim()
+    collectives.all_gather_strided(out.unflatten(dim, (group.size(), tensor.shape[dim])).movedim(dim, 0), tensor, group)
+    return out
+
+
+def _gather_v(tensor, counts, group_name):
+    _length("all_gather_v", tensor, 0)
+    out = _new(tensor, 0, sum(counts))
+    collectives.all_gather_v(out, tensor, counts, group=group_name)
+    return out
+
+
+def _reduce_scatter(tensor, reduce_op, group_size, group_name):
+    out = _shorter("reduce_scatter_tensor", tensor, 0, group_size)
+    _reduce_scatter_out(tensor, reduce_op, group_size, group_name, out)
+    return out
+
+
+def _reduce_scatter_out(tensor, reduce_op, group_size, group_name, out):
+    group = _group("reduce_scatter_tensor", group_name, tensor, group_size)
+    finish(group._reduce_scatter(out, tensor, _operation("reduce_scatter_tensor", reduce_op)), False)
+
+
+def _scatter_along(tensor, dim, reduce_op, group_name):
+    group = _group("reduce_scatter_along_dim", group_name, tensor)
+    size, op = group.size(), _operation("reduce_scatter_along_dim", reduce_op)
+    out, dim = _shorter("reduce_scatter_along_dim", tensor, dim, size), dim % tensor.dim()
+    rows = math.prod(tensor.shape[:dim])
+    if rows == 1 or tensor.numel() == 0:
+        finish(group._reduce_scatter(out, tensor, op), False)
+    else:
+        columns = out.numel() // rows
+        tiles.reduce_scatter(out, tensor.view(rows, -1), [(0, r * columns) for r in range(size)], (rows, columns), group, op)
+    return out
+
+
+def _spread(gradient, reduce_op, size):
+    """The gradient of each rank's part of a sum or an average."""
+    if reduce_op not in ("sum", "avg"):
+        raise NotImplementedError(f"cecl: the gradient of a reduction by {reduce_op!r}: 'sum' or 'avg' expected")
+    return gradient / size if reduce_op == "avg" else gradient
+
+
+_define("all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor", _all_gather,
+        lambda tensor, size, _name: _longer("all_gather_into_tensor", tensor, 0, size),
+        lambda gradient, size, group: torch.ops.cecl.reduce_scatter_tensor(gradient, "sum", size, group))
+_define("all_gather_into_tensor_out(Tensor input, int group_size, str group_name, Tensor(a!) out) -> ()", _all_gather_out)
+_define("reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor", _reduce_scatter,
+        lambda tensor, _op, size, _name: _shorter("reduce_scatter_tensor", tensor, 0, size),
+        lambda gradient, op, size, group: torch.ops.cecl.all_gather_into_tensor(_spread(gradient, op, size), size, group))
+_define("reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, str group_name, Tensor(a!) out) -> ()",
+        _reduce_scatter_out)
+_define("all_gather_along_dim(Tensor input, int dim, str group_name) -> Tensor", _gather_along,
+        lambda tensor, dim, group: _longer("all_gather_along_dim", tensor, dim, _size(group)),
+        lambda gradient, dim, group: torch.ops.cecl.reduce_scatter_along_dim(gradient, dim, "sum", group))
+_define("reduce_scatter_along_dim(Tensor input, int dim, str reduce_op, str group_name) -> Tensor", _scatter_along,
+        lambda tensor, dim, _op, group: _shorter("reduce_scatter_along_dim", tensor, dim, _size(group)),
+        lambda gradient, dim, op, group: torch.ops.cecl.all_gather_along_dim(_spread(gradient, op, _size(group)), dim, group))
+_define("all_gather_v(Tensor input, SymInt[] counts, str group_name) -> Tensor", _gather_v,
+        lambda tensor, counts, _name: _new(tensor, 0, sum(counts)))
+
+
+# -- all-reduces
+
+
+def _all_reduce_out(tensor, reduce_op, group_name, out):
+    group = _group("one_shot_all_reduce", group_name, tensor)
+    finish(group._all_reduce(out, tensor, _operation("one_shot_all_reduce", reduce_op)), False)
+
+
+def _all_reduce(tensor, reduce_op, group_name):
+    out = torch.empty_like(tensor)
+    _all_reduce_out(tensor, reduce_op, group_name, out)
+    return out
+
+
+_define("one_shot_all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor", _all_reduce,
+        lambda tensor, *_: torch.empty_like(tensor),
+        lambda gradient, op, group: torch.ops.cecl.one_shot_all_reduce(_spread(gradient, op, 1), op, group))
+_define("one_shot_all_reduce_out(Tensor input, str reduce_op, str group_name, Tensor(a!) out) -> ()", _all_reduce_out)
+_define("two_shot_all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> ()",
+        lambda tensor, op, group: _all_reduce_out(tensor, op, group, tensor))
+
+
+# -- all-to-alls
+
+
+def _all_to_all(tensor, output_splits, input_splits, group_name):
+    group = _group("all_to_all_single", group_name, tensor)
+    _length("all_to_all_single", tensor, 0)
+    out = _all_to_all_fake(tensor, output_splits)
+    finish(group.all_to_all_single(out, tensor, output_splits, input_splits), False)
+    return out
+
+
+def _all_to_all_fake(tensor, output_splits, *_):
+    return _new(tensor, 0, sum(output_splits)) if output_splits else torch.empty_like(tensor)
+
+
+def _along(tensor, scatter_dim, gather_dim, length, group_name):
+    group = group_of("cecl::all_to_all_along_dims", group_name)
+    for dim in (scatter_dim, gather_dim):
+        _length("all_to_all_along_dims", tensor, dim)
+    out = _along_fake(tensor, scatter_dim, gather_dim, length, group_name)
+    collectives.all_to_all_permute(out, tensor, scatter_dim, gather_dim, group)
+    return out
+
+
+def _along_fake(tensor, scatter_dim, gather_dim, length, group_name):
+    group = dist.distributed_c10d._resolve_process_group(group_name)
+    shape = list(tensor.shape)
+    shape[scatter_dim] = collectives.parts(shape[scatter_dim], group.size())[group.rank()]
+    shape[gather_dim] = shape[gather_dim] * group.size() if length is None else length
+    return tensor.new_empty(shape)
+
+
+def _experts(splits, group_name):
+    return max(1, splits.numel() // _size(group_name))
+
+
+_define("all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, str group_name) -> Tensor",
+        _all_to_all, _all_to_all_fake,
+        lambda gradient, received, sent, group: torch.ops.cecl.all_to_all_single(gradient, sent, received, group))
+_define("all_to_all_permute(Tensor input, Tensor(a!) out, int scatter_dim, int gather_dim, str group_name) -> ()",
+        lambda tensor, out, *call: collectives.all_to_all_permute(out, tensor, *call))
+_define("all_to_all_along_dims(Tensor input, int scatter_dim, int gather_dim, SymInt? length, str group_name) -> Tensor",
+        _along, _along_fake, lambda gradient, *call: torch.ops.cecl.all_to_all_along_dims(gradient, *call),
+        lambda tensor, scatter, gather, _length, group: (gather, scatter, tensor.shape[scatter], group))
+_define("all_to_all_vdev(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(b!) out_splits_offsets, str group_name) -> ()",
+        lambda tensor, out, splits, offsets, group: experts.alltoallv_device(out, offsets, tensor, splits, group))
+_define("all_to_all_vdev_2d(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(b!) out_splits_offsets, str group_name, "
+        "int? major_align=None) -> ()",
+        lambda tensor, out, splits, offsets, group, align=None: experts.dispatch(
+            out, offsets, tensor, splits, _experts(splits, group), align or 1, None, group))
+_define("all_to_all_vdev_2d_offset(Tensor input, Tensor(a!) out, Tensor in_splits_offsets, Tensor(b!) out_splits_offsets, "
+        "str group_name) -> ()",
+        lambda tensor, out, splits, offsets, group: experts.combine(
+            out, offsets, tensor, splits, _experts(splits[0], group), None, group))
