@@ -140,28 +140,17 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
                   : ceclSuccess;
 }
 
-/* What rank 0 tells the others if they are on several hosts. */
-struct offer {
-    int32_t result;
-    ceclUniqueId id;
-    char words[CECL_MESSAGE_BYTES];
-};
-_Static_assert(sizeof(struct offer) <= CECL_OOB_PART_BYTES, "an offer fits into a part");
-
 /* Over several hosts the ranks meet once more, over TCP, by a unique id of rank 0, which the callbacks tell to
  * all. */
 static ceclResult_t meet_by_id(struct cecl_oob *oob)
 {
-    struct offer mine = {.result = ceclSuccess};
-    struct offer *all = calloc((size_t)oob->nranks, sizeof(*all));
+    struct cecl_id_offer mine = {.result = ceclSuccess}, *all = oob->offers;
     const char nothing = 0;
     if (oob->rank == 0)
         mine.result = (int32_t)cecl_tcp_unique_id(&mine.id);
     if (mine.result != ceclSuccess)
         cecl_keep_message(mine.words);
-    ceclResult_t result =
-        all ? ask_caller(oob, &mine, all, sizeof(mine))
-            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", oob->nranks);
+    ceclResult_t result = ask_caller(oob, &mine, all, sizeof(mine));
     if (result == ceclSuccess && all[0].result != ceclSuccess)
         result = cecl_fail((ceclResult_t)all[0].result, "rank 0: %.450s", all[0].words);
     if (result == ceclSuccess) {
@@ -171,7 +160,6 @@ static ceclResult_t meet_by_id(struct cecl_oob *oob)
         result = tcp.allgather(&tcp, &nothing, NULL, sizeof(nothing));
         oob->line = tcp.line;
     }
-    free(all);
     return result;
 }
 
@@ -191,16 +179,20 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     CECL_TRY(check_nranks(nranks));
     if (!oob || !oob->allGather)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL", oob ? "->allGather" : "");
-    const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
+    ceclResult_t result = check_rest(comm, nranks, rank, config, &resolved);
     struct cecl_oob ours = {.nranks = nranks,
                             .rank = rank,
                             .timeout_ms = resolved.init_timeout_ms,
                             .deadline = cecl_deadline(resolved.init_timeout_ms),
                             .context = (void *)(uintptr_t)oob,
                             .allgather = ask_caller,
-                            .open_line = meet_by_id};
-
-    return cecl_comm_setup(&ours, &resolved, local, comm);
+                            .open_line = meet_by_id,
+                            .offers = calloc((size_t)nranks, sizeof(*ours.offers))};
+    if (!ours.offers && result == ceclSuccess)
+        result = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
+    result = cecl_comm_setup(&ours, &resolved, result, comm);
+    free(ours.offers);
+    return result;
 }
 
 /* ---- all ranks in one process */

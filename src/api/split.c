@@ -245,20 +245,26 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
-/* Over several hosts the members of each color join by a unique id, which the first of them makes. */
+/* Over several hosts the members of each color join by a unique id, which the first of them makes once no rank lacks
+ * memory for it: to an id that nobody gets nobody comes. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
-    ceclUniqueId mine = {{0}}, *all = calloc((size_t)comm->nranks, sizeof(*all));
-    ceclResult_t made =
-        all ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
-    if (all && joins && members->rank == 0)
-        made = cecl_tcp_unique_id_beside(comm->net->line, &mine);
-    ceclResult_t result = agree(comm, made);
+    struct cecl_id_offer mine = {.result = ceclSuccess},
+                         *all = calloc((size_t)comm->nranks, sizeof(*all));
+    ceclResult_t result =
+        agree(comm, all ? ceclSuccess
+                        : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks));
+    if (result == ceclSuccess && joins && members->rank == 0)
+        mine.result = (int32_t)cecl_tcp_unique_id_beside(comm->net->line, &mine.id);
+    cecl_keep_message(mine.words);
     if (result == ceclSuccess)
         result = gather(comm, "ids", &mine, all, sizeof(mine));
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        if (all[r].result != ceclSuccess)
+            result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
     if (result == ceclSuccess && joins)
-        *id = all[members->parent_ranks[0]];
+        *id = all[members->parent_ranks[0]].id;
     free(all);
     return result;
 }

@@ -34,10 +34,19 @@ void cecl_lifeline_keep(int fd)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
 
+static ceclResult_t say(int fd, enum cecl_lifeline_kind kind, const void *part, size_t bytes)
+{
+    struct cecl_lifeline_said said = {.kind = kind};
+    memcpy(said.part, part, bytes);
+    return cecl_net_send(fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
+}
+
 struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t timeout_ms)
 {
+    static const char why[] = "no host memory to hear the root";
     struct cecl_lifeline *line = calloc(1, sizeof(*line));
     if (!line) {
+        (void)!say(fd, CECL_LIFELINE_FAILURE, why, sizeof(why));
         cecl_net_close(fd);
         cecl_net_drop(&process, 1);
         return NULL;
@@ -118,14 +127,6 @@ ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t b
     return ceclSuccess;
 }
 
-static ceclResult_t say(const struct cecl_lifeline *line, enum cecl_lifeline_kind kind,
-                        const void *part, size_t bytes)
-{
-    struct cecl_lifeline_said said = {.kind = kind};
-    memcpy(said.part, part, bytes);
-    return cecl_net_send(line->fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
-}
-
 /* Waits until the root has sent something. */
 static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadline,
                                const _Atomic bool *ended)
@@ -148,7 +149,7 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
 {
     if (line->fd < 0)
         return cecl_fail(ceclRemoteError, ROOT " has ended");
-    const ceclResult_t said = say(line, CECL_LIFELINE_PART, send, bytes);
+    const ceclResult_t said = say(line->fd, CECL_LIFELINE_PART, send, bytes);
     if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
         return said;
     CECL_TRY(await_root(line, deadline, ended));
@@ -232,7 +233,7 @@ void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
     if (!cecl_lock_until(&line->lock, cecl_deadline(SAY_MS)))
         return;
     if (line->fd >= 0 && !line->has_told)
-        (void)!say(line, CECL_LIFELINE_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
+        (void)!say(line->fd, CECL_LIFELINE_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
     line->has_told = true;
     pthread_mutex_unlock(&line->lock);
 }
@@ -243,7 +244,7 @@ void cecl_lifeline_leave(struct cecl_lifeline *line)
     char rest;
     if (!cecl_lock_until(&line->lock, deadline))
         return;
-    if (line->fd >= 0 && say(line, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
+    if (line->fd >= 0 && say(line->fd, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
         while (cecl_net_recv(line->fd, line->process, &rest, 1, deadline, ROOT) == ceclSuccess)
             ;
     hang_up(line);

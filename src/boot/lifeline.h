@@ -42,7 +42,7 @@ struct cecl_lifeline {
     pthread_mutex_t lock; /* held by the thread that reads */
 };
 
-/* Owns both descriptors, also on failure. NULL: no host memory. */
+/* Owns both descriptors, also on failure. NULL: no host memory, and the root is told. */
 struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t timeout_ms);
 /* Closes without a goodbye, and frees. NULL has no effect. */
 void cecl_lifeline_close(struct cecl_lifeline *line);

@@ -12,6 +12,14 @@
 #include "boot/lifeline.h"
 #include "util/error.h"
 
+/* A unique id, as the rank that makes it tells the others. */
+struct cecl_id_offer {
+    int32_t result;
+    ceclUniqueId id;
+    char words[CECL_MESSAGE_BYTES];
+};
+_Static_assert(sizeof(struct cecl_id_offer) <= CECL_OOB_PART_BYTES, "an offer fits into a part");
+
 struct cecl_oob {
     int nranks, rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined; for error messages */
@@ -28,6 +36,8 @@ struct cecl_oob {
     struct cecl_lifeline *line; /* [out] */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
+    struct cecl_id_offer *
+        offers; /* [nranks] for open_line, because nobody would come to an id whose ranks lack memory */
 };
 
 /* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the

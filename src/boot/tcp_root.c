@@ -62,7 +62,8 @@ struct root {
     ceclResult_t failed; /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
     /* -- lines -- */
-    struct cecl_lifeline_said *said; /* [nranks] what ranks say; NULL: no rank has said anything */
+    struct cecl_lifeline_said *said; /* [nranks] what ranks say */
+    bool has_lines;                  /* a rank has said something */
     int nparts;                      /* how many ranks have sent their parts for the next reply */
 };
 
@@ -158,7 +159,8 @@ static bool make_seats(struct root *root, int nranks)
 {
     root->seats = calloc((size_t)nranks, sizeof(*root->seats));
     root->reply = malloc(sizeof(*root->reply) + (size_t)nranks * sizeof(root->reply->parts[0]));
-    if (!root->seats || !root->reply)
+    root->said = calloc((size_t)nranks, sizeof(*root->said));
+    if (!root->seats || !root->reply || !root->said)
         return false;
     root->reply->head = (struct cecl_tcp_reply){
         .status = ceclSuccess, .bytes = (uint64_t)nranks * sizeof(root->reply->parts[0])};
@@ -428,16 +430,14 @@ static void consider_said(struct root *root, int rank)
 static void hear_rank(struct root *root, int rank)
 {
     struct seat *seat = &root->seats[rank];
-    char *at = root->said ? (char *)&root->said[rank] : NULL;
+    char *at = root->has_lines ? (char *)&root->said[rank] : NULL;
     const ssize_t got =
         at ? recv(seat->fd, at + seat->heard, sizeof(*root->said) - seat->heard, MSG_DONTWAIT)
            : cecl_net_look(seat->fd);
     if (!at && got > 0) {
-        root->said = calloc((size_t)root->nranks, sizeof(*root->said));
+        root->has_lines = true;
         for (int r = 0; r < root->nranks; r++)
             cecl_lifeline_keep(root->seats[r].fd);
-        if (!root->said)
-            lose_rank(root, rank, "found no memory at the root");
         return;
     }
     if (at && got > 0) {

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../prompt.h"
 #include "../share.h"
 #include "../with_cmocka.h"
 
@@ -507,6 +510,43 @@ TEST(a_killed_rank_is_named)
 {
     for (victim = 0; victim < 4; victim++)
         assert_true(ranks_run(&two_and_two, one_is_killed));
+}
+
+static int dies_after_us;
+
+/* Rank `victim` dies while it joins, or soon after. */
+static void one_dies_joining(struct rank *r)
+{
+    const struct itimerval timer = {.it_value.tv_usec = dies_after_us};
+    const time_t start = time(NULL);
+    char name[16];
+    snprintf(name, sizeof(name), "rank %d", victim);
+    CHECK(meets(r));
+    if (r->rank == victim)
+        setitimer(ITIMER_REAL, &timer, NULL); /* SIGALRM ends the process */
+    const ceclResult_t made = ceclCommInitRank(&r->comm, r->nranks, r->id, r->rank);
+    if (r->rank == victim)
+        raise(SIGKILL);
+    CHECK(made != ceclSuccess || rank_await_failure(r) == ceclRemoteError);
+    CHECK(rank_says(r, name) ||
+          rank_says(r, "unique id")); /* the id is used up for ranks that come late */
+    CHECK(time(NULL) - start < PROMPT);
+    if (r->comm)
+        ceclCommAbort(r->comm);
+}
+
+TEST(a_rank_that_dies_while_it_joins_is_named)
+{
+    const struct setup setup = {.nranks = 4,
+                                .node_size = "2",
+                                .name = "CECL_INIT_TIMEOUT_MS", /* if it dies before it has come */
+                                .value = "10000",
+                                .only = -1};
+    for (int i = 0; i < 16; i++) {
+        victim = i % 4;
+        dies_after_us = 1000 + 500 * i;
+        assert_true(ranks_run(&setup, one_dies_joining));
+    }
 }
 
 static void one_stays_away(struct rank *r)
