@@ -138,7 +138,7 @@ def cases(at):
     group, size, rank = ops.name(), at.size, at.rank
     every = [at.numbers(r, 2 * size * 3 * size, torch.float64).view(2 * size, 3 * size) for r in range(size)]
     total, mine = torch.stack(every).sum(0), every[rank]
-    splits = [[(r + p) % 3 for p in range(size)] for r in range(size)]  # from rank r to rank p
+    splits = [[(2 * r + p) % 3 for p in range(size)] for r in range(size)]  # from rank r to rank p: not symmetric
     sent, received = splits[rank], [splits[r][rank] for r in range(size)]
     rows = [at.numbers(r, 3 * sum(splits[r]), torch.float64).view(-1, 3) for r in range(size)]
     parts = [every[r].tensor_split(size, 1)[rank] for r in range(size)]
