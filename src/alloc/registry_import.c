@@ -253,7 +253,7 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
 {
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, number);
-    if (import && !import->dropped)
+    if (import && import->state == IMPORT_VALID)
         registry_note_dropped(import);
     pthread_mutex_unlock(&registry->lock);
 }

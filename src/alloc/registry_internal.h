@@ -54,12 +54,18 @@ struct imported {
     struct imported *next;
 };
 
+enum import_state {
+    IMPORT_VALID,
+    IMPORT_DROPPED, /* its owner has freed or replaced the memory. It is closed once no call uses it */
+    IMPORT_CLOSED /* its memory may not be used any more */
+};
+
 struct cecl_import {
     uint64_t number, home,
         bytes;     /* the window's number, first address and size, as the peer has them */
     char *mirror;  /* this rank's address of `home` */
     bool reserved; /* the mirror is a range of addresses that this rank reserved */
-    _Atomic bool dropped;
+    _Atomic int state;
     bool used;
     /* the last call that used the window is done once the flags' `done` has reached this */
     uint32_t last_use;
@@ -71,7 +77,6 @@ struct cecl_import {
     struct imported *blocked;
     uint64_t refused;
     uint64_t weight;             /* what registry_note_dropped has counted for it */
-    _Atomic bool closed;         /* its memory may not be used any more */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
     uint64_t collected;          /* number of the last cecl_imports_collect that found it */
     ceclResult_t failed;         /* why a region is missing; no further region is imported */
@@ -108,9 +113,9 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
                                   ~(REGISTRY_BLOCK_BYTES - 1)};
 }
 
-/* Claims an import for closing: its memory may not be used from then on. Returns false if a call of this
- * rank still uses it. The caller holds the lock. */
-bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import);
+/* Whether a call of this rank uses an import: the one that is being made, one that is pending, or a captured one. The
+ * caller holds the lock. */
+bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import);
 /* Takes an import out of its list, at *at. Its memory may not be used from then on. The caller holds the
  * lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);

@@ -44,7 +44,7 @@ struct cecl_import *registry_take_import(struct cecl_import **at)
     struct cecl_import *import = *at;
     *at = import->next;
     import->next = NULL;
-    atomic_store(&import->closed, true);
+    atomic_store(&import->state, IMPORT_CLOSED);
     return import;
 }
 
@@ -73,21 +73,13 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* Whether no call uses an import. An owner drops or replaces memory only after the calls that name that memory.
- * But if a communicator has failed, a call that is being made may still name memory that its owner has replaced. */
-static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
+/* An owner drops or replaces memory only after the calls that name that memory. But if a communicator has failed, a
+ * call that is being made may still name memory that its owner has replaced. */
+bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
-    return import->call != registry->call && import->holds == 0 &&
-           (!import->used || asks->reached(asks->context, import->last_use));
-}
-
-bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import)
-{
-    if (!is_unused(registry, import))
-        return false;
-    atomic_store(&import->closed, true);
-    return true;
+    return import->call == registry->call || import->holds > 0 ||
+           (import->used && !asks->reached(asks->context, import->last_use));
 }
 
 void cecl_registry_made(struct cecl_registry *registry)
@@ -173,7 +165,7 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
     pthread_mutex_lock(&registry->lock);
     for (uint32_t i = 0; i < imports->count; i++) {
         imports->list[i]->call = registry->call;
-        open = open && !atomic_load(&imports->list[i]->closed);
+        open = open && atomic_load(&imports->list[i]->state) != IMPORT_CLOSED;
     }
     pthread_mutex_unlock(&registry->lock);
     return open;
@@ -204,8 +196,7 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports)
 {
     bool dropped = false;
     for (uint32_t i = 0; i < imports->count; i++)
-        dropped = dropped || atomic_load(&imports->list[i]->dropped) ||
-                  atomic_load(&imports->list[i]->closed);
+        dropped = dropped || atomic_load(&imports->list[i]->state) != IMPORT_VALID;
     return dropped;
 }
 

@@ -108,13 +108,13 @@ static enum standing standing_in(const struct search *search, const struct cecl_
 {
     if (search->exported)
         return standing_of(import, search->exported, search->before);
-    return import->dropped ? OLDER : APART;
+    return import->state == IMPORT_DROPPED ? OLDER : APART;
 }
 
 /* The owner has freed former memory, whatever it has told on the import's communicator so far. */
 static void note_former(struct search *search, struct cecl_import *import)
 {
-    if (search->before == 0 && !import->dropped)
+    if (search->before == 0 && import->state == IMPORT_VALID)
         registry_note_dropped(import);
 }
 
@@ -127,7 +127,7 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
         if (standing == OLDER && search->exported)
             note_former(search, import);
         const bool stays =
-            standing == OLDER && (!search->takes || !registry_claim(registry, import));
+            standing == OLDER && (!search->takes || registry_is_in_use(registry, import));
         search->outdated = search->outdated || standing == NEWER;
         search->left = search->left || stays;
         if (standing != OLDER || stays) {
@@ -267,7 +267,7 @@ static _Atomic uint64_t bearable = DROPPED_BYTES;
 
 void registry_note_dropped(struct cecl_import *import)
 {
-    import->dropped = true;
+    import->state = IMPORT_DROPPED;
     import->weight = REGISTRY_BLOCK_BYTES;
     for (const struct imported *region = import->regions; region; region = region->next)
         import->weight += region->exported.bytes;
