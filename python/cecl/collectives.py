@@ -21,7 +21,8 @@ import torch
 
 from . import _binding as binding
 from ._binding import library
-from .torch_backend import _count_of, _type_of, check, finish, group_of
+from ._tensors import check, count_of, type_of
+from .torch_backend import finish, group_of
 
 
 def parts(length, size):
@@ -51,10 +52,10 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
                          f"expected")
     if any(begin + count > output.shape[0] for begin, count in zip(begins, counts)):
         raise ValueError(f"cecl: all_gather_v: output of {output.shape[0]} rows: room for counts {counts} at {begins} expected")
-    elements = _count_of(output, math.prod(row))
+    elements = count_of(output, math.prod(row))
     sizes = [binding.sizes([number * elements for number in numbers]) for numbers in (counts, begins)]
-    return finish(group._call("ceclAllGatherv", [source, output], [output], source.data_ptr() or 1, _count_of(source),
-                              output.data_ptr() or 1, *sizes, _type_of(source)), async_op)
+    return finish(group._call("ceclAllGatherv", [source, output], [output], source.data_ptr() or 1, count_of(source),
+                              output.data_ptr() or 1, *sizes, type_of(source)), async_op)
 
 
 def _levels(output, source):
@@ -76,7 +77,7 @@ def _strided(name, function, output, source, group, async_op):
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != group.size():
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {group.size()} ranks")
-    levels, unit = _levels(output, source), _count_of(source, 1)
+    levels, unit = _levels(output, source), count_of(source, 1)
     width = levels.pop()[0] if levels and levels[-1][1:] == [1, 1] else 1
     rows, recv_pitch, send_pitch = levels.pop() if levels else (1, width, width)
     steps = [output.stride(0), recv_pitch, send_pitch, *itertools.chain(*levels)]
@@ -97,7 +98,7 @@ def _strided(name, function, output, source, group, async_op):
         with binding.grouped() if apart else contextlib.nullcontext():
             for sent, received in places:
                 library.call(function, source.data_ptr() + sent, output.data_ptr() + received, ctypes.byref(fields),
-                             _type_of(source), comm, stream)
+                             type_of(source), comm, stream)
 
     return finish(group._run(name, [source, output], [output], call, False), async_op)
 
@@ -147,10 +148,10 @@ def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, asyn
     direct = output.is_contiguous() and math.prod(output.shape[:gather]) == 1
     inbox = output if direct else source.new_empty(output.numel())
     starts = [list(itertools.accumulate(counts[:-1], initial=0)) for counts in (sends, receives)]
-    arrays = [binding.sizes([_count_of(source, number) for number in numbers])
+    arrays = [binding.sizes([count_of(source, number) for number in numbers])
               for numbers in (sends, starts[0], receives, starts[1], theirs)]
     work = group._call("ceclAlltoAllvAt", [flat, inbox], [output], flat, *arrays[:2], inbox.data_ptr() or 1, *arrays[2:],
-                       _type_of(source))
+                       type_of(source))
     if not direct:
         work = group._copy_out(output.tensor_split(size, gather), inbox.split(receives), inbox)
     return finish(work, async_op)

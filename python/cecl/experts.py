@@ -18,7 +18,8 @@ import torch
 
 from . import _binding as binding
 from ._binding import library
-from .torch_backend import _count_of, _type_of, finish, group_of
+from ._tensors import count_of, type_of
+from .torch_backend import finish, group_of
 
 
 class _Memory:
@@ -53,7 +54,7 @@ def _rows(name, tensor):
     """The number of rows, and of elements in a row."""
     if tensor.dim() == 0:
         raise ValueError(f"cecl: {name}: a tensor of rows expected")
-    return tensor.shape[0], _count_of(tensor, torch.Size(tensor.shape[1:]).numel())
+    return tensor.shape[0], count_of(tensor, torch.Size(tensor.shape[1:]).numel())
 
 
 def _check_splits(name, tensor, words):
@@ -95,7 +96,7 @@ def _move(name, output, out_splits, source, splits, group, async_op, experts=Non
             library.call("ceclSetOptions", comm, ctypes.byref(options))
         try:
             library.call(name, source.data_ptr(), sendrows, splits.data_ptr(), output.data_ptr(), recvrows,
-                         out_splits.data_ptr(), *described, count, _type_of(source), comm, stream)
+                         out_splits.data_ptr(), *described, count, type_of(source), comm, stream)
         finally:
             if allows:
                 library.call("ceclSetOptions", comm, None)
@@ -130,4 +131,4 @@ def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
         raise ValueError(f"cecl: sums of {sums.numel()} elements of {sums.dtype}: {tokens * count} of {rows.dtype} expected")
     tensors = [rows, places, sums] + ([] if weights is None else [weights])
     return finish(group_of("sum_rows", group)._call("ceclSumRows", tensors, [sums], rows, nrows, places, weights, sums,
-                                                    tokens, each, count, _type_of(rows, True)), async_op)
+                                                    tokens, each, count, type_of(rows, True)), async_op)

@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from . import collectives, experts, tiles
-from .torch_backend import check, finish, group_of
+from ._tensors import check
+from .torch_backend import finish, group_of
 
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": dist.ReduceOp.PRODUCT,
                "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}

@@ -10,7 +10,8 @@ import ctypes
 import torch.distributed as dist
 
 from . import _binding as binding
-from .torch_backend import _operation_of, _type_of, finish, group_of
+from ._tensors import operation_of, type_of
+from .torch_backend import finish, group_of
 
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
@@ -33,4 +34,4 @@ def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.S
     places = binding.sizes([row * source.shape[1] + column for row, column in begins])
     tiles = binding.Tiles(count, columns, rows, source.shape[1], places)
     return finish(group._call("ceclReduceScatterTiles", [source, output], [output], source, output, ctypes.byref(tiles),
-                              _type_of(source, True), _operation_of(op)), async_op)
+                              type_of(source, True), operation_of(op)), async_op)

@@ -10,56 +10,16 @@ messages are collected. They are then sent together, so two ranks may send to ea
 As with NCCL, a call on GPU tensors is enqueued on a stream of the group's own, after the work of the current stream.
 `wait()` makes the current stream wait for the call, not the host. On CPU tensors `wait()` waits for the result.
 """
-import ctypes
-
 import torch
 import torch.distributed as dist
 
 from . import _binding as binding
 from ._binding import library
-
-_TYPES = {torch.int8: binding.INT8, torch.uint8: binding.UINT8, torch.bool: binding.UINT8,
-          torch.int32: binding.INT32, torch.int64: binding.INT64, torch.float16: binding.FLOAT16,
-          torch.float32: binding.FLOAT32, torch.float64: binding.FLOAT64,
-          torch.bfloat16: binding.BFLOAT16, torch.float8_e4m3fn: binding.FLOAT8E4M3,
-          torch.float8_e5m2: binding.FLOAT8E5M2}
-_OPERATIONS = {dist.ReduceOp.SUM: binding.SUM, dist.ReduceOp.PRODUCT: binding.PROD,
-               dist.ReduceOp.MAX: binding.MAX, dist.ReduceOp.MIN: binding.MIN,
-               dist.ReduceOp.AVG: binding.AVG}
+from ._communicator import Communicator, Exchange
+from ._tensors import check, count_of, operation_of, type_of
 
 
-def _type_of(tensor, reduces=False):
-    """The ceclDataType_t. Calls that do not calculate move other types as bytes."""
-    known = _TYPES.get(tensor.dtype)
-    if reduces and (known is None or tensor.dtype == torch.bool):
-        raise TypeError(f"cecl: a reduction of {tensor.dtype}: one of "
-                        f"{', '.join(str(t) for t in _TYPES if t != torch.bool)} expected")
-    return binding.UINT8 if known is None else known
-
-
-def _count_of(tensor, elements=None):
-    elements = tensor.numel() if elements is None else elements
-    return elements if tensor.dtype in _TYPES else elements * tensor.element_size()
-
-
-def _operation_of(op):
-    kind = op.op if hasattr(op, "op") else op
-    if kind not in _OPERATIONS:
-        raise ValueError(f"cecl: {op}: SUM, PRODUCT, MIN, MAX or AVG expected")
-    return _OPERATIONS[kind]
-
-
-def check(name, tensor, dense=True):
-    """Refuses a tensor that no call takes. dense: its elements must lie one after the other."""
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise ValueError(f"cecl: {name} is on {tensor.device}: a GPU or the CPU expected")
-    if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
-        raise ValueError(f"cecl: {name} is a view that computes, or of layout {tensor.layout}: a tensor in memory expected")
-    if dense and not tensor.is_contiguous():
-        raise ValueError(f"cecl: {name} of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous")
-
-
-def group_of(function, group, tensor=None):
+def group_of(function, group):
     """The group of this backend that a function of this package was given: by itself, by its name, or None for all ranks."""
     if isinstance(group, str):
         group = dist.distributed_c10d._resolve_process_group(group)
@@ -94,48 +54,6 @@ def _parts(name, lists, size, tensor):
     return parts
 
 
-class _Work(dist._Work):
-    """A call that is enqueued. `results` are the tensors that it writes."""
-
-    def __init__(self, communicator, results, event):
-        super().__init__()
-        self._communicator, self._results, self._event, self._done = communicator, results, event, False
-
-    def wait(self, timeout=None):
-        """Makes the current stream wait for the call; on the CPU, the host."""
-        if self._event is not None:
-            torch.cuda.current_stream(self._communicator.device).wait_event(self._event)
-        elif not self._done:
-            self._communicator.synchronize()
-        self._done = True
-        return True
-
-    def is_completed(self):
-        """On the CPU waits, because nothing says how far a call is; a program may ask until the answer is yes."""
-        return self._event.query() if self._event is not None else self.wait()
-
-    def is_success(self):
-        return self.is_completed()
-
-    def synchronize(self):
-        self.wait()
-
-    def result(self):
-        return self._results
-
-    def get_future(self):
-        """A future of the results. On GPUs it is done at once, and its users' streams wait for the call."""
-        if self._event is None:
-            self.wait()
-            future = torch.futures.Future()
-            future.set_result(self._results)
-            return future
-        future = torch.futures.Future(devices=[self._communicator.device])
-        with torch.cuda.stream(self._communicator.stream):
-            future.set_result(self._results)
-        return future
-
-
 class _Message(dist._Work):
     """A message that waits for the messages after it, to be sent together with them."""
 
@@ -168,86 +86,6 @@ class _Message(dist._Work):
 
     def get_future(self):
         return self._begun().get_future()
-
-
-class _Exchange:
-    """Exchanges bytes through a group's store; what a communicator needs until it is made."""
-
-    def __init__(self, store, rank, size):
-        self._store, self._rank, self._size, self._round = store, rank, size, 0
-        self.oob = binding.Oob(None, binding.GATHER(self._gather))
-
-    def all(self, mine):
-        """Returns the bytes of each rank, in rank order."""
-        self._round += 1
-        self._store.set(f"{self._round}/{self._rank}", mine)
-        keys = [f"{self._round}/{r}" for r in range(self._size)]
-        self._store.wait(keys)
-        return [self._store.get(key) for key in keys]
-
-    def _gather(self, _context, send, recv, count):
-        try:
-            all_ranks = self.all(ctypes.string_at(send, count))
-            ctypes.memmove(recv, b"".join(all_ranks), count * self._size)
-            return 0
-        except Exception:  # pylint: disable=broad-except; cecl reports what failed
-            return 1
-
-
-class _Communicator:
-    """A communicator of cecl's for the GPU or the CPU of this rank. `make` writes its handle."""
-
-    def __init__(self, device, make):
-        self.device, self.handle = device, ctypes.c_void_p()
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._kept = []  # tensors of calls that may be pending, on the CPU
-        make(ctypes.byref(self.handle))
-
-    @classmethod
-    def join(cls, store, rank, size, device, timeout):
-        """Joins through a store."""
-        fields = {"device": binding.DEVICE_HOST}
-        if device.type == "cuda":
-            fields = {"device": binding.DEVICE_CUDA, "cudaDevice": device.index}
-        fields["timeoutMs"] = max(1, min(int(timeout.total_seconds() * 1000), 2**31 - 1))
-        exchange, config = _Exchange(store, rank, size), binding.Config(library.version(), **fields)
-        return cls(device, lambda handle: library.call("ceclCommInitOob", handle, size, rank, ctypes.byref(exchange.oob),
-                                                       ctypes.byref(config)))
-
-    def split(self, color):
-        """The communicator of the ranks with this color; without a handle if color is None."""
-        number = binding.UNDEF if color is None else color
-        return _Communicator(self.device, lambda handle: library.call("ceclCommSplit", self.handle, number, 0, handle, None))
-
-    @property
-    def stream_handle(self):
-        return None if self.stream is None else self.stream.cuda_stream
-
-    def begin(self):
-        """Work that is enqueued from here on runs after the work of the current stream."""
-        if self.stream is not None:
-            self.stream.wait_stream(torch.cuda.current_stream(self.device))
-
-    def end(self, used, results):
-        """Returns the work enqueued so far. The memory of `used` stays until the stream has done this work."""
-        if self.stream is None:
-            self._kept.append(used)
-            if len(self._kept) > 64:  # the program does not wait for its calls
-                self.synchronize()
-            return _Work(self, results, None)
-        for tensor in used:
-            tensor.record_stream(self.stream)
-        return _Work(self, results, self.stream.record_event())
-
-    def synchronize(self):
-        """On the CPU: waits for all calls."""
-        library.call("ceclStreamSynchronize", self.handle, None)
-        self._kept.clear()
-
-    def close(self, aborts):
-        if self.handle:
-            library.call("ceclCommAbort" if aborts else "ceclCommDestroy", self.handle)
-            self.handle = ctypes.c_void_p()
 
 
 class ProcessGroupCecl(dist.ProcessGroup):
@@ -346,7 +184,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         found = self._communicators.get(key)
         if found is None:
             store = dist.PrefixStore(f"cecl/{device.type}", self._store)
-            found = _Communicator.join(store, self._rank, self._size, device, self._timeout)
+            found = Communicator.join(store, self._rank, self._size, device, self._timeout)
             self._communicators[key] = found
         return found
 
@@ -422,8 +260,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if output.numel() != source.numel() * self._size or output.dtype != source.dtype:
             raise ValueError(f"cecl: all-gather of {source.numel()} elements of {source.dtype} on {self._size} ranks: "
                              f"{output.numel()} elements of {output.dtype} as output")
-        return self._call("ceclAllGather", [source, output], [output], source, output, _count_of(source),
-                          _type_of(source))
+        return self._call("ceclAllGather", [source, output], [output], source, output, count_of(source),
+                          type_of(source))
 
     def all_gather_single(self, output, source, _opts=None):
         return self._all_gather(output, source)
@@ -455,8 +293,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if output.numel() != source.numel() or output.dtype != source.dtype:
             raise ValueError(f"cecl: all-reduce of {source.numel()} elements of {source.dtype}: {output.numel()} elements of "
                              f"{output.dtype} as output")
-        return self._call("ceclAllReduce", [source, output], [output], source, output, source.numel(), _type_of(source, True),
-                          _operation_of(op))
+        return self._call("ceclAllReduce", [source, output], [output], source, output, source.numel(), type_of(source, True),
+                          operation_of(op))
 
     def allreduce(self, tensors, opts):
         tensor = _only("all-reduce", tensors)
@@ -467,12 +305,12 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def reduce(self, tensors, opts):
         tensor = _only("reduce", tensors)
-        return self._call("ceclReduce", [tensor], [tensor], tensor, tensor, tensor.numel(), _type_of(tensor, True),
-                          _operation_of(opts.reduceOp), opts.rootRank)
+        return self._call("ceclReduce", [tensor], [tensor], tensor, tensor, tensor.numel(), type_of(tensor, True),
+                          operation_of(opts.reduceOp), opts.rootRank)
 
     def broadcast(self, tensors, opts):
         tensor = _only("broadcast", tensors)
-        return self._call("ceclBroadcast", [tensor], [tensor], tensor, tensor, _count_of(tensor), _type_of(tensor),
+        return self._call("ceclBroadcast", [tensor], [tensor], tensor, tensor, count_of(tensor), type_of(tensor),
                           opts.rootRank)
 
     def _reduce_scatter(self, output, source, op):
@@ -480,7 +318,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
             raise ValueError(f"cecl: reduce-scatter of {source.numel()} elements of {source.dtype} on {self._size} "
                              f"ranks: {output.numel()} elements of {output.dtype} as output")
         return self._call("ceclReduceScatter", [source, output], [output], source, output, output.numel(),
-                          _type_of(output, True), _operation_of(op))
+                          type_of(output, True), operation_of(op))
 
     def reduce_scatter_single(self, output, source, opts):
         return self._reduce_scatter(output, source, opts.reduceOp)
@@ -503,14 +341,14 @@ class ProcessGroupCecl(dist.ProcessGroup):
             if source.numel() % size or output.numel() != source.numel():
                 raise ValueError(f"cecl: all-to-all of {source.numel()} elements on {size} ranks into {output.numel()}")
             return self._call("ceclAlltoAll", [source, output], [output], source, output,
-                              _count_of(source, source.numel() // size), _type_of(source))
+                              count_of(source, source.numel() // size), type_of(source))
         sends = self._splits("input", source, input_splits)
         receives = self._splits("output", output, output_splits)
         starts = [sum(counts[:r]) for counts in (sends, receives) for r in range(size)]
         address = output.data_ptr() or 1  # a rank that receives nothing passes any address but NULL
         return self._call("ceclAlltoAllv", [source, output], [output], source, binding.sizes(sends),
                           binding.sizes(starts[:size]), address, binding.sizes(receives), binding.sizes(starts[size:]),
-                          _type_of(source))
+                          type_of(source))
 
     alltoall_base = all_to_all_single
 
@@ -521,7 +359,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if len(splits) != self._size or sum(splits) != rows:
             raise ValueError(f"cecl: {name} splits {splits} of a tensor of {rows} rows on {self._size} ranks")
         row = tensor.numel() // rows if rows else 0
-        return [_count_of(tensor, split * row) for split in splits]
+        return [count_of(tensor, split * row) for split in splits]
 
     def alltoall(self, outputs, sources, _opts=None):
         flat = torch.cat([source.reshape(-1) for source in sources])
@@ -534,7 +372,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         source, root = _only("gather", sources), opts.rootRank
         parts = _parts("gather", outputs, self._size, source) if self._rank == root else []
         flat = source.new_empty((self._size, *source.shape)) if self._rank == root else source
-        work = self._call("ceclGather", [source, flat], [flat], source, flat, _count_of(source), _type_of(source), root)
+        work = self._call("ceclGather", [source, flat], [flat], source, flat, count_of(source), type_of(source), root)
         return self._copy_out(parts, list(flat), flat) if self._rank == root else work
 
     def scatter(self, outputs, sources, opts):
@@ -542,7 +380,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         flat = output
         if self._rank == root:
             flat = torch.cat([part.reshape(-1) for part in _parts("scatter", sources, self._size, output)])
-        return self._call("ceclScatter", [flat, output], [output], flat, output, _count_of(output), _type_of(output),
+        return self._call("ceclScatter", [flat, output], [output], flat, output, count_of(output), type_of(output),
                           root)
 
     def barrier(self, opts=None):
@@ -563,7 +401,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     def _message(self, name, tensor, results, peer):
         """Collects a message. While calls are coalesced, adds the message to their group instead."""
         def call():
-            return self._call(name, [tensor], results, tensor, _count_of(tensor), _type_of(tensor), peer)
+            return self._call(name, [tensor], results, tensor, count_of(tensor), type_of(tensor), peer)
         if self._grouped is not None:
             return call()
         check("the message", tensor)
@@ -604,7 +442,7 @@ def split(color, group=None):
         raise ValueError(f"cecl: split: color {color!r}: a number from 0 to 2**31 - 1, or None, expected")
     parent._splits_made += 1
     store = dist.PrefixStore(f"cecl/split/{parent._splits_made}", parent._store)
-    colors = _Exchange(store, parent.rank(), parent.size()).all(str(color))
+    colors = Exchange(store, parent.rank(), parent.size()).all(str(color))
     child = None
     if color is not None:
         members = [dist.get_global_rank(parent, r) for r, theirs in enumerate(colors) if theirs == str(color).encode()]

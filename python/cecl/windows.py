@@ -13,7 +13,8 @@ import torch
 
 from . import _binding as binding
 from ._binding import library
-from .torch_backend import _count_of, _type_of, check, group_of
+from ._tensors import check, count_of, type_of
+from .torch_backend import group_of
 
 
 class Window:
@@ -40,7 +41,7 @@ class Window:
         if tensor.dtype != self._tensor.dtype or tensor.device != self._tensor.device or offset < 0:
             raise ValueError(f"cecl: {name}: a tensor of {tensor.dtype} on {tensor.device}, at {offset}: {self._tensor.dtype} "
                              f"on {self._tensor.device}, as the window, and an offset of 0 or more expected")
-        self._enqueue(name, tensor.data_ptr() or 1, _count_of(tensor), _type_of(tensor), peer, self._handle,
+        self._enqueue(name, tensor.data_ptr() or 1, count_of(tensor), type_of(tensor), peer, self._handle,
                       offset * tensor.element_size(), *signal)
 
     def put(self, tensor, peer, offset=0, signal=None):
