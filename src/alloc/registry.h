@@ -105,7 +105,6 @@ struct cecl_registry {
     pthread_cond_t news;
     struct cecl_peer_windows *peers; /* [nranks] */
     uint64_t call;                   /* the number of the call that is being made; from 1 on */
-    uint64_t collections;            /* counts calls of cecl_imports_collect */
     struct cecl_registry *next;      /* next registry of this process; see registry_process.c */
 };
 

@@ -78,7 +78,6 @@ struct cecl_import {
     uint64_t refused;
     uint64_t weight;             /* what registry_note_dropped has counted for it */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
-    uint64_t collected;          /* number of the last cecl_imports_collect that found it */
     ceclResult_t failed;         /* why a region is missing; no further region is imported */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;

@@ -120,12 +120,13 @@ void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t numbe
 }
 
 /* Adds an import to a list, if the list does not have it yet. */
-static void collect(const struct cecl_registry *registry, struct cecl_import *import,
-                    struct cecl_imports *imports)
+static void collect(struct cecl_import *import, struct cecl_imports *imports)
 {
-    if (!import || import->collected == registry->collections)
+    uint32_t i = 0;
+    while (i < imports->count && imports->list[i] != import)
+        i++;
+    if (!import || i < imports->count)
         return;
-    import->collected = registry->collections;
     atomic_fetch_add(&import->references, 1);
     imports->list[imports->count++] = import;
 }
@@ -138,11 +139,9 @@ ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
     if (!imports->list)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows of peers", count);
     pthread_mutex_lock(&registry->lock);
-    registry->collections++;
     for (size_t i = 0; i < count; i++)
         if (buffers[i].window >= CECL_WINDOW_FIRST)
-            collect(registry,
-                    registry_find_import(&registry->peers[i / 2 % (size_t)registry->nranks],
+            collect(registry_find_import(&registry->peers[i / 2 % (size_t)registry->nranks],
                                          buffers[i].window),
                     imports);
     pthread_mutex_unlock(&registry->lock);
