@@ -2,7 +2,7 @@
 
     whole = torch.ops.cecl.all_gather_into_tensor(shard, ranks, cecl.ops.name(group))
 
-They have the names and arguments of torch's own operators (_c10d_functional, symm_mem) where torch has such; docs/pytorch.md
+They have the names and arguments of torch's own operators (_c10d_functional, symm_mem) where torch has such; docs/python.md
 lists the differences. Nothing is left to wait for. Those that return a tensor have gradients, except all_gather_v.
 """
 import math
