@@ -235,14 +235,18 @@ static void a_rank_dies_inside_a_split(struct life *life)
 }
 
 #define LARGE ((size_t)16 << 20) /* bytes */
-#define LARGE_COPIES 24          /* on the host device, the copies take longer than a shrink */
 
-/* A call that waits in its stream behind other work of this rank, so it ends long after rank 0's part. */
+/* A call that waits in its stream behind about a second of copies of this rank, so it ends long after rank 0's
+ * part and after a shrink that does not wait for it, but within the time that a shrink waits. */
 static ceclStream_t call_behind_copies(struct life *life, char *large)
 {
     ceclStream_t stream;
     STEP(ceclStreamCreate(life->comm, &stream), 60);
-    for (int i = 0; i < LARGE_COPIES; i++)
+    const double start = now();
+    STEP(ceclMemcpyAsync(life->comm, large, large + LARGE, LARGE, stream), 60);
+    STEP(ceclStreamSynchronize(life->comm, stream), 60);
+    const double copy_s = now() - start;
+    for (double queued_s = 0; queued_s < 1; queued_s += copy_s)
         STEP(ceclMemcpyAsync(life->comm, large, large + LARGE, LARGE, stream), 60);
     STEP(ceclAllGather(life->sum, life->out, COUNT, ceclInt, life->comm, stream), 60);
     return stream;
