@@ -1399,8 +1399,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             streams: the n-th comes once the first n calls are done. Every signal is counted;
  *             none is lost if the peer waits late.
  *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
- *             them in the order in which the host made the waits: this wait ends when `count` more
- *             have come than all earlier waits take. Waiting takes no SM.
+ *             them in the order in which the host made the waits, so this wait ends once `count`
+ *             signals have come that no earlier wait takes. Waiting takes no SM.
  *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
  *             may write where and when; cecl adds no order between peers. A window may lie in
  *             memory that collectives use, too. A put may have no bytes. A put to this rank itself

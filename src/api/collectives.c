@@ -163,7 +163,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    /* other calls have arguments that this function lacks */
+    /* other operations need arguments that this function does not take */
     if (op != ceclOpAllGather && op != ceclOpAlltoAll)
         return cecl_fail(ceclInvalidArgument,
                          "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain "

@@ -151,8 +151,8 @@ static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello 
     return cecl_process_is(&a->invitation.process, &b->invitation.process);
 }
 
-/* Whether two ranks may use the GPUs that they found. In one process, streams of two ranks may share a
- * hardware queue of the GPU; a wait of one rank then blocks the very work for which this rank waits. */
+/* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1; in one process always: their streams may share a hardware
+ * queue, and then a wait of one rank blocks the very work for which this rank waits. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))

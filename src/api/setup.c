@@ -111,7 +111,7 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
  * small. */
 #define SLOT_LEAST_CUDA (256u << 10)
 #define SLOT_LEAST_HOST (4u << 10)
-/* Private memory is copied through the next rank's staging, in chunks of half of so many bytes. A chunk of
+/* The part of the next rank's staging through which private memory is copied. A chunk is half of it. A chunk of
  * 8 MiB takes 21 us over the link, and a batch of two copies costs about 5 us. */
 #define CARRY_CUDA (16u << 20)
 #define CARRY_HOST (64u << 10)

@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-/* `each`: the bytes of each of `count` things. */
+/* The bytes of `count` things of `each` bytes. */
 static ceclResult_t multiply(const char *name, uint64_t count, uint64_t each, uint64_t *bytes)
 {
     return !__builtin_mul_overflow(count, each, bytes) && *bytes <= PTRDIFF_MAX

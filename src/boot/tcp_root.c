@@ -261,7 +261,7 @@ static void notice_leavers(struct root *root)
 }
 
 /* Called when no connection can be accepted. Closes the descriptors that watch processes, so that ranks
- * can connect. If that does not help, the job fails after a while. */
+ * can connect. If there are still none, ranks time out. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);

@@ -123,8 +123,8 @@ static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
 {
     return cecl_plan_part(plan, 0)->call.captured != 0;
 }
-/* Finds which steps one kernel can carry out, beginning with step `at` of the plan. Returns false if there
- * are none. */
+/* Finds the steps from step `at` of the plan on that one kernel can carry out. Returns false if there are
+ * none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
 /* Whether the nranks - 1 steps from `at` on are alike, and are for one peer each, in the order that plans use. */

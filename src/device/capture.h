@@ -1,7 +1,7 @@
 /* What a device does for graphs: streams whose work is captured, and launched any number of times.
  *
  * Work that a stream captures is not done. It becomes part of a graph, in order. The operations of
- * device.h that take a stream are captured, too; `copies` and `row_copies` must be told so.
+ * device.h that take a stream are captured, too; `copies` and `row_copies` take an argument that says so.
  *
  *     find -> begin -> memops, copies, reduce ... -> end -> keep
  *

@@ -244,7 +244,7 @@ static void describe_wait(CUstreamBatchMemOpParams *params, const struct cecl_me
     params->waitValue.flags = flags[op->kind];
 }
 
-/* Whether two writes are to the halves of 8 bytes that are aligned. */
+/* Whether the first two operations write the two halves of one aligned word of 8 bytes. */
 static bool are_one_write(const struct cecl_memop *ops, size_t count)
 {
     return count > 1 && ops[0].kind == CECL_MEMOP_WRITE && ops[1].kind == CECL_MEMOP_WRITE &&

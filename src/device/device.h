@@ -289,8 +289,8 @@ struct cecl_device_ops {
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
-    /* Makes the stream's thread call call->run. Takes over `call`: it is freed after the run, or here on
-     * failure. NULL on CUDA. */
+    /* Enqueues a call of call->run, by the stream's thread. Takes over `call`: it is freed after the run, or
+     * here on failure. NULL on CUDA. */
     ceclResult_t (*call)(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
     /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
      * until the call is done. */
@@ -364,8 +364,8 @@ bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */
 ceclResult_t cecl_host_open(struct cecl_device **dev);
-/* If both are host devices, `dev` has the default stream of `parent` from now on, as on one GPU. No work may be
- * on its own default stream. */
+/* If both are host devices, `dev` uses the default stream of `parent` from now on, as on one GPU. The default stream
+ * that `dev` had must have no work. */
 void cecl_host_inherit(struct cecl_device *dev, const struct cecl_device *parent);
 
 #endif

@@ -71,8 +71,8 @@ static inline uint32_t cecl_handed_begun(uint32_t value)
 }
 
 /* Call this for each message that this rank posts. A peer writes only one of its two words in a message, so the
- * other one may become old: after 2^31 messages it would count as ahead, and would end a wait too early. So
- * from time to time this rank itself counts up words that are far behind. */
+ * other one may fall behind: by 2^31 messages it would count as ahead, and would end a wait too early. So from
+ * time to time this rank itself counts up words that are far behind. */
 void cecl_awaited_keep_near(const struct cecl_flags *flags, enum cecl_role role, int peer,
                             uint64_t number);
 

@@ -213,7 +213,7 @@ static ceclResult_t check_args(ceclComm_t comm, struct making *making)
 
 /* ---- describing: which slots, and which values */
 
-/* A step of a counter with slots. */
+/* A signal or a wait: the counter, which of its slots, and the value. */
 static struct cecl_counted give_value(struct making *making, uint32_t counter, uint32_t slot,
                                       uint32_t value)
 {

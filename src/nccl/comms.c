@@ -227,7 +227,7 @@ static void abort_ours(struct cecl_nccl_comm *entry)
 }
 
 /* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's communicator, which may
- * be freed. False: that thread has just completed cecl's communicator, so the caller must end it. */
+ * be freed. Returns false if that thread completed cecl's communicator first; the caller must then end it. */
 static bool give_up(struct cecl_nccl_comm *entry)
 {
     (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));

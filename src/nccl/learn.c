@@ -340,7 +340,7 @@ static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_
                                         cecl_period_is_within(&learn->period));
 }
 
-/* What the trial's arm says of a call, if it has one: by a verdict, or by a turn. Otherwise the table decides. */
+/* Decides by the trial's arm, if a verdict or a turn has set one. Otherwise the table decides. */
 static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                        const struct cecl_nccl_comm *comm, struct cecl_nccl_way *way)
 {

@@ -135,7 +135,7 @@ static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl
 }
 
 /* Carries out the calls in a second NCCL group, after the one that the program has ended. As with NCCL,
- * the group's end returns an error of a call. */
+ * the end of the group returns the calls' errors. */
 static ncclResult_t pass_in_a_group(struct cecl_nccl_group *group,
                                     const struct cecl_nccl_kept *kept, int count)
 {

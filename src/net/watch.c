@@ -72,7 +72,7 @@ static void look(struct cecl_net *net)
         net->fails(net->context, result, words);
 }
 
-/* Ends NCCL's communicator. A thread that holds the lock for long waits inside NCCL, which only an abort ends. */
+/* Ends NCCL's communicator. A thread that holds the lock for long is inside NCCL: only an abort ends its wait. */
 static ceclResult_t end_nccl(void *context)
 {
     struct cecl_net *net = context;

@@ -58,7 +58,7 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits, size_t ro
     return check_both(splits, form->scale_bytes, "experts->scalebytes", form->scale_bytes);
 }
 
-/* Checks the arrays of scales as far as that needs no look-up of their memory. The description has no buffers
+/* Checks that the arrays of scales are given, and that peers can write to recvscales. The description has no buffers
  * for arrays that only kernels use. */
 static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExperts_t *experts,
                                  const struct cecl_call *call)

@@ -79,7 +79,7 @@ template <int op, int n, typename Acc> DEVICE void scale_first(Acc a[n], const c
                 a[i] = combine<ceclProd>(a[i], (Acc)by.scale);
 }
 
-/* a op x, where x has a place in an average. In types that are accumulated in fp32 the product is exact, so that
+/* a op x; in an average x is scaled first. In types that are accumulated in fp32 the product is exact, so
  * the sum may be fused with it: it takes no longer than without a scale. */
 template <int type, int op, typename Acc>
 DEVICE Acc combine_scaled(Acc a, Acc x, const cecl_average &by)

@@ -8,7 +8,7 @@
 
 static _Thread_local char message[CECL_MESSAGE_BYTES];
 
-/* The public function that the thread is inside. `is_unnamed`: it has recorded a message without its name. */
+/* The public function that the thread is inside. `is_unnamed`: the recorded message does not begin with its name yet. */
 static _Thread_local struct {
     const char *name;
     bool is_unnamed;

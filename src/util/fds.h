@@ -5,8 +5,8 @@
 #ifndef CECL_UTIL_FDS_H
 #define CECL_UTIL_FDS_H
 
-/* From begin to end no thread of this process forks, so no child gets a descriptor that is not listed yet. What
- * lies between may not block. */
+/* From begin to end no thread of this process forks, so no child gets a descriptor that is not listed yet. Make
+ * no call that may block in between. */
 void cecl_fds_begin(void);
 void cecl_fds_add(int fd); /* between begin and end; -1 is not added */
 void cecl_fds_end(void);

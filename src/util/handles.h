@@ -12,7 +12,7 @@ struct cecl_handle {
     struct cecl_handle *next; /* in the list of freed handles */
 };
 
-/* Freed handles of one kind, the oldest first. New handles get the oldest, but `least` stay freed. */
+/* Freed handles of one kind, the oldest first. A new handle takes the memory of the oldest, if more than `least` are freed. */
 struct cecl_handles {
     pthread_mutex_t lock;
     struct cecl_handle *first, *last;
