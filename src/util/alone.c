@@ -17,9 +17,8 @@
 /* Threads of the library and of CUDA that make no calls for the program. (cecl-together, cecl-make and
  * cecl-finalize do make calls.) Whole names are compared, because a thread without a name of its own has the
  * program's name, and a program may be named cuda_train. */
-static const char *const kept[] = {"cecl-watchdog", "cecl-worker",   "cecl-stream",
-                                   "cecl-root",     "cecl-links",    "cecl-orphans",
-                                   "cecl-net",      "cuda-EvtHandlr"};
+static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream",   "cecl-root",
+                                   "cecl-orphans",  "cecl-net",    "cuda-EvtHandlr"};
 
 /* CUDA's other threads are named cuda and a hexadecimal number of eight digits or more. */
 static bool is_cuda_number(const char *name)
