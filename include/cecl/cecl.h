@@ -497,8 +497,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          Such a rank did not come; the message names it.
  * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
- * then be made again, with another list for example. If lists differed, a rank that had not come to
- * that call, and comes to the next one before the others, gets the same error: let it call again. */
+ * then be made again, with another list for example. If lists differed, a rank that comes only after
+ * the others have got this error may get it, too: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);

@@ -426,7 +426,7 @@ static void consider_said(struct root *root, int rank)
 }
 
 /* Reads what a rank has said so far. A rank that closes its line without a word is on the same host as all others, or
- * its communicator was not made. If other ranks have said something, they need it. */
+ * its communicator was not made. Once any rank has said something, the end of a line is the loss of that rank. */
 static void hear_rank(struct root *root, int rank)
 {
     struct seat *seat = &root->seats[rank];

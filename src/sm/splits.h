@@ -25,9 +25,9 @@
  * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
  *
- * A seal on each line says which call the line is from. No rank moves rows by a line of another call: one
- * that an earlier call has left, because this call's line did not come before a failed communicator ended
- * the wait for it, or that of a rank with other sizes. */
+ * A seal on each line says which call and which sizes the line is of. No rank moves rows by another line: if
+ * a communicator fails before this call's line has come, the line of an earlier call is still there; and ranks
+ * may have called with different sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
