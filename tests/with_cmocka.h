@@ -12,11 +12,14 @@
 /* Defines a test that registers itself. A program's tests run in the order of their definitions. */
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 /* The same with functions that run before and after the test; NULL: none. */
-#define TEST_BETWEEN(name, set_up, tear_down)                                                      \
+#define TEST_BETWEEN(name, set_up, tear_down) TEST_IF(1, name, set_up, tear_down)
+/* The same for a test that the program has only if `condition` holds at its start. */
+#define TEST_IF(condition, name, set_up, tear_down)                                                \
     static void name(void **state);                                                                \
     __attribute__((constructor)) static void name##_is_registered(void)                            \
     {                                                                                              \
-        tests_add((struct CMUnitTest){#name, name, set_up, tear_down, NULL});                      \
+        if (condition)                                                                             \
+            tests_add((struct CMUnitTest){#name, name, set_up, tear_down, NULL});                  \
     }                                                                                              \
     static void name(void **state)
 /* Runs a test once more, between other functions. */

@@ -1,11 +1,15 @@
-/* Replaces libFuzzer in ordinary builds: runs the fuzzer once with each file of the given
- * folders. */
+/* Replaces libFuzzer in ordinary builds: runs the fuzzer once with each file of a folder, and then with random inputs,
+ * the same each time.
+ *
+ *     fuzz_NAME FOLDER [COUNT]   COUNT: how many random inputs */
 #include <dirent.h>
 #include <unistd.h>
 
+#include "../share.h"
 #include "input.h"
 
 #define MOST ((size_t)1 << 16) /* most bytes of a file */
+#define RANDOM_BYTES 300
 
 static int run_file(const char *folder, const char *name)
 {
@@ -35,13 +39,28 @@ static int run_folder(const char *path)
     return files;
 }
 
+static void run_random(int number)
+{
+    static uint8_t data[RANDOM_BYTES];
+    uint64_t word = (uint64_t)number;
+    for (int i = 0; i < RANDOM_BYTES; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        data[i] = (uint8_t)(word >> 56);
+    }
+    fprintf(stderr, "random input %d\n", number);
+    LLVMFuzzerTestOneInput(data, sizeof(data));
+}
+
 int main(int argc, char **argv)
 {
     int files = 0;
+    const int count = argc > 2 ? test_share(atoi(argv[2])) : 0;
     alarm(280);
     LLVMFuzzerInitialize(&argc, &argv);
-    for (int i = 1; i < argc; i++)
-        files += run_folder(argv[i]);
+    if (argc > 1)
+        files = run_folder(argv[1]);
+    for (int i = 0; i < count; i++)
+        run_random(i);
     fprintf(stderr, "%d files\n", files);
     return files > 0 ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,8 +66,8 @@ static inline void *run_rank(void *argument)
     return NULL;
 }
 
-/* Runs `run` on `nranks` threads, each with a communicator. Returns whether all succeeded. */
-static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
+/* Runs `life` on a thread for each rank, which joins in it by rank->id. Returns whether all succeeded. */
+static inline bool run_lives(int nranks, void *(*life)(void *rank), bool (*run)(struct rank *))
 {
     struct rank ranks[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
@@ -74,7 +75,7 @@ static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
     bool is_right = ncclGetUniqueId(&id) == 0;
     for (int i = 0; i < nranks; i++) {
         ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id, .run = run};
-        pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
+        pthread_create(&threads[i], NULL, life, &ranks[i]);
     }
     for (int i = 0; i < nranks; i++) {
         pthread_join(threads[i], NULL);
@@ -82,5 +83,34 @@ static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
     }
     return is_right;
 }
+
+/* Runs `run` on `nranks` threads, each with a communicator. Returns whether all succeeded. */
+static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
+{
+    return run_lives(nranks, run_rank, run);
+}
+
+/* Whether CECL_NCCL is one of these policies. */
+static inline bool is_under(const char *policies)
+{
+    const char *policy = getenv("CECL_NCCL");
+    return policy && strstr(policies, policy);
+}
+
+/* Defines a test that the program has only under these policies. */
+#define TEST_UNDER(policies, name) TEST_IF(is_under(policies), name, NULL, NULL)
+
+/* Defines a test whose body each rank runs, on a thread of its own, and returns whether the rank succeeded. The other
+ * arguments are numbers of ranks. */
+#define TEST_OF_RANKS_UNDER(policies, name, ...)                                                   \
+    static bool name##_on(struct rank *r);                                                         \
+    TEST_UNDER(policies, name)                                                                     \
+    {                                                                                              \
+        static const int counts[] = {__VA_ARGS__};                                                 \
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)                            \
+            assert_true(run_ranks(counts[i], name##_on));                                          \
+    }                                                                                              \
+    static bool name##_on(struct rank *r)
+#define TEST_OF_RANKS(name, ...) TEST_OF_RANKS_UNDER("off all auto strict", name, __VA_ARGS__)
 
 #endif

@@ -56,19 +56,7 @@ static void *run_begun(void *argument)
 /* `run` gets a communicator whose creation has started, and ends the communicator. */
 static bool run_beginning(int nranks, bool (*run)(struct rank *))
 {
-    struct rank ranks[RANKS];
-    pthread_t threads[RANKS];
-    ncclUniqueId id;
-    bool is = ncclGetUniqueId(&id) == 0;
-    for (int i = 0; i < nranks; i++) {
-        ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id, .run = run};
-        pthread_create(&threads[i], NULL, run_begun, &ranks[i]);
-    }
-    for (int i = 0; i < nranks; i++) {
-        pthread_join(threads[i], NULL);
-        is = is && ranks[i].is_right;
-    }
-    return is;
+    return run_lives(nranks, run_begun, run);
 }
 
 static bool run_each_number_of_ranks(bool (*run)(struct rank *))
@@ -188,7 +176,7 @@ TEST(a_rank_without_a_color_gets_no_child)
 }
 
 /* NCCL returns from the split when such a child is ready, so programs may use it at once. */
-static bool split_non_blocking(struct rank *r)
+TEST_OF_RANKS(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once, 3)
 {
     struct rank child = *r;
     struct config config;
@@ -198,13 +186,8 @@ static bool split_non_blocking(struct rank *r)
     return ncclCommDestroy(child.comm) == 0 && is;
 }
 
-TEST(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once)
-{
-    assert_true(run_ranks(3, split_non_blocking));
-}
-
 /* The child is non-blocking, although the communicator itself was made at once. */
-static bool split_a_child(struct rank *r)
+TEST_OF_RANKS(children_of_a_blocking_communicators_non_blocking_child_are_served, 3)
 {
     struct rank child = *r, grandchild = *r;
     struct config config;
@@ -212,11 +195,6 @@ static bool split_a_child(struct rank *r)
               ncclCommSplit(child.comm, 0, r->rank, &grandchild.comm, NULL) == IN_PROGRESS &&
               await_comm(child.comm) == 0 && grandchild.comm && gathers(&grandchild, true);
     return ncclCommDestroy(grandchild.comm) == 0 && ncclCommDestroy(child.comm) == 0 && is;
-}
-
-TEST(children_of_a_blocking_communicators_non_blocking_child_are_served)
-{
-    assert_true(run_ranks(3, split_a_child));
 }
 
 static bool shrink_by(struct rank *r, int flags)

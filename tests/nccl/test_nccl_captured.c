@@ -1,8 +1,7 @@
 /* Captured calls in NCCL's place, on the host device: which are served and which are passed; the
  * results of replays; and graphs that not all ranks capture, or that outlive their communicator.
  *
- * test_nccl_captured POLICY [ROUNDS] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the
- * stand-in */
+ * test_nccl_captured [ROUNDS] CECL_NCCL_PATH names the stand-in */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -129,27 +128,18 @@ static bool capture_both(struct rank *r, enum course expected)
     return is;
 }
 
-static bool capture_served(struct rank *r)
+TEST_OF_RANKS_UNDER("all strict", captured_calls_are_served_and_replay_with_eager_calls_between,
+                    RANKS)
 {
     return capture_both(r, SERVED);
 }
 
-static bool capture_passed(struct rank *r)
+TEST_OF_RANKS_UNDER("auto off", captured_calls_are_passed_and_replay, RANKS)
 {
     return capture_both(r, PASSED);
 }
 
-static void captured_calls_are_served_and_replay_with_eager_calls_between(void **state)
-{
-    assert_true(run_ranks(RANKS, capture_served));
-}
-
-static void captured_calls_are_passed_and_replay(void **state)
-{
-    assert_true(run_ranks(RANKS, capture_passed));
-}
-
-static bool replay_much(struct rank *r)
+TEST_OF_RANKS_UNDER("all", every_byte_is_right_in_many_replays_of_two_graphs, 2)
 {
     struct data d;
     struct standin_graph *graphs[2] = {NULL};
@@ -167,11 +157,6 @@ static bool replay_much(struct rank *r)
     standin.stream_free(on);
     standin.stream_free(other);
     return is;
-}
-
-static void every_byte_is_right_in_many_replays_of_two_graphs(void **state)
-{
-    assert_true(run_ranks(2, replay_much));
 }
 
 /* ---- calls that one rank cannot capture */
@@ -219,13 +204,13 @@ static bool pass_a_group(struct rank *r)
     return is_passed_by_all(r, gather_overlapping_in_a_group);
 }
 
-static void all_ranks_pass_what_one_cannot_capture(void **state)
+TEST_UNDER("all", all_ranks_pass_what_one_cannot_capture)
 {
     assert_true(run_ranks(RANKS, pass_a_call));
     assert_true(run_ranks(RANKS, pass_a_group));
 }
 
-static bool is_refused_by_all(struct rank *r)
+TEST_OF_RANKS_UNDER("strict", strict_refuses_on_all_ranks_what_one_cannot_capture, RANKS)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -235,11 +220,6 @@ static bool is_refused_by_all(struct rank *r)
     standin.graph_free(graph);
     standin.stream_free(on);
     return is;
-}
-
-static void strict_refuses_on_all_ranks_what_one_cannot_capture(void **state)
-{
-    assert_true(run_ranks(RANKS, is_refused_by_all));
 }
 
 static bool pass_over_hosts(struct rank *r)
@@ -255,7 +235,7 @@ static bool pass_over_hosts(struct rank *r)
     return is;
 }
 
-static void captured_calls_over_hosts_are_passed(void **state)
+TEST_UNDER("all", captured_calls_over_hosts_are_passed)
 {
     setenv("CECL_NODE_SIZE", "2,1", 1);
     assert_true(run_ranks(3, pass_over_hosts));
@@ -287,7 +267,7 @@ static bool around_beside_a_gather(const struct rank *r, struct data *d, cudaStr
     return ncclGroupStart() == 0 && around(r, d, on) && gather(r, d, on) && ncclGroupEnd() == 0;
 }
 
-static bool capture_messages(struct rank *r)
+TEST_OF_RANKS_UNDER("all", captured_messages_are_passed_and_replay_beside_served_calls, RANKS)
 {
     struct data d;
     struct standin_graph *lone = NULL, *beside = NULL;
@@ -310,12 +290,7 @@ static bool capture_messages(struct rank *r)
     return is;
 }
 
-static void captured_messages_are_passed_and_replay_beside_served_calls(void **state)
-{
-    assert_true(run_ranks(RANKS, capture_messages));
-}
-
-static bool refuse_messages(struct rank *r)
+TEST_OF_RANKS_UNDER("strict", strict_refuses_captured_messages, RANKS)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -326,14 +301,9 @@ static bool refuse_messages(struct rank *r)
     return is;
 }
 
-static void strict_refuses_captured_messages(void **state)
-{
-    assert_true(run_ranks(RANKS, refuse_messages));
-}
-
 /* ---- one thread that has all ranks */
 
-static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
+TEST_UNDER("all", one_thread_captures_the_calls_of_all_ranks_in_groups)
 {
     enum { N = 3 };
     struct data d[N];
@@ -366,7 +336,7 @@ static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
 
 /* ---- errors */
 
-static bool capture_alone(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_call_that_only_one_rank_captures_fails_on_all_soon, 2)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -382,12 +352,7 @@ static bool capture_alone(struct rank *r)
            strstr(ncclGetLastError(r->comm), r->rank == 0 ? "rank 1" : "rank 0");
 }
 
-static void a_call_that_only_one_rank_captures_fails_on_all_soon(void **state)
-{
-    assert_true(run_ranks(2, capture_alone));
-}
-
-static bool simulate_alone(struct rank *r)
+TEST_OF_RANKS_UNDER("all", calls_that_one_rank_lets_nccl_estimate_are_none, 2)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -403,12 +368,7 @@ static bool simulate_alone(struct rank *r)
     return is;
 }
 
-static void calls_that_one_rank_lets_nccl_estimate_are_none(void **state)
-{
-    assert_true(run_ranks(2, simulate_alone));
-}
-
-static bool abort_instead(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_capture_ends_when_a_rank_aborts_instead_of_coming, 2)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -427,12 +387,7 @@ static bool abort_instead(struct rank *r)
     return is && time(NULL) - begun < PROMPT;
 }
 
-static void a_capture_ends_when_a_rank_aborts_instead_of_coming(void **state)
-{
-    assert_true(run_ranks(2, abort_instead));
-}
-
-static bool destroy_first(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_graph_may_outlive_its_communicator_and_is_refused_then, 2)
 {
     struct data d;
     struct standin_graph *graph = NULL;
@@ -445,11 +400,6 @@ static bool destroy_first(struct rank *r)
     standin.graph_free(graph);
     standin.stream_free(on);
     return is;
-}
-
-static void a_graph_may_outlive_its_communicator_and_is_refused_then(void **state)
-{
-    assert_true(run_ranks(2, destroy_first));
 }
 
 /* ---- which calls auto serves */
@@ -486,7 +436,7 @@ static bool replay_large(const struct rank *r, struct standin_graph *graph, uint
     return is;
 }
 
-static bool follow_the_table(struct rank *r)
+TEST_OF_RANKS_UNDER("auto", auto_serves_a_captured_call_as_the_table_says_and_a_group_whole, 2)
 {
     struct data d;
     struct standin_graph *graphs[3] = {NULL};
@@ -502,44 +452,13 @@ static bool follow_the_table(struct rank *r)
     return is;
 }
 
-static void auto_serves_a_captured_call_as_the_table_says_and_a_group_whole(void **state)
-{
-    assert_true(run_ranks(2, follow_the_table));
-}
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
-        cmocka_unit_test(every_byte_is_right_in_many_replays_of_two_graphs),
-        cmocka_unit_test(all_ranks_pass_what_one_cannot_capture),
-        cmocka_unit_test(captured_messages_are_passed_and_replay_beside_served_calls),
-        cmocka_unit_test(captured_calls_over_hosts_are_passed),
-        cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
-        cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
-        cmocka_unit_test(calls_that_one_rank_lets_nccl_estimate_are_none),
-        cmocka_unit_test(a_capture_ends_when_a_rank_aborts_instead_of_coming),
-        cmocka_unit_test(a_graph_may_outlive_its_communicator_and_is_refused_then),
-    };
-    const struct CMUnitTest strict[] = {
-        cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
-        cmocka_unit_test(strict_refuses_on_all_ranks_what_one_cannot_capture),
-        cmocka_unit_test(strict_refuses_captured_messages),
-    };
-    const struct CMUnitTest of_auto[] = {
-        cmocka_unit_test(auto_serves_a_captured_call_as_the_table_says_and_a_group_whole),
-        cmocka_unit_test(
-            captured_calls_are_passed_and_replay), /* the table has no row for 3 ranks */
-    };
-    const struct CMUnitTest off[] = {cmocka_unit_test(captured_calls_are_passed_and_replay)};
     standin = find_streams();
-    if (argc < 2 || !standin.stream) {
-        print_error("test_nccl_captured POLICY [ROUNDS], and CECL_NCCL_PATH\n");
+    if (!standin.stream) {
+        print_error("CECL_NCCL_PATH: the stand-in\n");
         return 2;
     }
-    rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : rounds;
-    return strcmp(argv[1], "all") == 0      ? cmocka_run_group_tests(all, NULL, NULL)
-           : strcmp(argv[1], "strict") == 0 ? cmocka_run_group_tests(strict, NULL, NULL)
-           : strcmp(argv[1], "auto") == 0   ? cmocka_run_group_tests(of_auto, NULL, NULL)
-                                            : cmocka_run_group_tests(off, NULL, NULL);
+    rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : rounds;
+    return tests_run(NULL, NULL);
 }

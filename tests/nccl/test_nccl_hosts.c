@@ -28,7 +28,7 @@ static bool gathers(const struct rank *r, bool served)
     return is;
 }
 
-static bool split_by_host(struct rank *r)
+TEST_OF_RANKS(children_of_one_host_are_served, RANKS)
 {
     struct rank host = {.nranks = ON_A_HOST, .rank = r->rank % ON_A_HOST}, all = *r;
     bool is = gathers(r, false) &&
@@ -37,11 +37,6 @@ static bool split_by_host(struct rank *r)
     is = is && ncclCommSplit(r->comm, 0, r->rank, &all.comm, NULL) == 0 && gathers(&all, false);
     return is && gathers(&host, true) && ncclCommDestroy(all.comm) == 0 &&
            ncclCommDestroy(host.comm) == 0;
-}
-
-TEST(children_of_one_host_are_served)
-{
-    assert_true(run_ranks(RANKS, split_by_host));
 }
 
 /* NCCL makes both in the background. */
@@ -65,14 +60,9 @@ TEST(non_blocking_children_of_one_host_are_served)
     assert_true(run_ranks(RANKS, split_in_background));
 }
 
-static bool gather_alone(struct rank *r)
+TEST_OF_RANKS(a_communicator_of_one_host_is_served, ON_A_HOST)
 {
     return gathers(r, true);
-}
-
-TEST(a_communicator_of_one_host_is_served)
-{
-    assert_true(run_ranks(ON_A_HOST, gather_alone));
 }
 
 int main(void)

@@ -2,7 +2,7 @@
  * instead; and communicators that cannot be created, that are split or aborted, or that lose a
  * rank.
  *
- * test_nccl_serve POLICY [SEED] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
+ * test_nccl_serve [SEED] CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
 #include <malloc.h>
 #include <signal.h>
@@ -207,7 +207,8 @@ static uint32_t *memory_new(void)
     return calloc(2 * RANKS * MOST, sizeof(uint32_t));
 }
 
-/* ---- tests with threads as ranks */
+/* ---- tests with processes as ranks. They come first: the parent has not called NCCL, so that children do
+ * not inherit a library that is in use. */
 
 static bool serve_each_op(struct rank *r)
 {
@@ -226,48 +227,104 @@ static bool serve_each_op(struct rank *r)
     return is;
 }
 
-static void each_op_is_served_and_gives_what_plain_loops_give(void **state)
+TEST_UNDER("all", each_op_of_processes_is_served)
+{
+    assert_true(run_processes(serve_each_op, 3, NULL, NULL));
+}
+
+static bool pass_each_op(struct rank *r)
+{
+    uint32_t *memory = memory_new();
+    bool is = true;
+    for (int i = 0; i < OPS; i++) {
+        const struct call c = {.op = (enum op)i, .number = (uint64_t)i, .count = 100};
+        mark(r);
+        is = is_right(&c, r, memory) && !is_served() && is;
+    }
+    free(memory);
+    return is;
+}
+
+TEST_UNDER("all", all_calls_are_passed_where_ranks_differ_in_CECL_NCCL)
+{
+    static const char *const policies[] = {"all", "auto", "all"};
+    static const char *const one_off[] = {"all", "all", "off"};
+    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", policies));
+    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", one_off));
+}
+
+TEST_UNDER("all", all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator)
+{
+    static const char *const pools[] = {"64M", "1", "64M"};
+    static const char *const devices[] = {"host", "cuda", "host"};
+    const time_t start = time(NULL);
+    assert_true(run_processes(pass_each_op, 3, "CECL_POOL_BYTES", pools));
+    assert_true(run_processes(pass_each_op, 3, "CECL_DEVICE", devices));
+    assert_true(time(NULL) - start < PROMPT);
+}
+
+/* Waits until the loss of another rank is the asynchronous error, with these words. Then aborts the communicator. */
+static bool hears_of_a_loss(const struct rank *r, const char *words)
+{
+    ncclResult_t error = 0;
+    bool is = true, said = false;
+    for (int i = 0; i < 100 * PROMPT && !said; i++) {
+        is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
+        said = error != 0 && strstr(ncclGetLastError(r->comm), words);
+        usleep(10000);
+    }
+    return is && said && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
+}
+
+static bool lose_rank_1(struct rank *r)
+{
+    if (r->rank == 1)
+        raise(SIGKILL);
+    const bool is = hears_of_a_loss(r, "rank 1 ended unexpectedly");
+    r->comm = NULL;
+    return is;
+}
+
+TEST_UNDER("all", the_death_of_a_rank_is_an_asynchronous_error)
+{
+    assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
+}
+
+/* If one of the processes has few queues, all processes pass the calls that are slow then. */
+#define ELEMENTS (2 << 20)
+static ncclResult_t reduce_large(const struct rank *r)
+{
+    static uint16_t zeros[ELEMENTS], out[ELEMENTS];
+    mark(r);
+    return ncclAllReduce(zeros, out, ELEMENTS, ncclBfloat16, ncclSum, r->comm, NULL);
+}
+
+static bool serves_a_reduction(struct rank *r)
+{
+    return reduce_large(r) == 0 && is_served();
+}
+
+static bool passes_a_reduction(struct rank *r)
+{
+    return reduce_large(r) != 0 && !is_served(); /* the stand-in refuses the type */
+}
+
+TEST_UNDER("auto", processes_agree_on_what_few_queues_slow)
+{
+    static const char name[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+    static const char *const both[] = {"8", "32"}, *const first[] = {"1", "8"},
+                             *const second[] = {"32", "4"};
+    assert_true(run_processes(serves_a_reduction, 2, name, both));
+    assert_true(run_processes(passes_a_reduction, 2, name, first));
+    assert_true(run_processes(passes_a_reduction, 2, name, second));
+}
+
+/* ---- tests with threads as ranks */
+
+TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
 {
     assert_true(run_ranks(RANKS, serve_each_op));
     assert_true(run_ranks(2, serve_each_op));
-}
-
-static struct call draw(uint64_t number, int nranks)
-{
-    uint64_t word = mix(seed ^ mix(number + 77));
-    struct call c = {.op = (enum op)(word % OPS), .number = number};
-    c.root = (int)((word >> 8) % (uint64_t)nranks);
-    c.redop = (ncclRedOp_t)((word >> 16) % 4);
-    c.is_in_place = (word >> 20) % 2 && c.op != ALL_TO_ALL; /* NCCL has no in-place all-to-all */
-    const size_t most = (word >> 28) % 3 == 0 ? MOST : (word >> 28) % 3 == 1 ? 300 : 3;
-    c.count = (size_t)(word >> 32) % (most + 1);
-    return c;
-}
-
-/* A word for the next rank, and one from the rank before. */
-struct words {
-    uint64_t mine, theirs;
-};
-
-static bool pass_on(const struct rank *r, uint64_t number, struct words *words)
-{
-    const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
-    *words = (struct words){.mine = number * RANKS + (uint64_t)r->rank};
-    return ncclGroupStart() == 0 &&
-           ncclSend(&words->mine, 1, ncclUint64, next, r->comm, NULL) == 0 &&
-           ncclRecv(&words->theirs, 1, ncclUint64, before, r->comm, NULL) == 0 &&
-           ncclGroupEnd() == 0;
-}
-
-static bool is_passed_on(const struct rank *r, uint64_t number, const struct words *words)
-{
-    return words->theirs == number * RANKS + (uint64_t)((r->rank + r->nranks - 1) % r->nranks);
-}
-
-static bool pass_around(const struct rank *r, uint64_t number)
-{
-    struct words words;
-    return pass_on(r, number, &words) && is_passed_on(r, number, &words);
 }
 
 static void print_call(const struct call *c, const struct rank *r)
@@ -275,53 +332,6 @@ static void print_call(const struct call *c, const struct rank *r)
     print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s\n", r->rank,
                 r->nranks, (int)c->number, (int)c->op, c->count, c->root, (int)c->redop,
                 is_in_place(c, r) ? ", in place" : "");
-}
-
-/* Makes a group of calls with a group inside it. NCCL carries out the group's empty calls, at its end. */
-static bool group_is_right(struct rank *r, uint64_t number, int count)
-{
-    uint32_t *memory[8];
-    struct words words;
-    bool is = ncclGroupStart() == 0;
-    for (int i = 0; i < count; i++) {
-        const struct call c = draw(number + (uint64_t)i, r->nranks);
-        prepare(&c, r, memory[i] = memory_new());
-        mark(r);
-        is = is && make_call(&c, r, places_of(&c, r, memory[i])) == 0;
-        is = is && is_served() && (i != 2 || pass_on(r, number, &words));
-    }
-    is = ncclGroupEnd() == 0 && is && (count <= 2 || is_passed_on(r, number, &words));
-    for (int i = 0; i < count; i++) {
-        const struct call c = draw(number + (uint64_t)i, r->nranks);
-        const bool has = has_come(&c, r, memory[i]);
-        if (!has)
-            print_call(&c, r);
-        is = is && has;
-        free(memory[i]);
-    }
-    return is;
-}
-
-static bool make_random_calls(struct rank *r)
-{
-    uint32_t *memory = memory_new();
-    bool is = memory;
-    for (uint64_t number = 1000; is && number < 1300; number++) {
-        const struct call c = draw(number, r->nranks);
-        is = is_right(&c, r, memory) && (number % 7 || pass_around(r, number));
-        if (!is)
-            print_call(&c, r);
-        is = is && (number % 5 || group_is_right(r, 10 * number, 1 + (int)(number / 5 % 8)));
-    }
-    free(memory);
-    return is;
-}
-
-static void random_calls_served_and_passed_give_what_a_plain_model_gives(void **state)
-{
-    print_message("seed %llu\n", (unsigned long long)seed);
-    for (int nranks = 2; nranks <= RANKS; nranks++)
-        assert_true(run_ranks(nranks, make_random_calls));
 }
 
 /* ---- sends and receives */
@@ -438,7 +448,7 @@ static bool make_messages(struct rank *r)
     return is;
 }
 
-static void random_messages_in_groups_of_any_shape_are_served(void **state)
+TEST_UNDER("all", random_messages_in_groups_of_any_shape_are_served)
 {
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int nranks = 2; nranks <= RANKS; nranks++)
@@ -446,7 +456,7 @@ static void random_messages_in_groups_of_any_shape_are_served(void **state)
 }
 
 /* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
-static bool repeat_a_message(struct rank *r)
+TEST_OF_RANKS_UNDER("all strict", a_group_may_repeat_a_message_many_times, 2, RANKS)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
     uint32_t in[5], out[5] = {0};
@@ -462,13 +472,7 @@ static bool repeat_a_message(struct rank *r)
     return is;
 }
 
-static void a_group_may_repeat_a_message_many_times(void **state)
-{
-    assert_true(run_ranks(2, repeat_a_message));
-    assert_true(run_ranks(RANKS, repeat_a_message));
-}
-
-static bool pass_what_cecl_lacks(struct rank *r)
+TEST_OF_RANKS_UNDER("all", calls_that_cecl_lacks_are_passed, RANKS)
 {
     float in = 1, out = 0;
     int ints[2] = {3, 5};
@@ -483,11 +487,6 @@ static bool pass_what_cecl_lacks(struct rank *r)
     const bool is_user_op_passed =
         ncclAllReduce(&in, &out, 1, ncclFloat32, ncclAvg + 1, r->comm, NULL) == 4 && !is_served();
     return is_empty_passed && is_average_passed && is_user_op_passed;
-}
-
-static void calls_that_cecl_lacks_are_passed(void **state)
-{
-    assert_true(run_ranks(RANKS, pass_what_cecl_lacks));
 }
 
 /* Ranks other than root pass NULL for buffers that NCCL does not use there; root may be in
@@ -505,7 +504,7 @@ static bool leave_out(const struct call *c, const struct rank *r, uint32_t *memo
     return make_call(&mine, r, at) == 0 && is_served() && has_come(&mine, r, memory);
 }
 
-static bool leave_out_what_is_not_used(struct rank *r)
+TEST_OF_RANKS_UNDER("all", ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use, 2, RANKS)
 {
     static const enum op rooted[] = {GATHER, REDUCE, SCATTER, BROADCAST};
     uint32_t *memory = memory_new();
@@ -522,14 +521,8 @@ static bool leave_out_what_is_not_used(struct rank *r)
     return is;
 }
 
-static void ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use(void **state)
-{
-    assert_true(run_ranks(2, leave_out_what_is_not_used));
-    assert_true(run_ranks(RANKS, leave_out_what_is_not_used));
-}
-
 /* Only the root is in place, or only the root is not. */
-static bool broadcast_from_unlike_places(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_broadcast_may_be_in_place_on_some_ranks, 2, RANKS)
 {
     uint32_t *memory = memory_new();
     bool is = memory;
@@ -546,23 +539,12 @@ static bool broadcast_from_unlike_places(struct rank *r)
     return is;
 }
 
-static void a_broadcast_may_be_in_place_on_some_ranks(void **state)
-{
-    assert_true(run_ranks(2, broadcast_from_unlike_places));
-    assert_true(run_ranks(RANKS, broadcast_from_unlike_places));
-}
-
-static bool refuse_null(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_served_call_that_fails_returns_nccls_number, 2)
 {
     int in = 0;
     mark(r);
     return ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == ceclInvalidArgument &&
            is_served();
-}
-
-static void a_served_call_that_fails_returns_nccls_number(void **state)
-{
-    assert_true(run_ranks(2, refuse_null));
 }
 
 /* Halves of 2 ranks each; every second rank destroys the parent first. */
@@ -584,7 +566,7 @@ static bool split_and_destroy(struct rank *r)
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
-static void a_split_is_served_and_outlives_its_parent(void **state)
+TEST_UNDER("all", a_split_is_served_and_outlives_its_parent)
 {
     assert_true(run_ranks(RANKS, split_and_destroy));
 }
@@ -610,24 +592,13 @@ static void *make_and_end_under_a_name(void *argument)
     return NULL;
 }
 
-static void the_programs_threads_keep_their_names(void **state)
+TEST_UNDER("all", the_programs_threads_keep_their_names)
 {
-    struct rank ranks[RANKS];
-    pthread_t threads[RANKS];
-    ncclUniqueId id;
-    assert_int_equal(ncclGetUniqueId(&id), 0);
-    for (int i = 0; i < RANKS; i++) {
-        ranks[i] = (struct rank){.rank = i, .nranks = RANKS, .id = id};
-        pthread_create(&threads[i], NULL, make_and_end_under_a_name, &ranks[i]);
-    }
-    for (int i = 0; i < RANKS; i++)
-        pthread_join(threads[i], NULL);
-    for (int i = 0; i < RANKS; i++)
-        assert_true(ranks[i].is_right);
+    assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
 }
 
 /* Rank 3 is in no new communicator. */
-static bool split_without_one(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_rank_without_a_color_gets_no_communicator, RANKS)
 {
     ncclComm_t three = NULL;
     int in = r->rank, out[3] = {-1, -1, -1};
@@ -636,11 +607,6 @@ static bool split_without_one(struct rank *r)
         return is && !three;
     is = is && ncclAllGather(&in, out, 1, ncclInt32, three, NULL) == 0 && out[2] == 2;
     return ncclCommDestroy(three) == 0 && is;
-}
-
-static void a_rank_without_a_color_gets_no_communicator(void **state)
-{
-    assert_true(run_ranks(RANKS, split_without_one));
 }
 
 /* A call ends on one rank before it ends on another. If a rank revoked the communicator in
@@ -673,63 +639,46 @@ static bool comes_back_to(int descriptors, int threads)
     return false;
 }
 
-struct ending {
-    struct rank rank;
-    ncclResult_t (*end)(ncclComm_t);
-    _Atomic int *come;
-};
+static ncclResult_t (*end)(ncclComm_t); /* how the ranks end their communicators */
+static _Atomic int ready;
 
 static void *serve_and_end(void *argument)
 {
-    struct ending *me = argument;
-    struct rank *r = &me->rank;
+    struct rank *r = argument;
     r->is_right = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && serve_one(r);
-    wait_for_all(me->come, r->nranks);
-    r->is_right = me->end(r->comm) == 0 && r->is_right;
+    wait_for_all(&ready, r->nranks);
+    r->is_right = end(r->comm) == 0 && r->is_right;
     return NULL;
 }
 
-static bool end_by(ncclResult_t (*end)(ncclComm_t))
+static void leaves_nothing_behind(ncclResult_t (*by)(ncclComm_t))
 {
-    struct ending endings[2];
-    pthread_t threads[2];
-    _Atomic int come = 0;
-    ncclUniqueId id;
-    bool is = ncclGetUniqueId(&id) == 0;
-    for (int i = 0; i < 2; i++) {
-        endings[i] =
-            (struct ending){.rank = {.rank = i, .nranks = 2, .id = id}, .end = end, .come = &come};
-        pthread_create(&threads[i], NULL, serve_and_end, &endings[i]);
+    int descriptors = 0, threads = 0;
+    end = by;
+    for (int i = 0; i < 4; i++) {
+        atomic_store(&ready, 0);
+        assert_true(run_lives(2, serve_and_end, NULL));
+        if (i > 0)
+            continue;
+        usleep(100000); /* one-time setup is complete now */
+        descriptors = open_descriptors();
+        threads = threads_alive();
     }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
-        is = is && endings[i].rank.is_right;
-    }
-    return is;
-}
-
-static void leaves_nothing_behind(ncclResult_t (*end)(ncclComm_t))
-{
-    assert_true(end_by(end)); /* one-time setup is complete now */
-    usleep(100000);
-    const int descriptors = open_descriptors(), threads = threads_alive();
-    for (int i = 0; i < 3; i++)
-        assert_true(end_by(end));
     assert_true(comes_back_to(descriptors, threads));
 }
 
-static void a_destroyed_communicator_leaves_no_descriptor_and_no_thread(void **state)
+TEST_UNDER("all", a_destroyed_communicator_leaves_no_descriptor_and_no_thread)
 {
     leaves_nothing_behind(ncclCommDestroy);
 }
 
-static void an_aborted_communicator_leaves_no_descriptor_and_no_thread(void **state)
+TEST_UNDER("all", an_aborted_communicator_leaves_no_descriptor_and_no_thread)
 {
     leaves_nothing_behind(ncclCommAbort);
 }
 
 /* NCCL's communicator still exists then. */
-static bool serve_and_revoke(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
     static _Atomic int come, gone;
     static int before;
@@ -740,11 +689,6 @@ static bool serve_and_revoke(struct rank *r)
     is = ncclCommRevoke(r->comm, 0) == 0 && is;
     wait_for_all(&gone, 2);
     return is && (r->rank > 0 || comes_back_to(open_descriptors(), before - 2));
-}
-
-static void a_revoked_communicator_gives_up_what_serves_it(void **state)
-{
-    assert_true(run_ranks(2, serve_and_revoke));
 }
 
 /* Revokes the communicator, then continues with all ranks but rank 1. */
@@ -767,13 +711,13 @@ static bool shrink(struct rank *r)
     return is;
 }
 
-static void what_a_shrink_leaves_is_served(void **state)
+TEST_UNDER("all", what_a_shrink_leaves_is_served)
 {
     assert_true(run_ranks(RANKS, shrink));
 }
 
 /* NCCL refuses the flags, so the communicator stays usable. */
-static bool revoke_in_vain(struct rank *r)
+TEST_OF_RANKS_UNDER("all", what_nccl_does_not_revoke_is_served, RANKS)
 {
     uint32_t *memory = memory_new();
     const struct call c = {.op = ALL_GATHER, .number = 3, .count = 400};
@@ -784,11 +728,6 @@ static bool revoke_in_vain(struct rank *r)
     is = is && is_right(&c, r, memory) && is_served();
     free(memory);
     return is;
-}
-
-static void what_nccl_does_not_revoke_is_served(void **state)
-{
-    assert_true(run_ranks(RANKS, revoke_in_vain));
 }
 
 struct waiting {
@@ -836,7 +775,7 @@ static bool shrink_with_abort(struct rank *r)
     return is;
 }
 
-static void a_shrink_that_aborts_ends_the_parents_calls(void **state)
+TEST_UNDER("all", a_shrink_that_aborts_ends_the_parents_calls)
 {
     const time_t start = time(NULL);
     assert_true(run_ranks(RANKS, shrink_with_abort));
@@ -857,7 +796,7 @@ static void *join_grown(void *argument)
     return NULL;
 }
 
-static bool grow(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_communicator_that_has_grown_is_served, 2)
 {
     uint32_t *memory = memory_new();
     struct rank more = {.nranks = r->nranks + 1, .rank = r->rank}, joins = {.is_right = true};
@@ -876,11 +815,6 @@ static bool grow(struct rank *r)
         pthread_join(thread, NULL);
     free(memory);
     return is && joins.is_right;
-}
-
-static void a_communicator_that_has_grown_is_served(void **state)
-{
-    assert_true(run_ranks(2, grow));
 }
 
 /* Ends a communicator once other threads are inside calls. */
@@ -902,19 +836,6 @@ static void *end_soon(void *argument)
     const ncclResult_t result = ender->end(ender->comm);
     ender->result = is ? result : -1;
     return NULL;
-}
-
-/* Waits until the loss of another rank is the asynchronous error, with these words. Then aborts the communicator. */
-static bool hears_of_a_loss(const struct rank *r, const char *words)
-{
-    ncclResult_t error = 0;
-    bool is = true, said = false;
-    for (int i = 0; i < 100 * PROMPT && !said; i++) {
-        is = is && ncclCommGetAsyncError(r->comm, &error) == 0;
-        said = error != 0 && strstr(ncclGetLastError(r->comm), words);
-        usleep(10000);
-    }
-    return is && said && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
 }
 
 /* Rank 0 waits for the others, which make no call. */
@@ -984,7 +905,7 @@ static bool cancel_in_a_call(struct rank *r)
 }
 
 /* The end of the communicator waits until no thread is in a call. */
-static void a_thread_that_is_cancelled_is_in_no_call(void **state)
+TEST_UNDER("all", a_thread_that_is_cancelled_is_in_no_call)
 {
 #ifdef __SANITIZE_ADDRESS__
     skip_because("the sanitizer takes the end of a cancelled thread for an error");
@@ -1000,7 +921,7 @@ static bool abort_while_destroying(struct rank *r)
     return abort_from_another_thread(r, true);
 }
 
-static void an_abort_from_another_thread_ends_a_call(void **state)
+TEST_UNDER("all", an_abort_from_another_thread_ends_a_call)
 {
     const time_t start = time(NULL);
     assert_true(run_ranks(RANKS, abort_while_in_a_call));
@@ -1051,7 +972,7 @@ static size_t destroys_in(bool (*body)(struct rank *r))
     return calls_of("ncclCommDestroy") - before;
 }
 
-static void nccls_communicator_is_destroyed_once(void **state)
+TEST_UNDER("all", nccls_communicator_is_destroyed_once)
 {
     assert_int_equal(destroys_in(destroy_twice_at_once), destroys_in(destroy_once));
 }
@@ -1077,7 +998,7 @@ static void serve_many(void)
         assert_true(many[i].is_right);
 }
 
-static void ranks_that_one_thread_makes_in_a_group_are_served(void **state)
+TEST_UNDER("all", ranks_that_one_thread_makes_in_a_group_are_served)
 {
     ncclUniqueId id;
     assert_int_equal(ncclGetUniqueId(&id), 0);
@@ -1093,7 +1014,7 @@ static void ranks_that_one_thread_makes_in_a_group_are_served(void **state)
     serve_many();
 }
 
-static void ranks_of_ncclCommInitAll_are_served(void **state)
+TEST_UNDER("all", ranks_of_ncclCommInitAll_are_served)
 {
     ncclComm_t comms[RANKS];
     assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
@@ -1102,44 +1023,11 @@ static void ranks_of_ncclCommInitAll_are_served(void **state)
     serve_many();
 }
 
-/* ---- groups. A group inside another group is carried out when the outer one ends. */
-
-/* One call of each rank, made by one thread. */
-static void group_of_all_ranks(const ncclComm_t *comms, const struct call *c)
-{
-    uint32_t *memory[RANKS];
-    assert_int_equal(ncclGroupStart(), 0);
-    for (int i = 0; i < RANKS; i++) {
-        const struct rank r = {.rank = i, .nranks = RANKS, .comm = comms[i]};
-        prepare(c, &r, memory[i] = memory_new());
-        mark(&r);
-        assert_int_equal(make_call(c, &r, places_of(c, &r, memory[i])), 0);
-        assert_true(is_served());
-    }
-    assert_int_equal(ncclGroupEnd(), 0);
-    for (int i = 0; i < RANKS; i++) {
-        const struct rank r = {.rank = i, .nranks = RANKS, .comm = comms[i]};
-        assert_true(has_come(c, &r, memory[i]));
-        free(memory[i]);
-    }
-}
-
-static void one_thread_makes_the_calls_of_all_ranks_in_groups(void **state)
-{
-    ncclComm_t comms[RANKS];
-    assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
-    for (uint64_t number = 0; number < 100; number++) {
-        struct call c = draw(number, RANKS);
-        c.count++;
-        group_of_all_ranks(comms, &c);
-    }
-    for (int i = 0; i < RANKS; i++)
-        assert_int_equal(ncclCommDestroy(comms[i]), 0);
-}
+/* ---- groups */
 
 #define MANY_CALLS 300 /* in a group, more than cecl takes at once */
 
-static bool group_many(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_group_may_have_many_calls, RANKS)
 {
     int *memory = calloc((1 + RANKS) * MANY_CALLS, sizeof(*memory)), *out = memory + MANY_CALLS;
     bool is = memory && ncclGroupStart() == 0;
@@ -1154,11 +1042,6 @@ static bool group_many(struct rank *r)
         is = out[i * RANKS] == (i % 3 ? i : 1000 * (RANKS - 1) + i);
     free(memory);
     return is;
-}
-
-static void a_group_may_have_many_calls(void **state)
-{
-    assert_true(run_ranks(RANKS, group_many));
 }
 
 /* NCCL allows different groups at the two ends of messages. */
@@ -1189,7 +1072,7 @@ static bool exchange_in_groups(struct rank *r)
     return r->rank > 1 || exchange_with(r, 1 - r->rank, at_once[r->rank]);
 }
 
-static void messages_may_be_in_groups_of_any_shapes(void **state)
+TEST_UNDER("all", messages_may_be_in_groups_of_any_shapes)
 {
     static const int shapes[][2] = {{300, 100}, {100, 300}, {300, 300}, {300, 7}, {1, 300}};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
@@ -1201,7 +1084,7 @@ static void messages_may_be_in_groups_of_any_shapes(void **state)
 }
 
 /* Benchmarks repeat one call in a group. */
-static bool repeat_in_a_group(struct rank *r)
+TEST_OF_RANKS_UNDER("all", calls_of_a_group_may_have_one_recvbuff, RANKS)
 {
     int in = r->rank, all[RANKS] = {0}, sum = 0, most = 0, other = 0;
     bool is = ncclGroupStart() == 0;
@@ -1217,11 +1100,6 @@ static bool repeat_in_a_group(struct rank *r)
     return is && all[3] == 3 && sum == 6 && (r->rank != 1 || (most == 3 && other == 0));
 }
 
-static void calls_of_a_group_may_have_one_recvbuff(void **state)
-{
-    assert_true(run_ranks(RANKS, repeat_in_a_group));
-}
-
 static bool simulate(struct rank *r)
 {
     int in = r->rank, out[RANKS] = {-1, -1, -1, -1};
@@ -1232,14 +1110,14 @@ static bool simulate(struct rank *r)
 }
 
 /* The simulation asks NCCL about served calls, too. */
-static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
+TEST_UNDER("all", a_group_that_is_only_simulated_carries_nothing_out)
 {
     const size_t before = calls_of("ncclAllGather");
     assert_true(run_ranks(RANKS, simulate));
     assert_int_equal(calls_of("ncclAllGather") - before, RANKS);
 }
 
-static bool simulate_within(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_simulated_group_within_another_is_carried_out_with_it, RANKS)
 {
     int in = r->rank, out[RANKS] = {-1, -1, -1, -1};
     const bool is = ncclGroupStart() == 0 && ncclGroupStart() == 0 &&
@@ -1248,23 +1126,13 @@ static bool simulate_within(struct rank *r)
     return ncclGroupEnd() == 0 && is && out[3] == 3;
 }
 
-static void a_simulated_group_within_another_is_carried_out_with_it(void **state)
-{
-    assert_true(run_ranks(RANKS, simulate_within));
-}
-
-static bool refuse_in_a_group(struct rank *r)
+TEST_OF_RANKS_UNDER("all", a_group_with_a_call_that_is_refused_returns_its_error, 2)
 {
     int in = 0;
     const bool is = ncclGroupStart() == 0 &&
                     ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0 &&
                     ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0;
     return ncclGroupEnd() == ceclInvalidArgument && is;
-}
-
-static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
-{
-    assert_true(run_ranks(2, refuse_in_a_group));
 }
 
 static bool gather_in_a_group(const struct rank *r)
@@ -1288,7 +1156,7 @@ static ncclResult_t call_nobody(int which, const struct rank *r, int *memory)
 }
 
 /* NCCL refuses such a call at once, and carries out no call of a group that has one. */
-static bool call_nobody_in_groups(struct rank *r)
+TEST_OF_RANKS_UNDER("all strict auto", a_rank_that_is_not_there_is_refused_at_once, 2)
 {
     bool is = true;
     for (int which = 0; which < 8 && is; which++) {
@@ -1301,14 +1169,9 @@ static bool call_nobody_in_groups(struct rank *r)
     return is;
 }
 
-static void a_rank_that_is_not_there_is_refused_at_once(void **state)
-{
-    assert_true(run_ranks(2, call_nobody_in_groups));
-}
-
 /* After the refused call, the other call of the group is not carried out, and the next group
  * works. A group after a refused call outside of groups works, too. */
-static bool refuse_one_of_a_group(struct rank *r)
+TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_nothing_out, 2)
 {
     int in = r->rank, out[RANKS] = {-1, -1};
     char bytes[RANKS] = {0};
@@ -1322,14 +1185,9 @@ static bool refuse_one_of_a_group(struct rank *r)
     return is && gather_in_a_group(r);
 }
 
-static void a_group_with_a_call_that_strict_refuses_carries_nothing_out(void **state)
-{
-    assert_true(run_ranks(2, refuse_one_of_a_group));
-}
-
 /* The error text of a call that failed in cecl is combined with NCCL's own, until the thread's
  * next call. */
-static bool ask_for_words(struct rank *r)
+TEST_OF_RANKS_UNDER("all", the_last_error_is_in_the_words_of_who_failed, 2)
 {
     static const char nccls[] = "the stand-in's last error";
     int in = 0, out[2];
@@ -1340,11 +1198,6 @@ static bool ask_for_words(struct rank *r)
         is && strncmp(words, "cecl: ", 6) == 0 && strstr(words, "recvbuff") && strstr(words, nccls);
     return is && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
            strcmp(ncclGetLastError(r->comm), nccls) == 0;
-}
-
-static void the_last_error_is_in_the_words_of_who_failed(void **state)
-{
-    assert_true(run_ranks(2, ask_for_words));
 }
 
 #define THREADS 100
@@ -1375,7 +1228,7 @@ static bool leave_groups_open(struct rank *r)
     return is;
 }
 
-static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
+TEST_UNDER("all", a_thread_that_ends_in_a_group_leaves_no_memory)
 {
     assert_true(run_ranks(2, leave_groups_open)); /* one-time setup is complete now */
     const size_t before = mallinfo2().uordblks;
@@ -1383,62 +1236,9 @@ static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
     assert_true(mallinfo2().uordblks < before + FEW_BYTES);
 }
 
-/* ---- tests with processes as ranks. The parent has not called NCCL, so that children do not
- * inherit a library that is in use. */
-
-static void each_op_of_processes_is_served(void **state)
-{
-    assert_true(run_processes(serve_each_op, 3, NULL, NULL));
-}
-
-static bool pass_each_op(struct rank *r)
-{
-    uint32_t *memory = memory_new();
-    bool is = true;
-    for (int i = 0; i < OPS; i++) {
-        const struct call c = {.op = (enum op)i, .number = (uint64_t)i, .count = 100};
-        mark(r);
-        is = is_right(&c, r, memory) && !is_served() && is;
-    }
-    free(memory);
-    return is;
-}
-
-static void all_calls_are_passed_where_ranks_differ_in_CECL_NCCL(void **state)
-{
-    static const char *const policies[] = {"all", "auto", "all"};
-    static const char *const one_off[] = {"all", "all", "off"};
-    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", policies));
-    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", one_off));
-}
-
-static void all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator(void **state)
-{
-    static const char *const pools[] = {"64M", "1", "64M"};
-    static const char *const devices[] = {"host", "cuda", "host"};
-    const time_t start = time(NULL);
-    assert_true(run_processes(pass_each_op, 3, "CECL_POOL_BYTES", pools));
-    assert_true(run_processes(pass_each_op, 3, "CECL_DEVICE", devices));
-    assert_true(time(NULL) - start < PROMPT);
-}
-
-static bool lose_rank_1(struct rank *r)
-{
-    if (r->rank == 1)
-        raise(SIGKILL);
-    const bool is = hears_of_a_loss(r, "rank 1 ended unexpectedly");
-    r->comm = NULL;
-    return is;
-}
-
-static void the_death_of_a_rank_is_an_asynchronous_error(void **state)
-{
-    assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
-}
-
 /* ---- CECL_NCCL=auto: the table of gains.c */
 
-static bool send_by_size(struct rank *r)
+TEST_OF_RANKS_UNDER("auto", auto_serves_the_sizes_at_which_cecl_was_measured_faster, 2)
 {
     static const struct {
         size_t bytes; /* of a block */
@@ -1460,16 +1260,11 @@ static bool send_by_size(struct rank *r)
     return is;
 }
 
-static void auto_serves_the_sizes_at_which_cecl_was_measured_faster(void **state)
-{
-    assert_true(run_ranks(2, send_by_size));
-}
-
 enum {
     LARGE = 256 << 10
 }; /* elements of bfloat16: the table serves such calls between two ranks */
 
-static bool reduce_by_type(struct rank *r)
+TEST_OF_RANKS_UNDER("auto", auto_serves_reductions_of_the_type_that_was_measured, 2)
 {
     static float zeros[LARGE], out[2][LARGE];
     mark(r);
@@ -1481,11 +1276,6 @@ static bool reduce_by_type(struct rank *r)
            !is_served() && is_bfloat16_served;
 }
 
-static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
-{
-    assert_true(run_ranks(2, reduce_by_type));
-}
-
 /* The stand-in does not reduce this type, so it would refuse a passed call. */
 static bool passes_reductions(struct rank *r)
 {
@@ -1494,7 +1284,7 @@ static bool passes_reductions(struct rank *r)
            ncclReduceScatter(zeros, out[r->rank], LARGE, ncclBfloat16, ncclSum, r->comm, NULL) != 0;
 }
 
-static void auto_passes_reductions_where_flags_are_on_the_host(void **state)
+TEST_UNDER("auto", auto_passes_reductions_where_flags_are_on_the_host)
 {
     static const char *const settings[][2] = {
         {"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"CECL_FLAGS", "host"}, {"CECL_URGENT", "1"}};
@@ -1506,36 +1296,7 @@ static void auto_passes_reductions_where_flags_are_on_the_host(void **state)
     }
 }
 
-/* If one of the processes has few queues, all processes pass the calls that are slow then. */
-#define ELEMENTS (2 << 20)
-static ncclResult_t reduce_large(const struct rank *r)
-{
-    static uint16_t zeros[ELEMENTS], out[ELEMENTS];
-    mark(r);
-    return ncclAllReduce(zeros, out, ELEMENTS, ncclBfloat16, ncclSum, r->comm, NULL);
-}
-
-static bool serves_a_reduction(struct rank *r)
-{
-    return reduce_large(r) == 0 && is_served();
-}
-
-static bool passes_a_reduction(struct rank *r)
-{
-    return reduce_large(r) != 0 && !is_served(); /* the stand-in refuses the type */
-}
-
-static void processes_agree_on_what_few_queues_slow(void **state)
-{
-    static const char name[] = "CUDA_DEVICE_MAX_CONNECTIONS";
-    static const char *const both[] = {"8", "32"}, *const first[] = {"1", "8"},
-                             *const second[] = {"32", "4"};
-    assert_true(run_processes(serves_a_reduction, 2, name, both));
-    assert_true(run_processes(passes_a_reduction, 2, name, first));
-    assert_true(run_processes(passes_a_reduction, 2, name, second));
-}
-
-static bool gather_on_windows(struct rank *r)
+TEST_OF_RANKS_UNDER("auto", auto_passes_what_nccl_does_faster_on_its_windows, 2)
 {
     static uint16_t zeros[LARGE], outs[2][2 * LARGE];
     uint16_t *out = outs[r->rank];
@@ -1553,11 +1314,6 @@ static bool gather_on_windows(struct rank *r)
     /* A reduction is served; the stand-in would refuse its type. */
     return served[0] && served[1] && !served[2] &&
            ncclAllReduce(zeros, out, LARGE, ncclBfloat16, ncclSum, r->comm, NULL) == 0;
-}
-
-static void auto_passes_what_nccl_does_faster_on_its_windows(void **state)
-{
-    assert_true(run_ranks(2, gather_on_windows));
 }
 
 static bool gather_block(const struct rank *r, bool served)
@@ -1607,7 +1363,7 @@ static bool register_after_a_lost_group(struct rank *r)
     return is && gather_block(r, true) && register_in_a_group(r);
 }
 
-static void a_window_counts_from_the_end_of_its_group_on(void **state)
+TEST_UNDER("auto", a_window_counts_from_the_end_of_its_group_on)
 {
     assert_true(run_ranks(2, register_in_a_group));
     assert_true(run_ranks(2, register_after_a_lost_group));
@@ -1628,21 +1384,20 @@ static bool split_after_a_window(struct rank *r)
     return ncclCommDestroy(child.comm) == 0 && is;
 }
 
-static void windows_belong_to_their_communicator(void **state)
+TEST_UNDER("auto", windows_belong_to_their_communicator)
 {
     for (int times = 0; times < 40; times++) /* the stand-in reuses addresses */
         assert_true(run_ranks(2, split_after_a_window));
 }
 
-static bool pass_a_message(struct rank *r)
+TEST_OF_RANKS_UNDER("auto", auto_passes_messages_because_none_was_measured, 2)
 {
+    const int next = (r->rank + 1) % r->nranks;
+    int mine = r->rank, theirs = -1;
     mark(r);
-    return pass_around(r, 1) && !is_served();
-}
-
-static void auto_passes_messages_because_none_was_measured(void **state)
-{
-    assert_true(run_ranks(2, pass_a_message));
+    return ncclGroupStart() == 0 && ncclSend(&mine, 1, ncclInt32, next, r->comm, NULL) == 0 &&
+           ncclRecv(&theirs, 1, ncclInt32, next, r->comm, NULL) == 0 && ncclGroupEnd() == 0 &&
+           theirs == next && !is_served();
 }
 
 enum { BLOCK = LARGE, MESSAGE = 65536 /* more than the stand-in buffers */ };
@@ -1708,7 +1463,7 @@ static bool mix_on_a_non_blocking_child(struct rank *r)
     return ncclCommDestroy(child.comm) == 0 && is;
 }
 
-static void auto_has_served_collectives_before_passed_messages(void **state)
+TEST_UNDER("auto", auto_has_served_collectives_before_passed_messages)
 {
     assert_true(run_ranks(2, mix_in_groups));
     assert_true(run_ranks(2, mix_on_a_non_blocking_child));
@@ -1726,7 +1481,7 @@ static bool gather_and_sum(struct rank *r)
     return outcome_of(r->comm, ncclGroupEnd()) == 0 && is && m->sum == 3;
 }
 
-static void auto_passes_a_collective_after_the_served_ones_of_its_group(void **state)
+TEST_UNDER("auto", auto_passes_a_collective_after_the_served_ones_of_its_group)
 {
     const size_t before = calls_of("ncclGroupStart");
     assert_true(run_ranks(2, gather_and_sum));
@@ -1744,101 +1499,24 @@ static bool exchange_in_a_group(struct rank *r)
     return is && in == 6 - r->rank;
 }
 
-static void auto_adds_no_group_to_one_of_messages(void **state)
+TEST_UNDER("auto", auto_adds_no_group_to_one_of_messages)
 {
     const size_t before = calls_of("ncclGroupStart");
     assert_true(run_ranks(2, exchange_in_a_group));
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);
 }
 
-static int run_all(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_op_of_processes_is_served),
-        cmocka_unit_test(all_calls_are_passed_where_ranks_differ_in_CECL_NCCL),
-        cmocka_unit_test(all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator),
-        cmocka_unit_test(the_death_of_a_rank_is_an_asynchronous_error),
-        cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
-        cmocka_unit_test(random_calls_served_and_passed_give_what_a_plain_model_gives),
-        cmocka_unit_test(random_messages_in_groups_of_any_shape_are_served),
-        cmocka_unit_test(a_group_may_repeat_a_message_many_times),
-        cmocka_unit_test(calls_that_cecl_lacks_are_passed),
-        cmocka_unit_test(ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use),
-        cmocka_unit_test(a_broadcast_may_be_in_place_on_some_ranks),
-        cmocka_unit_test(a_served_call_that_fails_returns_nccls_number),
-        cmocka_unit_test(the_programs_threads_keep_their_names),
-        cmocka_unit_test(a_split_is_served_and_outlives_its_parent),
-        cmocka_unit_test(a_rank_without_a_color_gets_no_communicator),
-        cmocka_unit_test(a_destroyed_communicator_leaves_no_descriptor_and_no_thread),
-        cmocka_unit_test(an_aborted_communicator_leaves_no_descriptor_and_no_thread),
-        cmocka_unit_test(a_revoked_communicator_gives_up_what_serves_it),
-        cmocka_unit_test(what_a_shrink_leaves_is_served),
-        cmocka_unit_test(what_nccl_does_not_revoke_is_served),
-        cmocka_unit_test(a_shrink_that_aborts_ends_the_parents_calls),
-        cmocka_unit_test(a_communicator_that_has_grown_is_served),
-        cmocka_unit_test(a_thread_that_is_cancelled_is_in_no_call),
-        cmocka_unit_test(an_abort_from_another_thread_ends_a_call),
-        cmocka_unit_test(nccls_communicator_is_destroyed_once),
-        cmocka_unit_test(ranks_that_one_thread_makes_in_a_group_are_served),
-        cmocka_unit_test(ranks_of_ncclCommInitAll_are_served),
-        cmocka_unit_test(one_thread_makes_the_calls_of_all_ranks_in_groups),
-        cmocka_unit_test(a_group_may_have_many_calls),
-        cmocka_unit_test(messages_may_be_in_groups_of_any_shapes),
-        cmocka_unit_test(calls_of_a_group_may_have_one_recvbuff),
-        cmocka_unit_test(a_group_that_is_only_simulated_carries_nothing_out),
-        cmocka_unit_test(a_simulated_group_within_another_is_carried_out_with_it),
-        cmocka_unit_test(a_group_with_a_call_that_is_refused_returns_its_error),
-        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
-        cmocka_unit_test(the_last_error_is_in_the_words_of_who_failed),
-        cmocka_unit_test(a_thread_that_ends_in_a_group_leaves_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-/* Calls that only move data are served without SMs, reductions with SMs. */
-static int run_strict(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_op_is_served_and_gives_what_plain_loops_give),
-        cmocka_unit_test(a_group_may_repeat_a_message_many_times),
-        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
-        cmocka_unit_test(a_group_with_a_call_that_strict_refuses_carries_nothing_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-static int run_auto(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_agree_on_what_few_queues_slow),
-        cmocka_unit_test(auto_serves_the_sizes_at_which_cecl_was_measured_faster),
-        cmocka_unit_test(auto_serves_reductions_of_the_type_that_was_measured),
-        cmocka_unit_test(auto_passes_reductions_where_flags_are_on_the_host),
-        cmocka_unit_test(auto_passes_what_nccl_does_faster_on_its_windows),
-        cmocka_unit_test(a_window_counts_from_the_end_of_its_group_on),
-        cmocka_unit_test(windows_belong_to_their_communicator),
-        cmocka_unit_test(auto_passes_messages_because_none_was_measured),
-        cmocka_unit_test(auto_has_served_collectives_before_passed_messages),
-        cmocka_unit_test(auto_passes_a_collective_after_the_served_ones_of_its_group),
-        cmocka_unit_test(auto_adds_no_group_to_one_of_messages),
-        cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
     const char *real = getenv("CECL_NCCL_PATH");
     void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!standin || argc < 2) {
-        print_error("test_nccl_serve POLICY, and CECL_NCCL_PATH: %s\n", dlerror());
+    if (!standin) {
+        print_error("CECL_NCCL_PATH: %s\n", dlerror());
         return 2;
     }
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts only the first arena */
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&calls_of = dlsym(standin, "standin_calls");
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
-    if (strcmp(argv[1], "all") == 0)
-        return run_all();
-    return strcmp(argv[1], "auto") == 0 ? run_auto() : run_strict();
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    return tests_run(NULL, NULL);
 }
