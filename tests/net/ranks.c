@@ -102,7 +102,6 @@ static int run_one(const struct setup *setup, scenario *run, struct meeting *mee
     r->rank = rank;
     r->nranks = setup->nranks;
     r->meeting = meeting;
-    r->seed = getenv("NET_SEED") ? strtoull(getenv("NET_SEED"), NULL, 0) : 1;
     if (setup->node_size)
         setenv("CECL_NODE_SIZE", setup->node_size, 1);
     snprintf(host, sizeof(host), "host%d", rank);

@@ -12,7 +12,6 @@
 
 struct rank {
     int rank, nranks;
-    uint64_t seed; /* equal on all ranks */
     ceclUniqueId id;
     struct meeting *meeting; /* memory that all ranks share */
     int rounds;              /* how many all-gathers rank_gather has made */
@@ -69,12 +68,5 @@ unsigned char rank_byte(uint64_t seed, int rank, size_t index);
 int rank_gather(void *context, const void *send, void *recv, size_t bytes);
 /* Waits until a communicator fails, within 45 s. */
 ceclResult_t rank_await_failure(struct rank *r);
-
-/* calls.c. A random call; every byte of the result is compared with a plain loop. */
-void call_random(struct rank *r, uint64_t seed);
-/* The same, captured, and launched twice. */
-void call_random_captured(struct rank *r, uint64_t seed);
-/* A group of several random calls on the communicator. */
-void call_random_group(struct rank *r, uint64_t seed);
 
 #endif

@@ -1,5 +1,5 @@
 /* Communicators over several hosts, which CECL_NODE_SIZE pretends: NCCL carries their calls. On the host device the
- * stand-in of tests/nccl does, which CECL_NCCL_PATH names. */
+ * stand-in of tests/nccl does, which CECL_NCCL_PATH names. tests/multi/test_carried_calls.c makes random calls. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,50 +9,21 @@
 #include <unistd.h>
 
 #include "../prompt.h"
-#include "../share.h"
 #include "../with_cmocka.h"
 
 #include "ranks.h"
 
 static const struct setup two_and_two = {.nranks = 4, .node_size = "2", .joins = true};
 static const struct setup three_and_one = {.nranks = 4, .node_size = "3,1", .joins = true};
-static const struct setup four_times_one = {.nranks = 4, .node_size = "1", .joins = true};
-
 static bool on_gpus(void)
 {
     const char *device = getenv("CECL_DEVICE");
     return device && strcmp(device, "cuda") == 0;
 }
 
-static void random_calls(struct rank *r)
+static void captured_call(struct rank *r)
 {
-    const char *given = getenv("CECL_TEST_CALLS");
-    const int calls = test_share(given ? atoi(given) : 400);
-    for (int c = 0; c < calls && !r->failed; c++) {
-        if (c % 3 < 2)
-            call_random(r, r->seed * 1000000 + (uint64_t)c);
-        else
-            call_random_group(r, r->seed * 1000000 + (uint64_t)c);
-        if (r->failed)
-            fprintf(stderr, "call %d of seed %llu\n", c, (unsigned long long)r->seed);
-    }
-}
-
-TEST(every_call_is_carried)
-{
-    assert_true(ranks_run(&two_and_two, random_calls));
-    assert_true(ranks_run(&three_and_one, random_calls));
-    assert_true(ranks_run(&four_times_one, random_calls));
-}
-
-static void captured_calls(struct rank *r)
-{
-    const int calls = test_share(100);
     ceclGraph_t graph;
-    for (int c = 0; on_gpus() && c < calls && !r->failed; c++)
-        call_random_captured(r, r->seed * 1000000 + (uint64_t)c);
-    if (on_gpus())
-        return;
     OK(ceclStreamBeginCapture(r->comm, r->stream));
     REFUSED(ceclBarrier(r->comm, r->stream), ceclInvalidUsage,
             "captures no calls over several hosts");
@@ -60,9 +31,12 @@ static void captured_calls(struct rank *r)
     OK(ceclGraphDestroy(graph));
 }
 
-TEST(calls_are_captured_on_gpus)
+/* tests/multi/test_carried_calls.c captures calls on GPUs. */
+TEST(a_captured_call_is_refused_on_the_host_device)
 {
-    assert_true(ranks_run(&two_and_two, captured_calls));
+    if (on_gpus())
+        skip_because("it is carried on GPUs");
+    assert_true(ranks_run(&two_and_two, captured_call));
 }
 
 static void end_beside_a_graph(struct rank *r)
