@@ -38,6 +38,12 @@ static void check_gathered(struct life *life, const int *out)
             expect(life, out, r * BLOCK + i, attempt_value(r, life->attempt, i));
 }
 
+static void check_small_gathered(struct life *life, const int *out)
+{
+    for (int i = 0; i < life->n * SMALL; i++)
+        expect(life, out, i, attempt_value(i / SMALL, life->attempt, i % SMALL));
+}
+
 static void check_exchanged(struct life *life, const int *out)
 {
     for (int r = 0; r < life->n; r++)
@@ -105,6 +111,16 @@ static ceclResult_t gather_on(struct life *life, ceclStream_t stream)
 static ceclResult_t gather(struct life *life)
 {
     return gather_on(life, 0);
+}
+
+static ceclResult_t small_gather(struct life *life)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = life->op == SMALL_GATHER ? CECL_SM_ALLOW : CECL_UNDEF;
+    const ceclResult_t set = ceclSetOptions(life->comm, &options);
+    return set != ceclSuccess ? set
+                              : ceclAllGather(life->in, life->out, life->gets_wrong ? 1 : SMALL,
+                                              ceclInt32, life->comm, 0);
 }
 
 static ceclResult_t all_to_all(struct life *life)
@@ -495,6 +511,8 @@ static const struct row rows[OPS] = {
     [ALLOCATE] = {.whole = attempt_growth},
     [REGISTER] = {.whole = attempt_registered},
     [GATHER] = {.enqueue = gather, .check = check_gathered},
+    [SMALL_GATHER] = {.enqueue = small_gather, .check = check_small_gathered},
+    [URGENT_GATHER] = {.enqueue = small_gather, .check = check_small_gathered},
     [ALL_TO_ALL] = {.enqueue = all_to_all, .check = check_exchanged},
     [BY_SPLITS] = {.enqueue = all_to_all_by_splits, .check = check_exchanged},
     [SMALL_REDUCTION] = {.enqueue = small_reduction, .check = check_small},

@@ -28,6 +28,8 @@ enum op {
     ALLOCATE, /* allocates more than the pool has left */
     REGISTER, /* registers new memory in each attempt */
     GATHER,
+    SMALL_GATHER,  /* by a kernel: CECL_SM_ALLOW */
+    URGENT_GATHER, /* flags and blocks are in host memory */
     ALL_TO_ALL,
     BY_SPLITS, /* an all-to-all whose splits are on the device */
     SMALL_REDUCTION,

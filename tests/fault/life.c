@@ -204,6 +204,8 @@ static void prepare(struct life *life)
     alarm(200);
     mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
+    if (life->op == URGENT_GATHER)
+        setenv("CECL_URGENT", "1", 1);
     if (life_on_gpus()) {
         warm_up(life);
         warm_up_together(life);

@@ -1,10 +1,9 @@
-/* Ranks that abort or stay away while their processes live on. The other ranks soon learn which
- * rank it was. Then everything can be destroyed, nothing leaks, and the same processes make a new
- * communicator. tests/unit/test_failure.c has ranks that die. */
+/* Ranks that are late or stay away, and communicators that have failed: what is refused, what is said, and what
+ * continues. Then everything can be destroyed, nothing leaks, and the same processes make a new communicator. The fault
+ * suite (tests/fault) has one rank's faults in each call. */
 #include "../threads_alive.h"
 #include "multi.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 #define COUNT 1000
@@ -28,8 +27,9 @@ static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
     return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
 }
 
-/* Calls that wait in other ways than a gather by copies: kernels that meet, slots, two lanes. */
+/* Calls that wait in different ways: for copies, for kernels that meet, for slots, on two lanes. */
 enum call {
+    GATHER,
     SMALL_GATHER,
     SMALL_REDUCTION,
     READING_SCATTER,
@@ -64,7 +64,7 @@ static struct call_buffers call_buffers_of(ceclComm_t comm)
 
 static size_t count_of(enum call call)
 {
-    return call == SMALL_GATHER || call == SMALL_REDUCTION ? COUNT : READ_COUNT;
+    return call <= SMALL_REDUCTION ? COUNT : READ_COUNT;
 }
 
 static ceclResult_t enqueue(enum call call, ceclComm_t comm, const struct call_buffers *b)
@@ -75,7 +75,7 @@ static ceclResult_t enqueue(enum call call, ceclComm_t comm, const struct call_b
     const ceclResult_t result = ceclSetOptions(comm, &options);
     if (result != ceclSuccess)
         return result;
-    if (call == SMALL_GATHER)
+    if (call <= SMALL_GATHER)
         return ceclAllGather(b->in, b->out, COUNT, ceclInt32, comm, b->stream);
     if (call == READING_SCATTER)
         return ceclReduceScatter(b->in, b->out, READ_COUNT, ceclInt32, ceclSum, comm, b->stream);
@@ -90,14 +90,14 @@ static ceclResult_t call_and_wait(enum call call, ceclComm_t comm, const struct 
 
 static void call_is_right(enum call call, ceclComm_t comm, const struct call_buffers *b)
 {
-    const size_t blocks = call == SMALL_GATHER ? (size_t)multi_nranks : 1;
+    const size_t blocks = call <= SMALL_GATHER ? (size_t)multi_nranks : 1;
     const size_t count = blocks * count_of(call);
     int *host = malloc(count * sizeof(*host));
     assert_non_null(host);
     multi_ok(comm, call_and_wait(call, comm, b));
     multi_get(comm, host, b->out, count * sizeof(*host));
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(host[i], call == SMALL_GATHER ? 1 + (int)(i / COUNT)
+        assert_int_equal(host[i], call <= SMALL_GATHER ? 1 + (int)(i / COUNT)
                                                        : multi_nranks * (multi_nranks + 1) / 2);
     free(host);
 }
@@ -153,88 +153,11 @@ static int count_after(void **state)
     return 0;
 }
 
-TEST_BETWEEN(an_abort_is_told_to_those_who_wait, count_before, count_after)
-{
-    ceclComm_t comm = joined(NULL);
-    int *buffer = buffer_of(comm);
-    multi_ok(comm, gather_and_wait(comm, buffer));
-    const double start = multi_seconds();
-    if (multi_rank == 0) {
-        multi_pause_ms(100); /* the others wait by now */
-        multi_ok(NULL, ceclCommAbort(comm));
-    } else {
-        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError,
-                      "rank 0 has left, and a call waits for it");
-        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 has left");
-    }
-    assert_true(multi_seconds() - start < PROMPT);
-}
-
-/* No other rank waits for rank 0. But rank 0's call will never end, so the others must learn of
- * the abort. */
-TEST_BETWEEN(an_abort_of_a_pending_call_is_told_to_all, count_before, count_after)
-{
-    ceclComm_t comm = joined(NULL);
-    int *buffer = buffer_of(comm);
-    multi_ok(comm, gather_and_wait(comm, buffer));
-    MPI_Barrier(MPI_COMM_WORLD); /* no rank still waits */
-    const double start = multi_seconds();
-    if (multi_rank == 0) {
-        multi_ok(comm, ceclAllGather(buffer, buffer, COUNT, ceclInt32, comm, 0));
-        multi_ok(NULL, ceclCommAbort(comm));
-    } else {
-        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-        multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError,
-                      "rank 0 gave up: ceclCommAbort was called");
-    }
-    assert_true(multi_seconds() - start < PROMPT);
-}
-
-/* A rank that aborts with no call pending just leaves; the calls that others have made succeed. */
-TEST_BETWEEN(an_abort_of_an_idle_rank_fails_nobody, count_before, count_after)
-{
-    for (int times = 0; times < 10; times++) {
-        ceclComm_t comm = joined(NULL);
-        int *buffer = buffer_of(comm);
-        multi_ok(comm, gather_and_wait(comm, buffer));
-        if (multi_rank != times % multi_nranks) {
-            multi_pause_ms(20); /* the other rank has left by now */
-            multi_ok(comm, ceclStreamSynchronize(comm, 0));
-            assert_int_equal(multi_async_within(comm, 0.02), ceclSuccess);
-        }
-        multi_ok(NULL, ceclCommAbort(comm));
-    }
-}
-
 /* Makes all ranks' communicator fail while no rank waits. */
 static void fail_all(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
-}
-
-static void *revoke_soon(void *comm)
-{
-    multi_pause_ms(100); /* the other thread waits by now */
-    multi_ok(NULL, ceclCommRevoke(comm));
-    return NULL;
-}
-
-TEST_BETWEEN(a_thread_inside_a_call_is_let_out_by_another_that_revokes, count_before, count_after)
-{
-    ceclComm_t comm = joined(NULL);
-    int *buffer = buffer_of(comm);
-    pthread_t revoker;
-    const double start = multi_seconds();
-    if (multi_rank == 0) {
-        assert_int_equal(pthread_create(&revoker, NULL, revoke_soon, comm), 0);
-        multi_refused(comm, gather_and_wait(comm, buffer), ceclRemoteError, "ceclCommRevoke");
-        pthread_join(revoker, NULL);
-    } else {
-        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-    }
-    multi_ok(NULL, ceclCommAbort(comm));
-    assert_true(multi_seconds() - start < PROMPT);
 }
 
 TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, count_before, count_after)
@@ -353,40 +276,6 @@ TEST_BETWEEN(growth_that_one_rank_makes_alone_is_a_timeout, count_before, count_
     assert_true(multi_seconds() - start < 2 * PROMPT);
 }
 
-TEST_BETWEEN(a_late_rank_within_the_timeout_is_waited_for, count_before, count_after)
-{
-    ceclComm_t comm = comm_with_timeout(60000);
-    if (multi_rank == 0)
-        multi_pause_ms(700);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
-                1);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST_BETWEEN(without_a_timeout_a_late_rank_is_waited_for, count_before, count_after)
-{
-    ceclComm_t comm = comm_with_timeout(0);
-    if (multi_rank == 0)
-        multi_pause_ms(700);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 99, .type = ceclInt8},
-                1);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-/* Rank 0 never calls, so every other rank has pending work when rank 0 gives up. */
-TEST_BETWEEN(an_abort_with_work_pending_ends_at_once, count_before, count_after)
-{
-    ceclComm_t comm = joined(NULL);
-    int *buffer = buffer_of(comm);
-    if (multi_rank != 0)
-        multi_ok(comm,
-                 ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt32, comm, 0));
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = multi_seconds();
-    multi_ok(NULL, ceclCommAbort(comm));
-    assert_true(multi_seconds() - start < PROMPT);
-}
-
 TEST_BETWEEN(one_communicator_fails_and_another_does_not, count_before, count_after)
 {
     ceclComm_t failing = joined(NULL), other = joined(NULL);
@@ -403,47 +292,6 @@ TEST_BETWEEN(one_communicator_fails_and_another_does_not, count_before, count_af
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* All calls wait at the same time, each on a communicator and a stream of its own. */
-TEST_BETWEEN(a_rank_that_stays_away_from_any_call_is_a_timeout, count_before, count_after)
-{
-    const int away = multi_nranks - 1;
-    ceclComm_t comms[CALLS];
-    struct call_buffers buffers[CALLS];
-    ceclResult_t results[CALLS] = {ceclSuccess};
-    char words[64];
-    snprintf(words, sizeof(words), "waited for rank %d", away);
-    for (int call = 0; call < CALLS; call++) {
-        comms[call] = comm_of_chunks(60000);
-        buffers[call] = call_buffers_of(comms[call]);
-        multi_ok(comms[call], ceclStreamCreate(comms[call], &buffers[call].stream));
-    }
-    for (int call = 0; call < CALLS; call++)
-        multi_limit(comms[call], LIMIT_MS);
-    const double start = multi_seconds();
-    for (int call = 0; call < CALLS && multi_rank != away; call++)
-        results[call] = enqueue((enum call)call, comms[call], &buffers[call]);
-    for (int call = 0; call < CALLS; call++) {
-        ceclComm_t comm = comms[call];
-        ceclResult_t result = results[call];
-        if (multi_rank != away) {
-            if (result == ceclSuccess)
-                result = ceclStreamSynchronize(comm, buffers[call].stream);
-            multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
-                          words);
-        } else {
-            assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-            assert_non_null(strstr(ceclGetLastError(comm), " has waited for rank "));
-        }
-        assert_true(multi_seconds() - start < PROMPT);
-        assert_true(multi_how_many(result == ceclTimeout) > 0);
-    }
-    /* Not before all have failed: a GPU's driver frees memory after all pending work, and does not answer meanwhile. */
-    for (int call = 0; call < CALLS; call++) {
-        multi_ok(comms[call], ceclStreamDestroy(comms[call], buffers[call].stream));
-        assert_int_not_equal(ceclCommDestroy(comms[call]), ceclSuccess);
-    }
-}
-
 TEST_BETWEEN(a_late_rank_is_waited_for_by_any_call, count_before, count_after)
 {
     for (int call = 0; call < CALLS; call++) {
@@ -455,25 +303,6 @@ TEST_BETWEEN(a_late_rank_is_waited_for_by_any_call, count_before, count_after)
             call_is_right((enum call)call, comm, &buffers);
         }
         multi_ok(NULL, ceclCommDestroy(comm));
-    }
-}
-
-TEST_BETWEEN(an_abort_in_any_call_is_told_to_those_who_wait, count_before, count_after)
-{
-    for (int call = 0; call < CALLS; call++) {
-        ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
-        const struct call_buffers buffers = call_buffers_of(comm);
-        call_is_right((enum call)call, comm, &buffers);
-        const double start = multi_seconds();
-        if (multi_rank == 0) {
-            multi_pause_ms(100); /* the others wait by now */
-            multi_ok(NULL, ceclCommAbort(comm));
-        } else {
-            multi_refused(comm, call_and_wait((enum call)call, comm, &buffers), ceclRemoteError,
-                          "rank 0 has left");
-            multi_refused(NULL, ceclCommDestroy(comm), ceclRemoteError, "rank 0 has left");
-        }
-        assert_true(multi_seconds() - start < PROMPT);
     }
 }
 

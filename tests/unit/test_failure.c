@@ -1,5 +1,5 @@
-/* Ranks that die, leave, never come or give up while other ranks are in a call of any kind. The others soon
- * learn which rank it was and why, and can end. Ranks are child processes of this test. */
+/* Ends of ranks outside of calls: after the last call, in handlers of exits and signals, and while kernels of peers may
+ * reach the rank. The fault suite (tests/fault) has ends amid calls. Ranks are child processes of this test. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +18,13 @@
 #include <unistd.h>
 
 #define RANKS 3
-#define ROUNDS 40
-#define VICTIM 1 /* the rank that misbehaves, halfway through the calls */
+#define VICTIM 1 /* the rank that ends before the others */
 #define DEADLINE_MS "60000"
-/* For a victim that never calls, tried in turn: the peers' first calls must take less time than this. */
-static const char *const timeouts_ms[] = {"2000", "6000", "20000"};
 
 enum misdeed {
-    DIES,
     LEAVES,
     EXITS, /* its process ends without ending the communicator */
-    NEVER_CALLS,
-    ABORTS,
-    ABORTS_IN_A_CALL, /* its peers make that call later */
-    DIES_BEFORE_GROWTH
+    ABORTS
 };
 
 /* The call in which the peers are. The sizes select the same kind of call on the host device and on GPUs. */
@@ -83,7 +76,6 @@ static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffe
 /* Memory shared by the ranks. */
 struct meeting {
     struct forked_id id;
-    _Atomic int aborted;
     _Atomic int idle;            /* ranks without pending calls */
     _Atomic int told;            /* ranks that know of the misdeed */
     double misdeed_at, known_at; /* when the victim misbehaved; when rank 0 knew of it */
@@ -96,52 +88,12 @@ static void await(const _Atomic int *word, int wanted)
         usleep(1000);
 }
 
-static void misbehave(struct meeting *meeting, ceclComm_t comm, enum misdeed misdeed)
+static _Noreturn void misbehave(struct meeting *meeting, ceclComm_t comm, enum misdeed misdeed)
 {
-    ceclResult_t result;
     meeting->misdeed_at = now();
-    switch (misdeed) {
-    case DIES:
-    case DIES_BEFORE_GROWTH: _exit(0);
-    case LEAVES: _exit(ceclCommDestroy(comm) != ceclSuccess);
-    case EXITS: exit(0);
-    case ABORTS:
-    case ABORTS_IN_A_CALL:
-        result = ceclCommAbort(comm);
-        meeting->aborted = 1;
-        _exit(result != ceclSuccess);
-    case NEVER_CALLS: await(&meeting->told, RANKS - 1); _exit(0); /* without any message */
-    }
-}
-
-/* Halfway through, before a call. */
-static void be_halfway(struct meeting *meeting, ceclComm_t comm, int rank, enum misdeed misdeed)
-{
-    if (rank != VICTIM && misdeed == ABORTS_IN_A_CALL)
-        await(&meeting->aborted, 1);
-    if (rank == VICTIM && misdeed != ABORTS_IN_A_CALL)
-        misbehave(meeting, comm, misdeed);
-}
-
-/* Makes calls until one fails; the victim misbehaves halfway. */
-static ceclResult_t call_until_failure(struct meeting *meeting, ceclComm_t comm, int rank,
-                                       enum misdeed misdeed, enum call call, float *buffer,
-                                       ceclStream_t stream)
-{
-    void *more = NULL;
-    ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < ROUNDS && result == ceclSuccess; i++) {
-        if (i == ROUNDS / 2)
-            be_halfway(meeting, comm, rank, misdeed);
-        if (misdeed == DIES_BEFORE_GROWTH && i == ROUNDS / 2)
-            result = ceclMemAlloc(comm, &more, 64 << 20);
-        else
-            result = make(call, comm, rank, buffer, stream);
-        if (rank == VICTIM && i == ROUNDS / 2)
-            misbehave(meeting, comm, misdeed);
-        result = result == ceclSuccess ? ceclStreamSynchronize(comm, stream) : result;
-    }
-    return result;
+    if (misdeed == EXITS)
+        exit(0);
+    _exit((misdeed == ABORTS ? ceclCommAbort(comm) : ceclCommDestroy(comm)) != ceclSuccess);
 }
 
 static void join(struct meeting *meeting, int rank, ceclComm_t *comm, float **buffer,
@@ -164,37 +116,6 @@ struct role {
     ceclResult_t expected;
     const char *words;
 };
-
-/* One rank's life. Exit code 0: the failure was as expected. */
-static int live_to_a_failure(struct meeting *meeting, int rank, const struct role *role)
-{
-    const ceclResult_t expected = role->expected;
-    ceclComm_t comm;
-    float *buffer = NULL;
-    int code = 10;
-    ceclStream_t stream;
-    ceclResult_t async = ceclSuccess;
-    join(meeting, rank, &comm, &buffer, &stream);
-    const ceclResult_t result =
-        call_until_failure(meeting, comm, rank, role->misdeed, role->call, buffer, stream);
-    const double failed_at = now();
-    meeting->told++;
-    if (rank == 0)
-        meeting->known_at = failed_at;
-    /* a peer's timeout may arrive as the peer's message that it gave up */
-    if (result == expected || (expected == ceclTimeout && result == ceclRemoteError))
-        code = strstr(ceclGetLastError(comm), role->words) ? 0 : 12;
-    if (code)
-        fprintf(stderr, "rank %d: %d: %s\n", rank, (int)result, ceclGetLastError(comm));
-    if (ceclCommGetAsyncError(comm, &async) || async == ceclSuccess)
-        code = 13;
-    if (ceclStreamDestroy(comm, stream) != ceclSuccess)
-        code = 14;
-    (void)!ceclCommDestroy(comm);
-    if (now() - failed_at > PROMPT)
-        code = 15;
-    return code;
-}
 
 /* The victim ends after its last call, and its peers no longer need it. Exit code 0: the peers never get an
  * error. */
@@ -321,12 +242,12 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     return result == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess ? 0 : 15;
 }
 
-static void set_environment(const struct role *role, const char *timeout_ms)
+static void set_environment(const struct role *role)
 {
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
-    setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
+    setenv("CECL_TIMEOUT_MS", DEADLINE_MS, 1);
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_URGENT", role->call == URGENT_GATHER ? "1" : "0", 1);
     if (role->call == STAGED_REDUCTION)
@@ -343,11 +264,11 @@ struct running {
     bool is_right;
 };
 
-static void start(struct running *running, const char *timeout_ms)
+static void start(struct running *running)
 {
     const struct role *role = &running->role;
     running->meeting = shared_memory(sizeof(*running->meeting));
-    set_environment(role, timeout_ms);
+    set_environment(role);
     for (int r = 0; r < RANKS; r++)
         if ((running->children[r] = fork()) == 0) {
             alarm(200);
@@ -376,85 +297,29 @@ static void finish(struct running *running)
 }
 
 /* Runs `role` in the calls [first, end), at the same time where ranks only take turns on processors. */
-static bool run_once(struct running *cases, int first, int end, const char *timeout_ms)
+static void run_in(const struct role *role, int first, int end)
 {
+    struct running cases[CALLS] = {0};
     const int together = getenv("CECL_TEST_DEVICE") ? 1 : CALLS;
     bool all = true;
     for (int from = first; from < end; from += together) {
         const int to = from + together < end ? from + together : end;
-        for (int call = from; call < to; call++)
-            if (!cases[call].is_right)
-                start(&cases[call], timeout_ms);
         for (int call = from; call < to; call++) {
-            if (!cases[call].is_right)
-                finish(&cases[call]);
+            cases[call].role = *role;
+            cases[call].role.call = (enum call)call;
+            start(&cases[call]);
+        }
+        for (int call = from; call < to; call++) {
+            finish(&cases[call]);
             all = all && cases[call].is_right;
         }
     }
-    return all;
-}
-
-static void run_in(const struct role *role, int first, int end)
-{
-    struct running cases[CALLS] = {0};
-    bool all = false;
-    for (int call = first; call < end; call++) {
-        cases[call].role = *role;
-        cases[call].role.call = (enum call)call;
-    }
-    if (role->misdeed == NEVER_CALLS) /* on a busy machine, other ranks may have come too late */
-        for (size_t i = 0; i < sizeof(timeouts_ms) / sizeof(timeouts_ms[0]) && !all; i++)
-            all = run_once(cases, first, end, timeouts_ms[i]);
-    else
-        all = run_once(cases, first, end, DEADLINE_MS);
     assert_true(all);
 }
 
 static void run_in_all(const struct role *role)
 {
     run_in(role, GATHER, CALLS);
-}
-
-TEST(a_rank_that_dies_is_named_at_once)
-{
-    run_in_all(&(struct role){live_to_a_failure, GATHER, DIES, ceclRemoteError,
-                              "rank 1 ended unexpectedly"});
-}
-
-TEST(a_rank_that_leaves_early_is_named)
-{
-    run_in_all(
-        &(struct role){live_to_a_failure, GATHER, LEAVES, ceclRemoteError, "rank 1 has left"});
-}
-
-TEST(a_rank_that_never_calls_runs_into_the_timeout)
-{
-    run_in_all(
-        &(struct role){live_to_a_failure, GATHER, NEVER_CALLS, ceclTimeout, "waited for rank 1"});
-}
-
-TEST(an_abort_reaches_all_peers)
-{
-    run_in_all(&(struct role){live_to_a_failure, GATHER, ABORTS_IN_A_CALL, ceclRemoteError,
-                              "rank 1 gave up: ceclCommAbort"});
-}
-
-TEST(an_abort_between_calls_is_heard_by_those_that_call)
-{
-    run_in_all(
-        &(struct role){live_to_a_failure, GATHER, ABORTS, ceclRemoteError, "rank 1 has left"});
-}
-
-TEST(a_process_that_ends_is_missed_by_those_that_call)
-{
-    run_in_all(
-        &(struct role){live_to_a_failure, GATHER, EXITS, ceclRemoteError, "rank 1 has left"});
-}
-
-TEST(a_death_ends_a_rendezvous_too)
-{
-    run_in(&(struct role){live_to_a_failure, GATHER, DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1"},
-           GATHER, GATHER + 1);
 }
 
 TEST(who_reaches_memory_of_peers_does_not_leave_in_silence)

@@ -9,14 +9,12 @@
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "comm/comm.h"
 
 #define MOST_RANKS 8
 #define COUNT 1000
@@ -183,57 +181,6 @@ static void a_dead_rank_that_is_not_excluded_is_named(struct life *life)
     go_on(life, &dead, 1);
 }
 
-static void *kill_soon(void *argument)
-{
-    const long us = *(const long *)argument;
-    const struct timespec delay = {.tv_nsec = us * 1000};
-    nanosleep(&delay, NULL);
-    die();
-    return NULL;
-}
-
-static long delay_us; /* set by the test before it forks */
-
-/* The rank dies somewhere in the call, or just after it. In the second case, some survivors may have a
- * communicator. */
-static void a_rank_dies_inside_the_call(struct life *life)
-{
-    const int dead = life->n - 1;
-    const double start = now();
-    ceclComm_t rest = NULL;
-    pthread_t thread;
-    if (life->me == dead && pthread_create(&thread, NULL, kill_soon, &delay_us) != 0)
-        _exit(50);
-    const ceclResult_t result = ceclCommShrink(life->comm, NULL, 0, &rest, NULL);
-    if (life->me == dead)
-        pause();
-    HOLDS(now() - start < PROMPT, 51);
-    HOLDS(result == ceclSuccess || result == ceclRemoteError, 52);
-    if (result == ceclSuccess)
-        (void)!ceclCommDestroy(rest);
-    go_on(life, &dead, 1);
-}
-
-/* The rank dies somewhere in a split. Ranks of the other color have a communicator, or the parent has
- * failed. */
-static void a_rank_dies_inside_a_split(struct life *life)
-{
-    const int dead = life->n - 1;
-    const double start = now();
-    ceclComm_t child = NULL;
-    pthread_t thread;
-    if (life->me == dead && pthread_create(&thread, NULL, kill_soon, &delay_us) != 0)
-        _exit(50);
-    const ceclResult_t result = ceclCommSplit(life->comm, life->me % 2, -life->me, &child, NULL);
-    if (life->me == dead)
-        pause();
-    HOLDS(now() - start < PROMPT, 53);
-    HOLDS(result == ceclSuccess || result == ceclRemoteError, 54);
-    if (result == ceclSuccess)
-        (void)!ceclCommDestroy(child);
-    go_on(life, &dead, 1);
-}
-
 #define LARGE ((size_t)16 << 20) /* bytes */
 
 /* Seconds for which this process has computed: a busy machine changes them less than the clock's. */
@@ -378,18 +325,6 @@ TEST(a_list_that_lacks_the_dead_names_it)
 {
     for (int n = 2; n <= most(); n++)
         run_with(n, a_dead_rank_that_is_not_excluded_is_named);
-}
-
-TEST(a_death_inside_the_call_keeps_nobody)
-{
-    for (delay_us = 0; delay_us < 8000; delay_us += 400)
-        run_with(4, a_rank_dies_inside_the_call);
-}
-
-TEST(a_death_inside_a_split_keeps_nobody)
-{
-    for (delay_us = 0; delay_us < 8000; delay_us += 400)
-        run_with(4, a_rank_dies_inside_a_split);
 }
 
 TEST(copies_of_a_failed_call_end_before_the_shrink)
