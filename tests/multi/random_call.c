@@ -71,15 +71,20 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
     return none ? 0 : c->count;
 }
 
-/* Places blocks one after the other, with gaps where counts differ. Blocks that are reduced
- * overlap. */
+/* Places blocks one after the other; where counts differ, mostly with gaps, and not from the first rank on. Blocks that
+ * are reduced overlap. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
+    c->dense = differ(c) && random_next(x) % 3 == 0;
+    const bool gaps = differ(c) && !c->dense;
+    const int first = gaps ? (int)(random_next(x) % (uint64_t)c->nranks) : 0;
     for (int r = 0; r < c->nranks; r++) {
         size_t sent = 0, wanted = 0;
-        for (int p = 0; p < c->nranks; p++) {
+        for (int i = 0; i < c->nranks; i++) {
+            const int p = (first + i) % c->nranks;
             const bool as_first = c->kind == ALL_GATHERV && r > 0;
-            wanted += differ(c) && !as_first ? random_next(x) % 3 : 0;
+            wanted += gaps && !as_first ? random_next(x) % 3 : 0;
+            sent += gaps ? random_next(x) % 3 : 0;
             c->sent_at[r][p] = repeats(c) ? 0 : sent;
             c->wanted_at[p][r] = as_first ? c->wanted_at[p][0] : wanted;
             sent += c->counts[r][p];
@@ -231,6 +236,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     const size_t on_a_limit = drawn_on_a_limit(c, x);
     if (on_a_limit > 0)
         c->count = on_a_limit;
+    c->dense = false;
     c->rows = 1;
     c->row = SIZE_MAX;
     c->send_pitch = c->recv_pitch = 0;
@@ -397,6 +403,7 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     const size_t count = c->count;
     const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
+    const size_t *const from = c->dense ? NULL : s.from, *const to = c->dense ? NULL : s.to;
     if (c->kind == BY_SPLITS && !grouped)
         return by_splits(comm, c);
     set_sizes(c, &s);
@@ -416,13 +423,13 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
         return ceclReduceScatterTiles(c->in, c->out, &tiles, type, c->op, comm, stream);
     case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, stream);
     case ALL_GATHERV:
-        return ceclAllGatherv(c->in, s.receives[c->rank], c->out, s.receives, s.to, type, comm,
+        return ceclAllGatherv(c->in, s.receives[c->rank], c->out, s.receives, to, type, comm,
                               stream);
     default:
-        return c->exchange && !grouped ? ceclAlltoAllv(c->in, s.sends, s.from, c->out, s.receives,
-                                                       s.to, type, comm, stream)
-                                       : ceclAlltoAllvAt(c->in, s.sends, s.from, c->out, s.receives,
-                                                         s.to, s.at_peers, type, comm, stream);
+        return c->exchange && !grouped
+                   ? ceclAlltoAllv(c->in, s.sends, from, c->out, s.receives, to, type, comm, stream)
+                   : ceclAlltoAllvAt(c->in, s.sends, from, c->out, s.receives, to, s.at_peers, type,
+                                     comm, stream);
     }
 }
 
@@ -627,4 +634,28 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
 {
     multi_get(comm, host, s->call.recv, s->bytes);
     random_check(s, host);
+}
+
+void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed)
+{
+    static struct random_slot slot;
+    struct random_call *c = &slot.call;
+    const struct memory send = memory_new(comm, MEMORY_POOL, random_room()),
+                        recv = memory_new(comm, MEMORY_POOL, random_room());
+    unsigned char *host = malloc(random_room());
+    assert_true(host && (slot.want = malloc(random_room())));
+    *c = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
+    for (uint64_t x = seed; rounds > 0; rounds--) {
+        random_draw_of(c, kind, &x);
+        c->seed = random_next(&x);
+        uint64_t own = c->seed + (uint64_t)multi_rank;
+        random_prepare(comm, &slot, &send, &recv, &own, host);
+        multi_ok(comm, random_make(comm, c, false));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        random_compare(comm, &slot, host);
+    }
+    free(slot.want);
+    free(host);
+    multi_ok(comm, ceclMemFree(comm, send.at));
+    multi_ok(comm, ceclMemFree(comm, recv.at));
 }

@@ -55,6 +55,7 @@ struct random_call {
     uint64_t apart;
     bool exchange; /* for a variable all-to-all: ranks exchange the places */
     bool repeats;  /* made several times, unless it is in place or in a group */
+    bool dense;    /* blocks that differ lie one behind the other; the call gets no places */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
@@ -112,5 +113,9 @@ extern void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first
  * with `want`. random_check compares bytes that are in `host` already. */
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
+
+/* Makes `rounds` random calls of one kind on pool memory of a communicator of all ranks, one after the other, and checks
+ * every byte of each. Ranks have their buffers at other places. */
+void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed);
 
 #endif

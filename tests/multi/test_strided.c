@@ -1,13 +1,13 @@
 /* Strided all-gathers and all-to-alls: along the last dimension and back, shapes of all kinds, in
  * place and out of place, in groups whose calls share rows. Tests check every byte, also between
  * rows. */
-#include "multi.h"
+#include "random_call.h"
 
 #define MOST 6000 /* approximate elements of a block */
 #define POISON 0x5A
 
 static ceclComm_t comm;
-static unsigned char *recv_buffer, *send_buffer, *host, *expected;
+static unsigned char *recv_buffer, *send_buffer, *host;
 static size_t room; /* bytes of each */
 
 static int set_up(void **state)
@@ -15,9 +15,7 @@ static int set_up(void **state)
     room = (size_t)multi_nranks * MOST * 12;
     comm = multi_comm(NULL);
     host = malloc(room);
-    expected = malloc(room);
     assert_non_null(host);
-    assert_non_null(expected);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
     return 0;
@@ -26,167 +24,40 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     free(host);
-    free(expected);
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
 
-struct test_call {
-    bool gathers, in_place;
-    ceclDataType_t type;
-    ceclStrided_t given; /* as passed to the call: 0 for a default */
-    size_t width, rows, send_pitch, send_stride, recv_pitch,
-        recv_stride; /* in bytes, with the defaults filled in */
-};
-
-/* The documented default of each field that is 0. */
-static void fill_defaults(struct test_call *c)
+static void run_random(ceclComm_t on, uint64_t seed, int rounds)
 {
-    const ceclStrided_t *g = &c->given;
-    const size_t size = multi_type_bytes(c->type), n = (size_t)multi_nranks;
-    const size_t whole = n * g->width;
-    const size_t send_pitch = g->sendPitch ? g->sendPitch : c->gathers ? g->width : whole;
-    const size_t recv_pitch = g->recvPitch ? g->recvPitch : c->gathers ? whole : g->width;
-    const size_t recv_stride = g->recvStride ? g->recvStride
-                               : c->gathers  ? g->width
-                                             : g->rows * recv_pitch;
-    c->width = g->width * size;
-    c->rows = g->rows;
-    c->send_pitch = send_pitch * size;
-    c->send_stride = (g->sendStride ? g->sendStride : g->width) * size;
-    c->recv_pitch = recv_pitch * size;
-    c->recv_stride = recv_stride * size;
-}
-
-static void draw_buffer(uint64_t *x, const ceclStrided_t *g, size_t *pitch, size_t *stride)
-{
-    const size_t n = (size_t)multi_nranks, gap = multi_draw(x) % 5;
-    if (multi_draw(x) % 2) {
-        *stride = g->width + gap;
-        *pitch = (n - 1) * *stride + g->width + multi_draw(x) % 5;
-    } else {
-        *pitch = g->width + gap;
-        *stride = g->rows * *pitch + multi_draw(x) % 9;
-    }
-}
-
-/* All ranks draw the same. */
-static void draw(uint64_t *x, struct test_call *c)
-{
-    static const ceclDataType_t types[] = {ceclInt8, ceclBfloat16, ceclFloat, ceclDouble};
-    *c = (struct test_call){.gathers = multi_draw(x) % 2,
-                            .in_place = multi_draw(x) % 2,
-                            .type = types[multi_draw(x) % 4]};
-    ceclStrided_t *g = &c->given;
-    g->width = 1 + multi_draw(x) % 40;
-    g->rows = 1 + multi_draw(x) % 25;
-    if (multi_draw(x) % 3) {
-        draw_buffer(x, g, &g->recvPitch, &g->recvStride);
-        draw_buffer(x, g, &g->sendPitch, &g->sendStride);
-    }
-    if (c->in_place && !g->recvPitch) {
-        g->recvPitch = (size_t)multi_nranks * g->width;
-        g->recvStride = g->width;
-    }
-    if (c->in_place) {
-        g->sendPitch = g->recvPitch;
-        g->sendStride = g->recvStride;
-    }
-    fill_defaults(c);
-}
-
-/* Offset of byte `i` of block `block` from the start of the buffer. */
-static size_t at(const struct test_call *c, bool send, int block, size_t i)
-{
-    const size_t pitch = send ? c->send_pitch : c->recv_pitch;
-    const size_t first =
-        send && c->gathers ? 0 : (size_t)block * (send ? c->send_stride : c->recv_stride);
-    return first + i / c->width * pitch + i % c->width;
-}
-
-static unsigned char *input_of(const struct test_call *c)
-{
-    if (!c->in_place)
-        return send_buffer;
-    return recv_buffer + (c->gathers ? (size_t)multi_rank * c->recv_stride : 0);
-}
-
-/* Writes the input, and computes the expected contents of recvbuff. */
-static void fill(const struct test_call *c, uint64_t seed)
-{
-    const size_t bytes = c->width * c->rows;
-    const int blocks = c->gathers ? 1 : multi_nranks;
-    const size_t shift = (size_t)(input_of(c) - (c->in_place ? recv_buffer : send_buffer));
-    memset(host, POISON, room);
-    multi_put(comm, recv_buffer, host, room);
-    for (int b = 0; b < blocks; b++)
-        for (size_t i = 0; i < bytes; i++)
-            host[shift + at(c, true, b, i)] = multi_byte(seed, multi_rank, (size_t)b * bytes + i);
-    multi_put(comm, c->in_place ? recv_buffer : send_buffer, host, room);
-    memset(expected, POISON, room);
-    for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < bytes; i++)
-            expected[at(c, false, r, i)] =
-                multi_byte(seed, r, c->gathers ? i : (size_t)multi_rank * bytes + i);
-}
-
-static ceclResult_t make(const struct test_call *c)
-{
-    return c->gathers
-               ? ceclAllGatherStrided(input_of(c), recv_buffer, &c->given, c->type, comm, NULL)
-               : ceclAlltoAllStrided(input_of(c), recv_buffer, &c->given, c->type, comm, NULL);
-}
-
-static void check(const struct test_call *c, uint64_t round)
-{
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    multi_get(comm, host, recv_buffer, room);
-    for (size_t i = 0; i < room; i++)
-        if (host[i] != expected[i])
-            fail_msg("rank %d, round %llu, %s%s of %zu rows of %zu: byte %zu is %02x, not %02x",
-                     multi_rank, (unsigned long long)round,
-                     c->gathers ? "all-gather" : "all-to-all", c->in_place ? " in place" : "",
-                     c->rows, c->width, i, host[i], expected[i]);
-}
-
-static void run_random(uint64_t x, int rounds)
-{
-    for (int round = 0; round < rounds; round++) {
-        struct test_call c;
-        draw(&x, &c);
-        fill(&c, (uint64_t)round);
-        MPI_Barrier(MPI_COMM_WORLD);
-        multi_ok(comm, make(&c));
-        check(&c, (uint64_t)round);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
+    random_rounds(on, ALL_GATHER_STRIDED, rounds, seed);
+    random_rounds(on, ALL_TO_ALL_STRIDED, rounds, seed + 1);
 }
 
 TEST_BETWEEN(random_shapes_are_right, set_up, tear_down)
 {
-    run_random(31337, 150);
+    run_random(comm, 31337, 75);
 }
 
-TEST_BETWEEN(random_shapes_are_right_where_sms_may_copy, set_up, tear_down)
+static void random_shapes_are_right_with(const ceclConfig_t *config, uint64_t seed)
+{
+    ceclComm_t other = multi_comm(config);
+    run_random(other, seed, 30);
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
+TEST(random_shapes_are_right_where_sms_may_copy)
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
-    multi_ok(NULL, ceclCommDestroy(comm));
-    comm = multi_comm(&config);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-    run_random(4242, 60);
+    random_shapes_are_right_with(&config, 4242);
 }
 
-TEST_BETWEEN(rows_pass_through_a_small_staging, set_up, tear_down)
+TEST(rows_pass_through_a_small_staging)
 {
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
-    multi_ok(NULL, ceclCommDestroy(comm));
-    comm = multi_comm(&config);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-    run_random(777, 60);
+    random_shapes_are_right_with(&config, 777);
 }
 
 /* [rows][nranks * width] on each rank becomes [nranks * rows][width], and is changed back. */
@@ -292,7 +163,7 @@ TEST_BETWEEN(bad_shapes_are_named, set_up, tear_down)
     multi_refused(comm, gather(&(ceclStrided_t){.width = 4}), ceclInvalidArgument,
                   "strided.rows: 0");
     multi_ok(comm, gather(&(ceclStrided_t){.rows = 4}));
-    run_random(1, 2); /* the communicator is still usable */
+    run_random(comm, 1, 1); /* the communicator is still usable */
 }
 
 TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)

@@ -1,6 +1,7 @@
-/* Variable all-gather and broadcast: counts, offsets, roots, in place and out of place, alone and
- * in groups. Also: what these calls refuse. */
+/* Variable all-gather and broadcast: counts, offsets, roots, in place and out of place. Also: what these calls refuse.
+ * test_random.c has them in groups. */
 #include "buffers.h"
+#include "random_call.h"
 
 #include <stdio.h>
 
@@ -12,97 +13,14 @@ static int set_up(void **state)
     return 0;
 }
 
-struct variable {
-    size_t counts[64], displs[64];
-    bool in_place, dense;
-};
-
-/* Draws blocks in any order with gaps, or one after the other; all ranks draw the same. */
-static void draw(uint64_t *x, struct variable *v)
-{
-    const int first = (int)(multi_draw(x) % (uint64_t)multi_nranks);
-    size_t at = 0;
-    v->in_place = multi_draw(x) % 2;
-    v->dense = multi_draw(x) % 3 == 0;
-    for (int i = 0; i < multi_nranks; i++) {
-        const int r = v->dense ? i : (first + i) % multi_nranks;
-        v->counts[r] = multi_draw(x) % 4 == 0 ? 0 : multi_draw(x) % MOST;
-        at += v->dense ? 0 : multi_draw(x) % 50;
-        v->displs[r] = at;
-        at += v->counts[r];
-    }
-}
-
-static unsigned char *place_of(const struct variable *v)
-{
-    return v->in_place ? recv_buffer + v->displs[multi_rank] * 2 : send_buffer;
-}
-
-static void fill(const struct variable *v, uint64_t seed)
-{
-    const size_t mine = v->counts[multi_rank] * 2;
-    memset(host, 0x5A, room);
-    multi_put(comm, recv_buffer, host, room);
-    multi_fill(host, seed, multi_rank, mine);
-    if (mine > 0)
-        multi_put(comm, place_of(v), host, mine);
-}
-
-static ceclResult_t gather(const struct variable *v)
-{
-    return ceclAllGatherv(place_of(v), v->counts[multi_rank], recv_buffer, v->counts,
-                          v->dense ? NULL : v->displs, ceclBfloat16, comm, NULL);
-}
-
-/* Checks every byte: blocks have the senders' bytes, bytes beside them are unchanged. */
-static void check(const struct variable *v, uint64_t seed)
-{
-    multi_get(comm, host, recv_buffer, room);
-    for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < v->counts[r] * 2; i++) {
-            unsigned char *byte = &host[v->displs[r] * 2 + i];
-            if (*byte != multi_byte(seed, r, i))
-                fail_msg("rank %d: byte %zu from rank %d is wrong", multi_rank, i, r);
-            *byte = 0x5A;
-        }
-    for (size_t i = 0; i < room; i++)
-        assert_int_equal(host[i], 0x5A);
-}
-
 TEST_BETWEEN(blocks_that_differ_are_right, set_up, tear_down)
 {
-    uint64_t x = 4711;
-    for (uint64_t round = 0; round < 40; round++) {
-        struct variable v;
-        draw(&x, &v);
-        fill(&v, round);
-        for (int times = 0; times < 2; times++) /* the second call uses the kept plan */
-            multi_ok(comm, gather(&v));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&v, round);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
+    random_rounds(comm, ALL_GATHERV, 60, 4711);
 }
 
 TEST_BETWEEN(broadcasts_from_every_root_are_right, set_up, tear_down)
 {
-    for (int root = 0; root < multi_nranks; root++)
-        for (int in_place = 0; in_place < 2; in_place++) {
-            const size_t bytes = 5000 + (size_t)root;
-            unsigned char *from = in_place ? recv_buffer : send_buffer;
-            memset(host, 0x5A, room);
-            multi_put(comm, recv_buffer, host, room);
-            multi_fill(host, 31, root, bytes);
-            if (multi_rank == root)
-                multi_put(comm, from, host, bytes);
-            MPI_Barrier(MPI_COMM_WORLD);
-            multi_ok(comm, ceclBroadcast(from, recv_buffer, bytes, ceclUint8, root, comm, NULL));
-            multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-            multi_get(comm, host, recv_buffer, room);
-            for (size_t i = 0; i < room; i++)
-                assert_int_equal(host[i], i < bytes ? multi_byte(31, root, i) : 0x5A);
-            MPI_Barrier(MPI_COMM_WORLD);
-        }
+    random_rounds(comm, BROADCAST, 10 * multi_nranks, 31);
 }
 
 /* Large enough to go in pieces that peers pass on. */
@@ -133,33 +51,6 @@ TEST_BETWEEN(large_broadcasts_are_right, set_up, tear_down)
     multi_ok(comm, ceclMemFree(comm, from));
     multi_ok(comm, ceclMemFree(comm, to));
     free(all);
-}
-
-TEST_BETWEEN(they_may_be_grouped, set_up, tear_down)
-{
-    unsigned char *other = NULL;
-    uint64_t x = 99;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, 4000));
-    for (uint64_t round = 0; round < 10; round++) {
-        struct variable v;
-        draw(&x, &v);
-        fill(&v, round);
-        multi_fill(host, 8, 1, 4000);
-        if (multi_rank == 1)
-            multi_put(comm, other, host, 4000);
-        MPI_Barrier(MPI_COMM_WORLD);
-        multi_ok(comm, ceclGroupStart());
-        multi_ok(comm, gather(&v));
-        multi_ok(comm, ceclBroadcast(other, other, 4000, ceclUint8, 1, comm, NULL));
-        multi_ok(comm, ceclGroupEnd());
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&v, round);
-        multi_get(comm, host, other, 4000);
-        for (size_t i = 0; i < 4000; i++)
-            assert_int_equal(host[i], multi_byte(8, 1, i));
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-    multi_ok(comm, ceclMemFree(comm, other));
 }
 
 TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
