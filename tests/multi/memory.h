@@ -5,9 +5,6 @@
 
 #include "multi.h"
 
-/* Whether tests use private memory. */
-#define MEMORY_WITH_PRIVATE 1
-
 enum memory_kind {
     MEMORY_POOL,   /* from ceclMemAlloc */
     MEMORY_SHARED, /* peers can open it: cudaMalloc; on the host device a memfd, mapped shared */
@@ -55,11 +52,5 @@ const struct memory_pieces *memory_pieces(ceclComm_t comm);
 
 /* MiB in use, by all processes, on the GPU of the latest allocation; 0 without a GPU. */
 int memory_gpu_mib(void);
-
-/* The kind that a test uses when it asks for `kind`. */
-static inline enum memory_kind memory_kind(int kind)
-{
-    return kind == MEMORY_PRIVATE && !MEMORY_WITH_PRIVATE ? MEMORY_SHARED : (enum memory_kind)kind;
-}
 
 #endif

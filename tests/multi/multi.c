@@ -248,6 +248,37 @@ void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes)
     multi_put(comm, host, device, bytes);
 }
 
+void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    multi_fill(host, seed, rank, bytes);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+void multi_guard(ceclComm_t comm, void *device, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    memset(host, MULTI_GUARD, bytes);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
+                        size_t all)
+{
+    unsigned char *host = malloc(all + 1);
+    assert_non_null(host);
+    multi_get(comm, host, device, all);
+    for (size_t i = 0; i < all; i++)
+        if (host[i] != (i < bytes ? multi_byte(seed, from, i) : MULTI_GUARD))
+            fail_msg("rank %d: seed %llu: byte %zu of %zu from rank %d", multi_rank,
+                     (unsigned long long)seed, i, bytes, from);
+    free(host);
+}
+
 size_t multi_type_bytes(ceclDataType_t type)
 {
     static const size_t bytes[CECL_NUM_TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};

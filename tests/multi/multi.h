@@ -57,9 +57,25 @@ static inline uint64_t multi_draw_below(uint64_t *state, uint64_t below)
 {
     return multi_draw(state) % below;
 }
+/* The ranks after and before this one in a ring. */
+static inline int multi_next(void)
+{
+    return (multi_rank + 1) % multi_nranks;
+}
+static inline int multi_last(void)
+{
+    return (multi_rank + multi_nranks - 1) % multi_nranks;
+}
 /* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
+/* Fills device memory with the input of a rank, or with a guard byte. */
+void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes);
+#define MULTI_GUARD 0xa5
+void multi_guard(ceclComm_t comm, void *device, size_t bytes);
+/* Checks that device memory begins with `bytes` bytes of rank `from`'s input, and has guard bytes up to `all`. */
+void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
+                        size_t all);
 
 /* Runs one collective with newly filled input and output. Checks all bytes and the guards around
  * them on this rank. */

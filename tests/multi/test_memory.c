@@ -74,8 +74,7 @@ static int tear_down(void **state)
 /* Chooses the buffers of a drawn call in memory of these kinds, and writes its input. */
 static void prepare(struct slot *s, int send_kind, int recv_kind)
 {
-    random_prepare(comm, &s->random, &s->send[memory_kind(send_kind)],
-                   &s->recv[memory_kind(recv_kind)], &y, host);
+    random_prepare(comm, &s->random, &s->send[send_kind], &s->recv[recv_kind], &y, host);
 }
 
 /* Draws the options of the next call; equal on all ranks. */
@@ -226,7 +225,7 @@ TEST_BETWEEN(memory_allocated_anew_at_the_same_address_is_used, set_up, tear_dow
         if (round < CALLS)
             draw_full(c, kinds[round], false, &x);
         if (round >= CALLS && round / CALLS % multi_nranks == multi_rank) {
-            memory_renew(comm, send, memory_kind(round % 3 == 0 ? MEMORY_PRIVATE : MEMORY_SHARED));
+            memory_renew(comm, send, round % 3 == 0 ? MEMORY_PRIVATE : MEMORY_SHARED);
             memory_renew(comm, recv, MEMORY_SHARED);
         }
         ceclOptions_t options = CECL_OPTIONS_INITIALIZER;

@@ -10,49 +10,6 @@
 #define BYTES 70001
 #define BLOCK 5000 /* bytes of a gather's block */
 #define ROUNDS 60
-#define GUARD 0xa5
-
-static int after(int rank)
-{
-    return (rank + 1) % multi_nranks;
-}
-
-static int before(int rank)
-{
-    return (rank + multi_nranks - 1) % multi_nranks;
-}
-
-static void fill(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes)
-{
-    unsigned char *host = malloc(bytes + 1);
-    assert_non_null(host);
-    multi_fill(host, seed, rank, bytes);
-    multi_put(comm, device, host, bytes);
-    free(host);
-}
-
-static void guard(ceclComm_t comm, void *device, size_t bytes)
-{
-    unsigned char *host = malloc(bytes + 1);
-    assert_non_null(host);
-    memset(host, GUARD, bytes);
-    multi_put(comm, device, host, bytes);
-    free(host);
-}
-
-/* Checks that rank `from` filled in the first bytes, and that the rest is unchanged. */
-static void check(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
-                  size_t all)
-{
-    unsigned char *host = malloc(all + 1);
-    assert_non_null(host);
-    multi_get(comm, host, device, all);
-    for (size_t i = 0; i < all; i++)
-        if (host[i] != (i < bytes ? multi_byte(seed, from, i) : GUARD))
-            fail_msg("rank %d: seed %llu: byte %zu of %zu from rank %d", multi_rank,
-                     (unsigned long long)seed, i, bytes, from);
-    free(host);
-}
 
 static void wait_for(ceclComm_t comm, int peer, int signal, int count, ceclStream_t stream)
 {
@@ -63,24 +20,25 @@ static void wait_for(ceclComm_t comm, int peer, int signal, int count, ceclStrea
 /* ---- memory of every kind */
 
 /* Each rank puts bytes into the next rank's window, and gets the same bytes back. */
-static void there_and_back(ceclComm_t comm, int window_kind, int local_kind, uint64_t seed)
+static void there_and_back(ceclComm_t comm, enum memory_kind window_kind,
+                           enum memory_kind local_kind, uint64_t seed)
 {
-    struct memory shared = memory_new(comm, memory_kind(window_kind), BYTES + 100),
-                  local = memory_new(comm, memory_kind(local_kind), BYTES + 100);
+    struct memory shared = memory_new(comm, window_kind, BYTES + 100),
+                  local = memory_new(comm, local_kind, BYTES + 100);
     const size_t bytes = BYTES - (size_t)seed * 997, offset = (size_t)seed * 3;
     ceclWindow_t window;
-    guard(comm, shared.at, BYTES + 100);
-    fill(comm, local.at, seed, multi_rank, bytes);
+    multi_guard(comm, shared.at, BYTES + 100);
+    multi_fill_device(comm, local.at, seed, multi_rank, bytes);
     multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES + 100, &window));
-    multi_ok(comm, ceclPutSignal(local.at, bytes, ceclUint8, after(multi_rank), window, offset, 1,
-                                 comm, 0));
-    wait_for(comm, before(multi_rank), 1, 1, 0);
+    multi_ok(comm,
+             ceclPutSignal(local.at, bytes, ceclUint8, multi_next(), window, offset, 1, comm, 0));
+    wait_for(comm, multi_last(), 1, 1, 0);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    check(comm, shared.at + offset, seed, before(multi_rank), bytes, BYTES + 100 - offset);
-    guard(comm, local.at, BYTES + 100);
-    multi_ok(comm, ceclGet(local.at, bytes, ceclUint8, after(multi_rank), window, offset, comm, 0));
+    multi_check_device(comm, shared.at + offset, seed, multi_last(), bytes, BYTES + 100 - offset);
+    multi_guard(comm, local.at, BYTES + 100);
+    multi_ok(comm, ceclGet(local.at, bytes, ceclUint8, multi_next(), window, offset, comm, 0));
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    check(comm, local.at, seed, multi_rank, bytes, BYTES + 100);
+    multi_check_device(comm, local.at, seed, multi_rank, bytes, BYTES + 100);
     multi_ok(comm, ceclWindowFree(comm, window));
     memory_free(comm, &shared);
     memory_free(comm, &local);
@@ -92,7 +50,7 @@ TEST(memory_of_every_kind_is_reached)
     ceclComm_t comm = multi_comm(NULL);
     for (int window = 0; window < MEMORY_PRIVATE; window++)
         for (int local = 0; local < MEMORY_KINDS; local++, seed++)
-            there_and_back(comm, window, local, seed);
+            there_and_back(comm, (enum memory_kind)window, (enum memory_kind)local, seed);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -148,11 +106,13 @@ static void rounds(struct puts *puts, struct aside *aside)
     uint64_t random = 20251125;
     for (aside->round = 0; aside->round < multi_share(ROUNDS); aside->round++) {
         puts->seed = (uint64_t)aside->round + 1;
-        fill(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed, multi_rank, BLOCK);
+        multi_fill_device(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed,
+                          multi_rank, BLOCK);
         puts_round(puts, &random);
         multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));
         for (int r = 0; r < multi_nranks; r++)
-            check(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK, BLOCK);
+            multi_check_device(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK,
+                               BLOCK);
         MPI_Barrier(MPI_COMM_WORLD); /* peers may still read */
     }
 }
@@ -190,20 +150,20 @@ TEST(a_rank_that_is_not_called_upon_does_nothing)
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
                   local = memory_new(comm, MEMORY_SHARED, BYTES);
     ceclWindow_t window;
-    guard(comm, shared.at, BYTES);
+    multi_guard(comm, shared.at, BYTES);
     multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES, &window));
     if (multi_rank == 1) {
-        fill(comm, local.at, 3, 1, 1000);
+        multi_fill_device(comm, local.at, 3, 1, 1000);
         for (int i = 0; i < 50; i++) {
             multi_ok(comm, ceclPut(local.at, 1000, ceclUint8, 0, window, 77, comm, 0));
             multi_ok(comm, ceclGet(local.at + 2000, 1000, ceclUint8, 0, window, 77, comm, 0));
         }
         multi_ok(comm, ceclStreamSynchronize(comm, 0));
-        check(comm, local.at + 2000, 3, 1, 1000, 1000);
+        multi_check_device(comm, local.at + 2000, 3, 1, 1000, 1000);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (multi_rank == 0)
-        check(comm, shared.at + 77, 3, 1, 1000, BYTES - 77);
+        multi_check_device(comm, shared.at + 77, 3, 1, 1000, BYTES - 77);
     multi_ok(comm, ceclWindowFree(comm, window));
     memory_free(comm, &shared);
     memory_free(comm, &local);

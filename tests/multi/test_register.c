@@ -389,7 +389,7 @@ TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, set_up_checked,
              tear_down)
 {
-    if (!MEMORY_WITH_PRIVATE || multi_on_gpus(comm))
+    if (multi_on_gpus(comm))
         skip_because("on GPUs private memory has addresses of its own");
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
     struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
@@ -414,8 +414,6 @@ TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, 
  * addresses of the first call's private memory, which are the first hole that is large enough. */
 TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear_down)
 {
-    if (!MEMORY_WITH_PRIVATE)
-        skip_because("this build has no private memory");
     const size_t block = (size_t)8 << 20;
     struct memory old = memory_new(comm, MEMORY_PRIVATE, (size_t)64 << 20),
                   send = memory_new(comm, MEMORY_PRIVATE, block),
@@ -579,8 +577,6 @@ TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down
 /* Whichever path a call takes, the result is right. */
 TEST_BETWEEN(calls_use_memory_whether_it_is_registered_or_not, set_up_manual, tear_down)
 {
-    if (!MEMORY_WITH_PRIVATE)
-        skip_because("this build has no private memory");
     run(memory.at, 1);
     ceclRegistration_t handle = NULL;
     for (int who = 0; who < multi_nranks; who++) { /* one rank after the other */
