@@ -40,14 +40,14 @@ TESTS = {
     "verify": "^test_(.*_verified|verifier_.*)$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
     "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
-    "ce": "^test_(.*_verified|fuse|plan_.*|one_thread_calls|steady_state|"
-          "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3)$",
+    "ce": "^(fuzz_corpus_api|test_(.*_verified|fuse|plan_.*|steady_state|"
+          "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3))$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(reduce|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
             "(bad_input|options|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "nccl": "^nccl_",
 }
-REST = "^(test_|nccl_|fault_|exhaust_)"
+REST = "^(test_|nccl_|fuzz_|fault_|exhaust_)"
 REST_LABELS = "unit|plan|multi|fault|exhaust"
 LEFT_OUT = "^install_|^guide_|^plot_|^script_|pytorch"  # these tests do not test src/, or take long
 

@@ -27,7 +27,7 @@ static ceclComm_t comms[MODEL_RANKS];
 static ceclStream_t streams[MODEL_RANKS];
 static enum memory memories[MODEL_RANKS];
 static int files[MODEL_RANKS];
-static bool checks;    /* ranks compare every call, so each rank needs a thread */
+static bool checks;    /* ranks compare every call, so they need threads or a group */
 static bool registers; /* register-on-use */
 static struct {
     size_t bytes;
@@ -343,7 +343,7 @@ static void draw_batch(void)
     static const int sms[] = {CECL_UNDEF, 1, 3, 1024};
     const unsigned flags = take_byte(&in), ncalls = 1 + take_below(&in, CALLS_MOST);
     batch.mode = (enum mode)(flags % MODES);
-    if (checks && batch.mode < THREADS)
+    if (checks && batch.mode == RANK_AFTER_RANK)
         batch.mode = THREADS;
     batch.on_stream = flags >> 2 & 1;
     batch.options = (ceclOptions_t)CECL_OPTIONS_INITIALIZER;
@@ -435,8 +435,9 @@ static ceclResult_t misuse_buffers(unsigned which, ceclComm_t comm, char *send, 
 
 static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, char *recv)
 {
-    const size_t twos[MODEL_RANKS] = {2, 2, 2, 2}, near[MODEL_RANKS] = {0, 1, 5, 9};
-    const size_t huge[MODEL_RANKS] = {SIZE_MAX, SIZE_MAX, 2, 2};
+    const size_t twos[MODEL_RANKS] = {2, 2, 2, 2, 2, 2, 2, 2},
+                 near[MODEL_RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
+    const size_t huge[MODEL_RANKS] = {SIZE_MAX, SIZE_MAX, 2, 2, 2, 2, 2, 2};
     const ceclStrided_t none = {.width = 2, .rows = 0};
     const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
     const ceclStrided_t wide = {.width = SIZE_MAX / 2, .rows = 3};
@@ -657,7 +658,7 @@ static bool excluded[MODEL_RANKS], shrinks;
 /* Gathers the ranks of a new communicator, which must be the ranks of one color, in order. */
 static void check_child(ceclComm_t child, int rank)
 {
-    int32_t mine = rank, all[MODEL_RANKS] = {-1, -1, -1, -1};
+    int32_t mine = rank, all[MODEL_RANKS] = {0};
     int count = 0, at = 0;
     OK(ceclCommCount(child, &count));
     OK(ceclAllGather(&mine, all, 1, ceclInt, child, NULL));

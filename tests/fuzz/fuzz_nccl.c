@@ -95,8 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
     /* The calls of a single rank go to the stand-in, which lacks types and checks no arguments. */
     const unsigned how = take_byte(&in);
-    model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
-    make_comms(how / (MODEL_RANKS - 1));
+    model.nranks = 2 + (int)(how % (NCCL_RANKS - 1));
+    make_comms(how / (NCCL_RANKS - 1));
     for (int i = 0; i < BATCHES_MOST && in.left > 0; i++) {
         if (take_below(&in, 4) == 0) {
             run_misuse();

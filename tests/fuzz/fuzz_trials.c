@@ -89,8 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
     const unsigned how = take_byte(&in);
-    model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
-    make_comms(how / (MODEL_RANKS - 1));
+    model.nranks = 2 + (int)(how % (NCCL_RANKS - 1));
+    make_comms(how / (NCCL_RANKS - 1));
     bool has_mixed = false;
     for (int i = 0; i < BATCHES_MOST && in.left > 0; i++) {
         const bool mixes = take_byte(&in) % 16 == 3 && !has_mixed;

@@ -9,7 +9,7 @@
 
 #include "input.h"
 
-#define MODEL_RANKS 4
+#define MODEL_RANKS 8
 #define MODEL_BYTES ((size_t)48 << 10) /* size of a rank's memory */
 
 enum model_kind {

@@ -9,6 +9,7 @@
 #include "nccl/calls.h"
 
 #define CALLS_MOST 6
+#define NCCL_RANKS 4
 
 enum mode { ONE_GROUP, GROUP_IN_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
 

@@ -3,8 +3,8 @@
 
 #include "ok.h"
 
-#define RANKS 4
-#define BLOCKS 32 /* most rows of a rank */
+#define RANKS 8
+#define BLOCKS 64 /* most rows of a rank */
 #define ROW 40    /* most bytes of a row */
 #define SCALE 8
 #define ROWS 64 /* most rows of a buffer */

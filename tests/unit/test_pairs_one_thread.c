@@ -50,56 +50,6 @@ static void finish(int nranks)
         OK(ceclStreamSynchronize(comms[r], NULL));
 }
 
-TEST(one_thread_exchanges_for_all_ranks_in_a_group)
-{
-    for (int round = 0; round < 5; round++) {
-        begin(RANKS, round);
-        OK(ceclGroupStart());
-        for (int i = 0; i < RANKS * RANKS; i++) {
-            send_to((i + round) % RANKS, i / RANKS);
-            receive_from(i / RANKS, (i + round) % RANKS);
-        }
-        OK(ceclGroupEnd());
-        finish(RANKS);
-        for (int i = 0; i < RANKS * RANKS; i++)
-            check(i / RANKS, i % RANKS, round);
-    }
-}
-
-/* No call waits for the peer's host, so the peer's call may come later. */
-TEST(one_thread_makes_single_calls_one_rank_after_the_other)
-{
-    begin(RANKS, 7);
-    for (int from = 0; from < RANKS; from++)
-        for (int to = 0; to < RANKS; to++)
-            if (from < to) {
-                send_to(from, to);
-                receive_from(from, to);
-            } else if (to < from) {
-                receive_from(from, to);
-                send_to(from, to);
-            }
-    finish(RANKS);
-    for (int i = 0; i < RANKS * RANKS; i++)
-        if (i / RANKS != i % RANKS)
-            check(i / RANKS, i % RANKS, 7);
-}
-
-TEST(a_rank_alone_sends_to_itself)
-{
-    ceclComm_t kept = comms[0];
-    begin(1, 3);
-    OK(ceclCommInitAll(comms, 1, NULL));
-    OK(ceclGroupStart());
-    receive_from(0, 0);
-    send_to(0, 0);
-    OK(ceclGroupEnd());
-    finish(1);
-    check(0, 0, 3);
-    OK(ceclCommDestroy(comms[0]));
-    comms[0] = kept;
-}
-
 TEST(a_rank_alone_is_refused_without_an_sm)
 {
     ceclComm_t kept = comms[0];
