@@ -4,36 +4,8 @@
 #include <string.h>
 
 #include "api/introduce.h"
-#include "boot/rank_list.h"
 
 /* ---- CECL_NODE_SIZE */
-
-static bool have_one_size(const void *one, const void *other)
-{
-    const struct cecl_hello *a = one, *b = other;
-    return strcmp(a->config.node_sizes, b->config.node_sizes) == 0;
-}
-
-static const char *words_of(const char *sizes)
-{
-    return sizes[0] ? sizes : "not set";
-}
-
-ceclResult_t cecl_hellos_compare_sizes(const struct cecl_hello *all, int nranks)
-{
-    struct cecl_rank_list odd;
-    for (int r = 0; r < nranks; r++) /* peers' data may be invalid */
-        if (memchr(all[r].config.node_sizes, '\0', CECL_NODE_SIZES_BYTES) == NULL)
-            return cecl_fail(ceclInternalError, "rank %d introduced itself with a broken layout",
-                             r);
-    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, have_one_size, &odd);
-    return odd.count == 0
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidArgument,
-                           "ranks differ in CECL_NODE_SIZE: %s on %s, %s on most others",
-                           words_of(all[odd.ranks[0]].config.node_sizes),
-                           cecl_rank_list_words(&odd), words_of(all[common].config.node_sizes));
-}
 
 /* Writes the number of each rank's pretended host. */
 static ceclResult_t lay_out(const char *sizes, int nranks, uint16_t *host)

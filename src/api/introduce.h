@@ -42,9 +42,7 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
 /* Checks the introductions. The message is equal on all ranks, and names the rank that differs. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
-/* hosts.c. Checks that all ranks have the same CECL_NODE_SIZE. The message names the ranks that differ. */
-ceclResult_t cecl_hellos_compare_sizes(const struct cecl_hello *all, int nranks);
-/* Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends.
+/* hosts.c. Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends.
  * host  [nranks] out; *count: how many there are */
 ceclResult_t cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host,
                                int *count);
