@@ -194,15 +194,6 @@ static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places
     return true;
 }
 
-static void write_record(const struct cecl_places *places, uint64_t call,
-                         const struct cecl_place_record *record)
-{
-    const uint32_t most = (uint32_t)places->nranks;
-    const size_t told = record->nper_peer < most ? record->nper_peer : most;
-    memcpy(record_of(places, call, places->rank), record,
-           sizeof(*record) + told * sizeof(*record->per_peer));
-}
-
 /* Decides a group, unless a rank has decided it before. The word changes once for each group. Before that change
  * the word holds an older call's decision, because this rank has read the decisions of all older groups, or has
  * acquired the word of a rank that has. */
@@ -249,18 +240,22 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     return earlier;
 }
 
-bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_record *records,
-                         uint32_t count, cecl_places_go_on *go_on, void *context,
+bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
+                       void *context)
+{
+    return count >= 1 && count <= places->nentries &&
+           wait_for_room(places, places->published + count, go_on, context);
+}
+
+struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index)
+{
+    return record_of(places, places->published + 1 + index, places->rank);
+}
+
+void cecl_places_publish(struct cecl_places *places, uint32_t count,
                          struct cecl_places_group *group)
 {
     const uint64_t first = places->published + 1, last = places->published + count;
-    if (count < 1 || count > places->nentries || !wait_for_room(places, last, go_on, context))
-        return false;
-    const char *record = (const char *)records;
-    for (uint64_t call = first; call <= last; call++) {
-        write_record(places, call, (const void *)record);
-        record += cecl_place_record_bytes(places->nranks);
-    }
     struct rank_words *own = words_of(places, places->rank);
     /* Relaxed: peers use it only to guess whether to wait. */
     atomic_store_explicit(&own->thread, this_thread(), memory_order_relaxed);
@@ -268,7 +263,6 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
     atomic_store_explicit(&own->published, last, memory_order_release);
     places->published = last;
     *group = (struct cecl_places_group){first, count, arrive(places, last)};
-    return true;
 }
 
 /* ---- meeting */

@@ -44,13 +44,12 @@ struct cecl_place_record {
     uint64_t recv_window, recv_offset;
     uint64_t version;
     uint32_t flags;
-    uint32_t nper_peer; /* how many words of `per_peer` are used, at most nranks */
     uint64_t spare[2];
     uint64_t per_peer[]; /* [nranks] */
 };
 _Static_assert(sizeof(struct cecl_place_record) == 64, "a record starts with eight words");
 
-/* Bytes of a record, and from one record to the next in the `records` of cecl_places_publish. */
+/* Bytes of a record. */
 static inline size_t cecl_place_record_bytes(int nranks)
 {
     return sizeof(struct cecl_place_record) + (size_t)nranks * sizeof(uint64_t);
@@ -103,17 +102,19 @@ void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nr
 /* How many calls can be published together. */
 uint32_t cecl_places_entries(const struct cecl_places *places);
 
-/* Publishes this rank's records of its next calls, and arrives. All ranks number calls alike, and
- * publish the same calls together. Waits until all ranks, this one included, have finished the calls that
- * used these entries before; usually there is no wait.
+/* Waits until all ranks, this one included, have finished the calls that used the entries of this rank's next `count`
+ * calls before; usually there is no wait. Returns false if `go_on` ended the wait, or `count` is not 1 to
+ * cecl_places_entries. */
+bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
+                       void *context);
+/* This rank's record of call `index` of these calls, to be written before they are published. It has words of an
+ * earlier call. */
+struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
+/* Publishes the records of these calls, and arrives. All ranks number calls alike, and publish the same calls
+ * together.
  *
- * records  [count] records of cecl_place_record_bytes each; copied.
- * count    1 to cecl_places_entries.
- * group    [out] the calls' numbers, for the functions below; unset on failure.
- *
- * Returns false if `go_on` ended the wait, or `count` is out of range. Nothing is published then. */
-bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_record *records,
-                         uint32_t count, cecl_places_go_on *go_on, void *context,
+ * group  [out] the calls' numbers, for the functions below. */
+void cecl_places_publish(struct cecl_places *places, uint32_t count,
                          struct cecl_places_group *group);
 
 /* How much this rank's GPU has yet to do of the calls before the group that ends with call `last`: 0 if nothing.

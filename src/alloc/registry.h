@@ -164,7 +164,8 @@ ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *pt
  * forgotten it already. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window);
 
-/* Notes how many messages a peer had sent when it published the places of a call. */
+/* Notes how many messages a peer had sent when it published the places of a call. The count never falls: a post may be
+ * older than what this rank already knows. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until they are
  * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed. Opens
@@ -175,16 +176,14 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint6
 /* The peers' windows that the plan of a call uses. They are kept with the plan, so an equal call later
  * finds them without a search. */
 struct cecl_imports {
-    struct cecl_import **list; /* [count] each once */
-    uint32_t count;
+    struct cecl_import **list; /* [count] each once; the caller frees it */
+    uint32_t count, room;
 };
-/* Collects the imports in which the [count] buffers lie, if they are in registered windows of peers that
- * this rank has opened. The caller drops the list. `buffers` has two buffers for each rank, in rank order,
- * once or several times. */
-ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
-                                  const struct cecl_peer_buffer *buffers, size_t count,
-                                  struct cecl_imports *imports);
-void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
+/* Adds the import in which a peer's buffer lies, if that is in a registered window which this rank has opened. */
+ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t number,
+                              struct cecl_imports *imports);
+/* Empties a list. */
+void cecl_imports_drop(struct cecl_imports *imports);
 /* Notes that the call that is being made uses these imports, which then stay open until cecl_imports_used
  * or cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
@@ -196,11 +195,8 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
                        bool hold);
 /* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* Like cecl_imports_used, for a single window of a peer that cecl_registry_reach has found. The caller holds the
- * lock, and may take it once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
-void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* Notes that no call is being made any more. */
 void cecl_registry_made(struct cecl_registry *registry);
 

@@ -5,6 +5,7 @@
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
+#include "util/grow.h"
 
 /* ms that a wait sleeps before it calls go_on again. */
 #define ASK_MS 2
@@ -93,13 +94,8 @@ void cecl_registry_made(struct cecl_registry *registry)
 
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages)
 {
-    registry->peers[peer].promised = messages;
-}
-
-static void use(struct cecl_import *import, uint32_t target)
-{
-    import->used = true;
-    import->last_use = target;
+    if (registry->peers[peer].promised < messages)
+        registry->peers[peer].promised = messages;
 }
 
 void cecl_registry_lock(struct cecl_registry *registry)
@@ -112,38 +108,28 @@ void cecl_registry_unlock(struct cecl_registry *registry)
     pthread_mutex_unlock(&registry->lock);
 }
 
-void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target)
+static bool has_import(const struct cecl_imports *imports, const struct cecl_import *import)
 {
-    struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
-    if (import)
-        use(import, target);
+    for (uint32_t i = 0; i < imports->count; i++)
+        if (imports->list[i] == import)
+            return true;
+    return false;
 }
 
-/* Adds an import to a list, if the list does not have it yet. */
-static void collect(struct cecl_import *import, struct cecl_imports *imports)
+ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t number,
+                              struct cecl_imports *imports)
 {
-    uint32_t i = 0;
-    while (i < imports->count && imports->list[i] != import)
-        i++;
-    if (!import || i < imports->count)
-        return;
-    atomic_fetch_add(&import->references, 1);
-    imports->list[imports->count++] = import;
-}
-
-ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
-                                  const struct cecl_peer_buffer *buffers, size_t count,
-                                  struct cecl_imports *imports)
-{
-    *imports = (struct cecl_imports){.list = calloc(count + 1, sizeof(struct cecl_import *))};
-    if (!imports->list)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %zu windows of peers", count);
+    if (number < CECL_WINDOW_FIRST)
+        return ceclSuccess;
+    if (!CECL_HAS_ROOM(imports->list, imports->count, imports->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %u windows of peers",
+                         imports->count + 1);
     pthread_mutex_lock(&registry->lock);
-    for (size_t i = 0; i < count; i++)
-        if (buffers[i].window >= CECL_WINDOW_FIRST)
-            collect(registry_find_import(&registry->peers[i / 2 % (size_t)registry->nranks],
-                                         buffers[i].window),
-                    imports);
+    struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
+    if (import && !has_import(imports, import)) {
+        atomic_fetch_add(&import->references, 1);
+        imports->list[imports->count++] = import;
+    }
     pthread_mutex_unlock(&registry->lock);
     return ceclSuccess;
 }
@@ -152,8 +138,6 @@ void cecl_imports_drop(struct cecl_imports *imports)
 {
     while (imports->count > 0)
         drop_reference(imports->list[--imports->count]);
-    free(imports->list);
-    *imports = (struct cecl_imports){0};
 }
 
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports)
@@ -176,8 +160,10 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
     if (imports->count == 0)
         return;
     pthread_mutex_lock(&registry->lock);
-    for (uint32_t i = 0; i < imports->count; i++)
-        use(imports->list[i], target);
+    for (uint32_t i = 0; i < imports->count; i++) {
+        imports->list[i]->used = true;
+        imports->list[i]->last_use = target;
+    }
     registry->call++;
     pthread_mutex_unlock(&registry->lock);
 }

@@ -1,5 +1,9 @@
 /* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
+#include <stdlib.h>
+
+#include "api/life.h"
 #include "api/waiting.h"
+#include "comm/together.h"
 #include "device/nvtx.h"
 #include "launch/group.h"
 #include "launch/make.h"
@@ -15,18 +19,62 @@ CECL_API ceclResult_t ceclGroupStart(void)
     return ceclSuccess;
 }
 
+/* Makes the allocations of one communicator, in the order of the calls: all of them or none. All ranks do the
+ * same, because an allocation fails on all ranks or on none. */
+static ceclResult_t allocate(void *argument)
+{
+    const struct cecl_launch *launch = argument;
+    ceclResult_t result = ceclSuccess;
+    uint32_t made = 0;
+    while (made < launch->nwishes && result == ceclSuccess) {
+        struct cecl_wish *wish = &launch->wishes[made];
+        result = cecl_memory_allocate(launch->comm, &wish->got, wish->bytes);
+        made += result == ceclSuccess;
+    }
+    if (result == ceclSuccess) {
+        for (uint32_t i = 0; i < made; i++)
+            *launch->wishes[i].ptr = launch->wishes[i].got;
+        return ceclSuccess;
+    }
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    for (uint32_t i = 0; i < made; i++)
+        if (launch->wishes[i].got)
+            (void)!cecl_memory_free(launch->comm, launch->wishes[i].got);
+    return cecl_fail_with(result, words);
+}
+
+/* Each communicator makes its allocations in a task of its own, because a pool that grows waits for all ranks, and
+ * all of these may be ranks of this thread. */
+static ceclResult_t allocate_all(const struct cecl_launches *all)
+{
+    uint32_t count = 0;
+    for (const struct cecl_launch *launch = all->first; launch; launch = launch->next)
+        count += launch->kind == CECL_LAUNCH_ALLOCATIONS;
+    if (count == 0)
+        return ceclSuccess;
+    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory for allocations on %u communicators",
+                         count);
+    count = 0;
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
+        if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
+            tasks[count++] = (struct cecl_task){.run = allocate, .argument = launch};
+    const ceclResult_t result = cecl_together(tasks, count);
+    free(tasks);
+    return result;
+}
+
 /* After a failure nothing more is carried out, but peers of joins and calls are notified. */
 static ceclResult_t end(struct cecl_group *group)
 {
-    struct cecl_waiting *others = group->others;
-    if (others) {
-        (void)!cecl_group_refuse(
-            cecl_joins_carry_out(&others->joins, group->all.failed, group->all.words));
-        if (group->all.failed == ceclSuccess)
-            (void)!cecl_group_refuse(cecl_wishes_carry_out(&others->wishes, group));
-        others->wishes.count = 0;
-    }
-    return cecl_launches_make(&group->all);
+    struct cecl_launches *all = &group->all;
+    if (group->joins)
+        (void)!cecl_group_refuse(cecl_joins_carry_out(group->joins, all->failed, all->words));
+    if (all->failed == ceclSuccess)
+        (void)!cecl_group_refuse(allocate_all(all));
+    return cecl_launches_make(all);
 }
 
 CECL_API ceclResult_t ceclGroupEnd(void)
@@ -48,11 +96,13 @@ CECL_API ceclResult_t ceclGroupEnd(void)
 
 /* ---- explaining */
 
+#define ONLY_CALLS " is in the group: ceclGroupExplain takes only collective calls and messages"
+
 /* Requires that the group has only calls, all on this communicator. */
 static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t comm,
                                     const ceclExplanation_t *explanation)
 {
-    const struct cecl_waiting *others = group->others;
+    const struct cecl_joins *joins = group->joins;
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
@@ -62,11 +112,10 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
         if (launch->comm != comm)
             return cecl_fail(ceclInvalidUsage,
                              "a call of the group is on another communicator, not on comm");
-    if (others && (others->wishes.count > 0 || others->joins.count > 0))
-        return cecl_fail(ceclInvalidUsage,
-                         "a %s is in the group: ceclGroupExplain takes only collective calls and "
-                         "messages",
-                         others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
+        else if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
+            return cecl_fail(ceclInvalidUsage, "a ceclMemAlloc" ONLY_CALLS);
+    if (joins && joins->count > 0)
+        return cecl_fail(ceclInvalidUsage, "a ceclCommInitRank" ONLY_CALLS);
     return ceclSuccess;
 }
 
@@ -92,9 +141,8 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
                                         "can be explained"));
     cecl_group_close();
     ceclResult_t result = check_explained(group, comm, explanation);
-    struct cecl_waiting *others = group->others;
-    if (others)
-        others->joins.count = others->wishes.count = 0;
+    if (group->joins)
+        group->joins->count = 0;
     if (result == ceclSuccess)
         result = explain(group, explanation);
     cecl_group_empty(group);

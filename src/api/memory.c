@@ -1,7 +1,6 @@
 /* The public functions for symmetric memory. */
 #include "api/life.h"
 
-#include "api/waiting.h"
 #include "device/nvtx.h"
 #include "launch/captured.h"
 #include "launch/check.h"
@@ -40,7 +39,7 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
     CECL_PUBLIC;
     if (cecl_group_is_open())
-        return cecl_waiting_allocate(comm, ptr, bytes);
+        return cecl_group_allocate(comm, ptr, bytes);
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemAlloc"));
     const ceclResult_t result = cecl_comm_left(comm, cecl_memory_allocate(comm, ptr, bytes));

@@ -37,38 +37,10 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join);
 ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused,
                                   const char *words);
 
-/* -- wishes.c -- */
-
-struct cecl_wish {
-    ceclComm_t comm;
-    void **ptr;
-    size_t bytes;
-    void *got; /* the allocation, for *ptr */
-};
-
-struct cecl_wishes {
-    struct cecl_wish *list;
-    uint32_t count, room;
-};
-
-/* Collective over each communicator; makes its allocations in the order of the calls. A communicator gets all
- * of its allocations or none. If it gets them, its pointers are written even if another communicator's
- * allocations fail. Enters the communicators on which the group has no calls. */
-ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes, const struct cecl_group *group);
-
 /* -- waiting.c -- */
-
-/* Belongs to the thread's struct cecl_group. */
-struct cecl_waiting {
-    struct cecl_joins joins;
-    struct cecl_wishes wishes;
-};
 
 /* Keeps a join, or the error of its arguments, for the end of the open group. */
 ceclResult_t cecl_waiting_join(const struct cecl_join *join);
-/* Keeps an allocation for the end of the open group. Refuses NULL, and communicators that are not
- * usable. */
-ceclResult_t cecl_waiting_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 /* Returns an error if calls or allocations on `comm` wait for this thread's ceclGroupEnd. `words`: what the
  * caller should do, or what happens to these calls. */
 ceclResult_t cecl_waiting_check(ceclComm_t comm, const char *words);

@@ -13,12 +13,13 @@
 #include "api/life.h"
 #include "device/nvtx.h"
 #include "flags/lines.h"
+#include "launch/exchange.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
 
 /* What each rank sends to the others. */
 struct told {
-    int32_t status;  /* ceclResult_t of the rank's own part */
+    struct cecl_verdict verdict;
     uint32_t number; /* the window's number */
     uint64_t bytes;
     struct cecl_peer_buffer at;
@@ -26,7 +27,6 @@ struct told {
     uint64_t home,
         id; /* its own address of the memory, and its region_id there; id 0: nobody can look there */
     uint64_t posted; /* how many messages about its memory the rank has sent so far */
-    char text[200];  /* the message, if its own part failed */
 };
 
 /* ---- handles */
@@ -61,6 +61,7 @@ static void close_parts(ceclWindow_t window)
         if (imports->count > 0)
             cecl_imports_hold(&comm->registry, imports, false);
         cecl_imports_drop(imports);
+        free(imports->list);
     }
     free(window->parts);
     window->parts = NULL;
@@ -80,40 +81,17 @@ static ceclResult_t discard(ceclWindow_t window)
 
 /* ---- exchanging */
 
-/* A peer's invalid argument or usage is reported here as invalid usage; other errors keep their code. */
-static ceclResult_t refused_by(int rank, const struct told *told)
-{
-    const ceclResult_t status = (ceclResult_t)told->status;
-    return status == ceclInvalidArgument || status == ceclInvalidUsage
-               ? cecl_fail(ceclInvalidUsage, "rank %d refused its call: %s", rank, told->text)
-               : cecl_fail(status, "rank %d: %s", rank, told->text);
-}
-
 /* Exchanges `mine`. *all, which the caller frees, has what all ranks sent. `local`: the result of this rank's
  * own part, with its message recorded. */
 static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
                              ceclResult_t local, struct told **all)
 {
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
     *all = calloc((size_t)comm->nranks, sizeof(**all));
-    mine->status = (int32_t)local;
-    if (local != ceclSuccess)
-        cecl_shorten(mine->text, sizeof(mine->text), words);
     if (!*all) /* peers wait for this rank, which will not come, so the communicator fails */
         return cecl_comm_break(
             comm,
             cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", comm->nranks));
-    cecl_mesh_activity(comm->mesh, name);
-    const ceclResult_t result = cecl_comm_exchanged(
-        comm, cecl_mesh_allgather(comm->mesh, "window", mine, *all, sizeof(*mine)));
-    /* this rank's own message says more than the result of the exchange */
-    if (local != ceclSuccess)
-        return cecl_fail_with(local, words);
-    CECL_TRY(result);
-    for (int r = 0; r < comm->nranks; r++)
-        if ((*all)[r].status != ceclSuccess)
-            return refused_by(r, &(*all)[r]);
+    CECL_TRY(cecl_exchange(comm, name, "window", &mine->verdict, *all, sizeof(*mine), local));
     for (int r = 0; r < comm->nranks; r++)
         if ((*all)[r].number != mine->number)
             return cecl_fail(ceclInvalidUsage,
@@ -163,15 +141,11 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
 {
     ceclComm_t comm = window->comm;
     struct cecl_share_part *part = &window->parts[rank];
-    struct cecl_peer_buffer buffers[2 * CECL_ONE_SIDED_RANKS] = {{0}};
     void *at = NULL;
-    if (comm->registry.peers[rank].promised < posted)
-        cecl_registry_promised(&comm->registry, rank, posted);
+    cecl_registry_promised(&comm->registry, rank, posted);
     CECL_TRY(cecl_window_reach(&comm->windows, part->at, part->bytes, rank, &at));
     part->address = at;
-    buffers[2 * rank] = part->at;
-    CECL_TRY(
-        cecl_imports_collect(&comm->registry, buffers, 2 * (size_t)comm->nranks, &part->imports));
+    CECL_TRY(cecl_imports_add(&comm->registry, rank, part->at.window, &part->imports));
     cecl_imports_hold(&comm->registry, &part->imports, true);
     return ceclSuccess;
 }

@@ -173,7 +173,6 @@ void cecl_bounce_end(struct cecl_launch *launch)
 {
     struct cecl_bounces *bounces = &launch->comm->launcher->bounces;
     struct cecl_leases *leases = &launch->leases;
-    leases->before.count = leases->after.count = 0;
     if (!leases->has_bounce)
         return;
     leases->has_bounce = false;

@@ -15,19 +15,6 @@ ceclResult_t cecl_by_nccl_check_call(const struct cecl_launch *launch, const str
     return cecl_net_check(call, launch->comm->net->nccl->version);
 }
 
-/* NCCL would find out only when it makes the calls. */
-static ceclResult_t check_own(const struct cecl_launch *launch)
-{
-    struct cecl_own_message own = {0};
-    while (cecl_next_own_message(launch, &own))
-        CECL_TRY(cecl_check_own_bytes(&own));
-    return !own.from && !own.to ? ceclSuccess
-                                : cecl_fail(ceclInvalidUsage,
-                                            "peer %d is the rank itself: a group must have as many "
-                                            "ceclSend to it as ceclRecv from it",
-                                            launch->comm->rank);
-}
-
 ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
 {
     if (launch->is_captured && launch->comm->net->nccl->on_host)
@@ -39,14 +26,15 @@ ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
         return cecl_fail(ceclInvalidArgument,
                          "stream: cudaStreamPerThread, which NCCL's thread would take for its own "
                          "stream; over several hosts another stream expected");
-    return launch->kind == CECL_LAUNCH_MESSAGES ? check_own(launch) : ceclSuccess;
+    /* NCCL would find out only when it makes the calls */
+    return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_check_own(launch) : ceclSuccess;
 }
 
 /* ---- making */
 
 static struct cecl_launch *next_by_nccl(struct cecl_launch *launch)
 {
-    while (launch && !launch->comm->net)
+    while (launch && (!launch->comm->net || launch->kind == CECL_LAUNCH_ALLOCATIONS))
         launch = launch->next;
     return launch;
 }

@@ -1,77 +1,97 @@
 /* Copies between private memory and bounce buffers; see steps.h. */
 #include "launch/steps.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "util/grow.h"
+#define CARRIED_MOST 64u /* a plan carries at most this many blocks */
+
+/* Copies of a call's blocks from `src` to `dst`, which are being added to one of a launch's lists. */
+struct copying {
+    struct cecl_launch *launch, **list;
+    const struct cecl_call *call;
+    struct cecl_buffer src, dst;
+    uint64_t pitch;
+    struct cecl_call *last; /* the copy that was added last */
+};
+
+/* The launch to which the next copy is added; NULL without host memory. */
+static struct cecl_launch *launch_for_copy(const struct copying *copying)
+{
+    const struct cecl_launch *launch = copying->launch;
+    struct cecl_launch *first = *copying->list;
+    if (first && first->ncalls < CARRIED_MOST)
+        return first;
+    struct cecl_launch *taken = cecl_launch_take(launch->comm, CECL_LAUNCH_CARRIED, launch->stream);
+    if (!taken)
+        return NULL;
+    taken->next = first;
+    return *copying->list = taken;
+}
 
 /* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. Blocks of
  * two calls stay two copies: their buffers may be two allocations side by side, and CUDA refuses a copy over both. */
-static ceclResult_t add_copy(struct cecl_carried *carried, const struct cecl_call *call,
-                             struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
-                             uint64_t bytes, uint64_t pitch)
+static ceclResult_t add_copy(struct copying *copying, uint64_t offset, uint64_t bytes)
 {
+    const struct cecl_call *call = copying->call;
     const struct cecl_shape *shape = &call->view.shape;
-    struct cecl_call *last =
-        carried->count > carried->first ? &carried->calls[carried->count - 1] : NULL;
-    src = cecl_buffer_at(src, offset);
-    dst = cecl_buffer_at(dst, offset);
+    const struct cecl_buffer src = cecl_buffer_at(copying->src, offset),
+                             dst = cecl_buffer_at(copying->dst, offset);
+    struct cecl_call *last = copying->last;
+    uint32_t index;
     if (bytes == 0)
         return ceclSuccess;
-    if (last && shape->width == 0 && last->view.shape.width == 0 &&
-        memcmp(&last->options, &call->options, sizeof(call->options)) == 0 &&
-        cecl_buffer_is(cecl_buffer_at(last->send, last->bytes), src) &&
+    if (last && shape->width == 0 && cecl_buffer_is(cecl_buffer_at(last->send, last->bytes), src) &&
         cecl_buffer_is(cecl_buffer_at(last->recv, last->bytes), dst)) {
         last->bytes += bytes;
         last->count += bytes;
         return ceclSuccess;
     }
-    if (!CECL_HAS_ROOM(carried->calls, carried->count, carried->room))
-        return cecl_fail(ceclOutOfMemory, "no host memory for %u blocks", carried->count + 1);
-    carried->calls[carried->count] = (struct cecl_call){.op = &cecl_ops[CECL_OP_CARRY],
-                                                        .send = src,
-                                                        .recv = dst,
-                                                        .count = bytes,
-                                                        .bytes = bytes,
-                                                        .rank = call->rank,
-                                                        .nranks = call->nranks,
-                                                        .type = ceclInt8,
-                                                        .element = 1,
-                                                        .captured = call->captured,
-                                                        .options = call->options};
+    struct cecl_call copy = {.op = &cecl_ops[CECL_OP_CARRY],
+                             .send = src,
+                             .recv = dst,
+                             .count = bytes,
+                             .bytes = bytes,
+                             .rank = call->rank,
+                             .nranks = call->nranks,
+                             .type = ceclInt8,
+                             .element = 1,
+                             .captured = call->captured,
+                             .options = call->options};
     if (shape->width > 0)
-        carried->calls[carried->count].view.shape = (struct cecl_shape){
-            .width = shape->width, .rows = shape->rows, .send_pitch = pitch, .recv_pitch = pitch};
-    carried->count++;
+        copy.view.shape = (struct cecl_shape){.width = shape->width,
+                                              .rows = shape->rows,
+                                              .send_pitch = copying->pitch,
+                                              .recv_pitch = copying->pitch};
+    struct cecl_launch *carried = launch_for_copy(copying);
+    if (!carried)
+        return ceclOutOfMemory;
+    CECL_TRY(cecl_launch_add(carried, &copy, &index));
+    copying->last = &carried->calls[index];
     return ceclSuccess;
 }
 
-/* Adds copies of the blocks that this rank sends, from `src` to `dst` at equal offsets. If all ranks
- * receive the same block, it is copied once. */
-static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_call *call,
-                                struct cecl_buffer src, struct cecl_buffer dst, uint64_t pitch)
+/* Adds copies of the blocks that this rank sends, at equal offsets. If all ranks receive the same block, it is
+ * copied once. */
+static ceclResult_t carry_input(struct copying copying)
 {
-    carried->first = carried->count;
+    const struct cecl_call *call = copying.call;
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         if (call->op->to == CECL_TO_EACH || to == call->root)
-            CECL_TRY(add_copy(carried, call, src, dst, block.send_offset, block.bytes, pitch));
+            CECL_TRY(add_copy(&copying, block.send_offset, block.bytes));
     }
     return ceclSuccess;
 }
 
 /* Adds the blocks that this rank receives. In place this rank's own block needs no copy. */
-static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl_call *call,
-                                 struct cecl_buffer src, struct cecl_buffer dst)
+static ceclResult_t carry_output(struct copying copying)
 {
-    carried->first = carried->count;
+    const struct cecl_call *call = copying.call;
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
         const bool own = from == call->rank;
         if (call->op->family == CECL_FAMILY_REDUCTION ? own : !(own && call->in_place))
-            CECL_TRY(add_copy(carried, call, src, dst, block.recv_offset, block.bytes,
-                              call->view.shape.recv_pitch));
+            CECL_TRY(add_copy(&copying, block.recv_offset, block.bytes));
     }
     return ceclSuccess;
 }
@@ -97,10 +117,12 @@ ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
     struct cecl_call derived = asked;
     CECL_TRY(cecl_call_check_buffers(&asked, &comm->windows)); /* checks the caller's memory */
     CECL_TRY(cecl_bounce_lease(launch, cecl_call_recv_needed(&asked), &derived.recv));
+    const uint64_t pitch = asked.view.shape.recv_pitch;
     if (cecl_call_is_one_buffer(&asked))
-        CECL_TRY(carry_input(&launch->leases.before, &asked, asked.recv, derived.recv,
-                             asked.view.shape.recv_pitch));
-    CECL_TRY(carry_output(&launch->leases.after, &asked, derived.recv, asked.recv));
+        CECL_TRY(carry_input((struct copying){launch, &launch->leases.before, &asked, asked.recv,
+                                              derived.recv, pitch, NULL}));
+    CECL_TRY(carry_output((struct copying){launch, &launch->leases.after, &asked, derived.recv,
+                                           asked.recv, pitch, NULL}));
     cecl_launch_derive(launch, index, &derived);
     launch->origins[index].recv = cecl_buffer_address(asked.recv);
     return ceclSuccess;
@@ -118,12 +140,14 @@ ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call 
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent)
 {
-    return carry_input(&launch->leases.before, call, call->send, lent, call->view.shape.send_pitch);
+    return carry_input((struct copying){launch, &launch->leases.before, call, call->send, lent,
+                                        call->view.shape.send_pitch, NULL});
 }
 
-ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
-                             struct cecl_buffer src, struct cecl_buffer dst)
+ceclResult_t cecl_carry_note(struct cecl_launch *launch, struct cecl_launch **list,
+                             const struct cecl_call *call, struct cecl_buffer src,
+                             struct cecl_buffer dst)
 {
-    carried->first = carried->count;
-    return add_copy(carried, call, src, dst, 0, call->bytes, 0);
+    struct copying copying = {launch, list, call, src, dst, 0, NULL};
+    return add_copy(&copying, 0, call->bytes);
 }

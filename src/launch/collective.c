@@ -19,16 +19,8 @@ static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ce
     one.first = launch;
     one.count = 1;
     one.parts = &part;
-    ceclResult_t result = cecl_launch_describe(launch, args, call);
-    const bool asks = call->op->asks_places && !comm->net;
-    if (asks) /* the result is equal on all ranks */
-        result = cecl_launch_exchange(launch, call, result);
-    if (asks && result != ceclSuccess) {
-        result = cecl_launch_give_up(launch, result);
-    } else {
-        (void)!cecl_launches_note(&one, comm, result);
-        result = cecl_launches_make(&one);
-    }
+    (void)!cecl_launches_note(&one, comm, cecl_launch_describe(launch, args, call));
+    const ceclResult_t result = cecl_launches_make(&one);
     cecl_launch_drop(launch);
     return result;
 }

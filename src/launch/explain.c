@@ -13,14 +13,13 @@ static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
 /* Adds the copies between private memory and bounce buffers that a launch needs. */
-static ceclResult_t add_carried(ceclComm_t comm, const struct cecl_carried *carried,
-                                ceclExplanation_t *explanation)
+static ceclResult_t add_carried(const struct cecl_launch *carried, ceclExplanation_t *explanation)
 {
     const struct cecl_told told = {0};
-    for (uint32_t i = 0; i < carried->count; i++) {
+    for (uint32_t i = 0; i < carried->ncalls; i++) {
         struct cecl_plan plan;
         ceclExplanation_t more;
-        CECL_TRY(cecl_plan_make(comm, &carried->calls[i], 1, &told, &plan));
+        CECL_TRY(cecl_plan_make(carried->comm, &carried->calls[i], 1, &told, &plan));
         cecl_plan_explain(&plan, &more);
         cecl_plan_free(&plan);
         explanation->copies += more.copies;
@@ -49,8 +48,7 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
         CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets, 1));
     cecl_plan_explain(&plan, explanation);
     cecl_plan_free(&plan);
-    if (launch->leases.before.count + launch->leases.after.count > 0 &&
-        !strstr(explanation->path, "private")) {
+    if ((launch->leases.before || launch->leases.after) && !strstr(explanation->path, "private")) {
         const size_t length = strlen(explanation->path);
         snprintf(explanation->path + length, sizeof(explanation->path) - length,
                  ", private buffer carried");
@@ -67,8 +65,11 @@ static ceclResult_t explain_launch(struct cecl_launch *launch, ceclExplanation_t
     }
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
                                                   : explain_collectives(launch, explanation));
-    CECL_TRY(add_carried(launch->comm, &launch->leases.before, explanation));
-    return add_carried(launch->comm, &launch->leases.after, explanation);
+    for (const struct cecl_launch *l = launch->leases.before; l; l = l->next)
+        CECL_TRY(add_carried(l, explanation));
+    for (const struct cecl_launch *l = launch->leases.after; l; l = l->next)
+        CECL_TRY(add_carried(l, explanation));
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation)

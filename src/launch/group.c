@@ -52,8 +52,8 @@ static void free_group(void *argument)
 {
     struct cecl_group *group = argument;
     cecl_group_empty(group);
-    if (group->others)
-        group->free_others(group->others);
+    if (group->joins)
+        group->free_joins(group->joins);
     free(group->all.parts);
     free(group);
 }
@@ -154,7 +154,7 @@ static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm
                                  ceclStream_t stream)
 {
     const struct cecl_launch *launch = cecl_launches_of(group->all.first, comm);
-    return !launch || launch->stream == stream
+    return !launch || launch->kind == CECL_LAUNCH_ALLOCATIONS || launch->stream == stream
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "stream %p: all calls of a group on one communicator must use one "
@@ -206,7 +206,7 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
     if (streams != ceclSuccess) /* the error of the call itself says more */
         cecl_keep_message(words);
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
-    if (!launch)
+    if (!launch) /* otherwise peers that compare calls are notified of a refusal, too */
         return ceclOutOfMemory;
     launch->number = group->ncalls;
     if (launch->ncalls == CECL_GROUP_MAX)
@@ -224,15 +224,32 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
 {
     struct cecl_group *group = cecl_group_current();
     group->has_ranges = group->has_ranges || comm->has_ranges;
-    const ceclResult_t result =
-        cecl_group_refuse_call(comm, add_call(group, comm, args, stream, call));
-    if (result == ceclSuccess || call->op->family == CECL_FAMILY_MESSAGE)
-        return result;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    (void)launch_for(group, comm, stream,
-                     CECL_LAUNCH_COLLECTIVES); /* so that peers that compare calls are notified */
-    return cecl_relay(result, words);
+    return cecl_group_refuse_call(comm, add_call(group, comm, args, stream, call));
+}
+
+static ceclResult_t add_wish(struct cecl_group *group, ceclComm_t comm, void **ptr, size_t bytes)
+{
+    struct cecl_launch *launch = launch_for(group, comm, NULL, CECL_LAUNCH_ALLOCATIONS);
+    if (!launch)
+        return ceclOutOfMemory;
+    if (!CECL_HAS_ROOM(launch->wishes, launch->nwishes, launch->wishes_room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
+                         launch->nwishes + 1);
+    launch->wishes[launch->nwishes++] = (struct cecl_wish){.ptr = ptr, .bytes = bytes};
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes)
+{
+    cecl_group_count();
+    ceclResult_t result = cecl_comm_check(comm);
+    if (result == ceclSuccess && !ptr)
+        result = cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (result == ceclSuccess)
+        result = cecl_comm_enter(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
+    if (result == ceclSuccess)
+        result = cecl_comm_left(comm, add_wish(cecl_group_current(), comm, ptr, bytes));
+    return cecl_group_refuse_call(comm, result);
 }
 
 uint32_t cecl_group_waiting(ceclComm_t comm)
@@ -241,7 +258,7 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
     const struct cecl_group *group = is_open ? cecl_group_current() : NULL;
     for (const struct cecl_launch *launch = group ? group->all.first : NULL; launch;
          launch = launch->next)
-        waiting += launch->comm == comm ? launch->ncalls : 0;
+        waiting += launch->comm == comm ? launch->ncalls + launch->nwishes : 0;
     return waiting;
 }
 

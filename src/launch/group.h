@@ -4,6 +4,8 @@
 
 #include "launch/make.h"
 
+struct cecl_joins;
+
 /* The group of a thread. When the group has ended, the thread keeps this memory for its next group. */
 struct cecl_group {
     int depth;
@@ -14,9 +16,9 @@ struct cecl_group {
     uint32_t
         failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */
-    /* joins and allocations that wait for the group's end (api/waiting.h); freed when the thread ends */
-    void *others;
-    void (*free_others)(void *others);
+    /* joins that wait for the group's end (api/waiting.h); freed when the thread ends */
+    struct cecl_joins *joins;
+    void (*free_joins)(struct cecl_joins *joins);
 };
 
 /* Whether this thread is between ceclGroupStart and ceclGroupEnd. */
@@ -37,15 +39,17 @@ void cecl_group_close(void);
  * too. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
+/* Keeps an allocation for the end of the open group. Refuses NULL, and communicators that are not usable. */
+ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 /* Refuses the group because of `result`. The message must be recorded. Returns `result`. No effect if `result` is
  * success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
 /* Like cecl_group_refuse, for the call that was counted last. Its communicator is `comm`, or NULL: the message may have rank
  * numbers of `comm`. Names the call in the message. */
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
-/* How many calls on `comm` wait in this thread's open group. */
+/* How many calls and allocations on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
-/* Takes the calls on `comm` out of this thread's group. */
+/* Takes the calls and allocations on `comm` out of this thread's group. */
 void cecl_group_forget(ceclComm_t comm);
 
 /* Enters the communicators of the group's calls. `name`: the public call that does this, for messages. If

@@ -38,6 +38,7 @@ enum cecl_launch_state {
 enum cecl_launch_kind {
     CECL_LAUNCH_COLLECTIVES, /* calls that all ranks make */
     CECL_LAUNCH_MESSAGES,    /* ceclSend and ceclRecv: two ranks take part in each message */
+    CECL_LAUNCH_ALLOCATIONS, /* a group's ceclMemAlloc, which come before its calls; never enqueued */
     CECL_LAUNCH_CARRIED      /* copies within this rank, before or after another launch */
 };
 
@@ -46,20 +47,13 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
     return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
 }
 
-/* A list of copies between buffers of this rank. */
-struct cecl_carried {
-    struct cecl_call *calls; /* [count] calls of the op CECL_OP_CARRY */
-    uint32_t count, room;
-    uint32_t first; /* the program's call whose copies are being added has those from here on */
-};
-
 /* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging and the
  * slots of small calls need no lease, because launches use them one after the other. */
 struct cecl_leases {
     bool has_bounce; /* the launch has leased a part of a bounce buffer (launcher.h) */
     uint64_t first,
         behind; /* bytes [first, behind) of the bounce buffer, if no later lease follows */
-    struct cecl_carried before, after;
+    struct cecl_launch *before, *after; /* lists of launches that copy within this rank */
 };
 
 /* Facts about a call that are not part of its description. */
@@ -68,7 +62,16 @@ struct cecl_origin {
     uint64_t changes; /* the registry's `changes` at the time when the call's windows were found */
     /* the program's recvbuff, if the call has a bounce buffer instead; otherwise NULL */
     const void *recv;
+    /* the input that peers fetch if they come late: the call's own, or a bounce buffer */
+    struct cecl_buffer lent;
     uint32_t number; /* the call's number in its group, from 1 on; 0: it is in no group */
+};
+
+/* An allocation of a group. */
+struct cecl_wish {
+    void **ptr; /* the caller's variable */
+    size_t bytes;
+    void *got; /* the allocation, for *ptr */
 };
 
 /* Where a message's bytes lie on both ranks. */
@@ -110,8 +113,7 @@ struct cecl_launch {
     struct cecl_places_group places; /* the entries of the ring that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
     struct cecl_told told;           /* its arrays belong to the launch */
-    struct cecl_buffer *lent; /* this rank's inputs, or the bounce buffers that peers use instead */
-    uint32_t told_room;       /* for how many calls `lent` and the arrays of `told` have room */
+    uint32_t told_room;              /* for how many calls the arrays of `told` have room */
 
     /* -- the program -- */
     /* the launch whose program this launch runs: itself or a kept launch; NULL: none */
@@ -129,7 +131,11 @@ struct cecl_launch {
     struct cecl_message *messages;     /* [nmessages] messages with peers */
     struct cecl_pair_place *places_of; /* [nmessages] */
     struct cecl_ends *ends;            /* [nmessages] addresses of the bytes that this rank moves */
+    uint32_t *order;                   /* [nmessages] for lowering */
     uint32_t nmessages, messages_room;
+
+    struct cecl_wish *wishes; /* [nwishes] */
+    uint32_t nwishes, wishes_room;
 };
 
 /* -- store.c -- */
@@ -149,6 +155,7 @@ void cecl_launch_take_returned(ceclComm_t comm);
 /* Puts a kept launch back into the store, because another launch is kept instead of it. */
 void cecl_launch_unkeep(struct cecl_launch *launch);
 void cecl_launch_free(struct cecl_launch *launch);
+void cecl_launch_free_list(struct cecl_launch *launch);
 /* Whether the launch's communicator has ended, or belongs to the parent of this forked process. */
 bool cecl_launch_is_left(const struct cecl_launch *launch);
 

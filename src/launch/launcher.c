@@ -63,19 +63,10 @@ ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends)
     return cecl_bind_plan(&comm->engine, &once->plan, &once->bound);
 }
 
-static void free_list(struct cecl_launch *launch)
-{
-    while (launch) {
-        struct cecl_launch *next = launch->next;
-        cecl_launch_free(launch);
-        launch = next;
-    }
-}
-
 static void free_launches(struct cecl_launcher *launcher)
 {
-    free_list(launcher->spare);
-    free_list(atomic_load(&launcher->returned));
+    cecl_launch_free_list(launcher->spare);
+    cecl_launch_free_list(atomic_load(&launcher->returned));
     for (int s = 0; s < CECL_KEPT_SETS; s++)
         for (int w = 0; w < CECL_KEPT_WAYS; w++)
             if (launcher->kept[s][w])
@@ -96,7 +87,6 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
         cecl_bounces_close(comm);
         cecl_messenger_close(comm);
     }
-    free(launcher->records);
     free(launcher->layout);
     free(launcher->exchange);
     free(launcher);

@@ -39,8 +39,6 @@ struct cecl_messenger {
     uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which outlive plans */
     int nlanes;
-    uint32_t *order; /* [order_room] for lowering */
-    uint32_t order_room;
 };
 
 struct cecl_launcher {
@@ -66,8 +64,6 @@ struct cecl_launcher {
     struct cecl_messenger messenger;
     struct cecl_one_sided_room one_sided;
     /* memory for calls that are made one at a time */
-    struct cecl_place_record *records; /* [records_room] this rank's records of a launch's calls */
-    uint32_t records_room;
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */
     /* a hash that identifies the communicators on which a group compares calls; 0: only on this one */

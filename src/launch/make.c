@@ -147,7 +147,8 @@ static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch
 
 /* ---- issuing */
 
-static void note_use(const struct cecl_launch *launch)
+/* Notes which windows of this rank and of peers the launch uses. */
+static void note_use(const struct cecl_launch *launch, const struct cecl_imports *imports)
 {
     ceclComm_t comm = launch->comm;
     const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
@@ -155,59 +156,44 @@ static void note_use(const struct cecl_launch *launch)
         cecl_window_used(launch->calls[i].send.window, target);
         cecl_window_used(launch->calls[i].recv.window, target);
     }
-    cecl_imports_used(&comm->registry, &launch->runs->imports, target);
+    cecl_imports_used(&comm->registry, imports, target);
 }
 
-/* Enqueues the program. If only a part can be enqueued, the launch is owed, so the communicator fails: peers
- * wait for signals that will not come. */
-static ceclResult_t run_program(struct cecl_launch *launch)
+/* Enqueues a program; NULL: there is none. If only a part can be enqueued, the launch is owed, so the communicator
+ * fails: peers wait for signals that will not come. */
+static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bound *program,
+                                const struct cecl_imports *imports)
 {
     bool started;
     if (launch->is_captured)
-        return cecl_captured_issue(launch, launch->program);
-    const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
-                                                launch->stream, &launch->capture, &started);
-    note_use(launch);
+        return cecl_captured_issue(launch, program);
+    if (!program)
+        return ceclSuccess;
+    const ceclResult_t result =
+        cecl_engine_run(&launch->comm->engine, program, launch->stream, &launch->capture, &started);
+    note_use(launch, imports);
     if (result != ceclSuccess && started)
         cecl_launch_owe(launch);
     return result;
 }
 
-/* a plan carries at most this many blocks */
-#define CARRIED_MOST 64u
-
-static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,
-                                uint32_t count)
+static ceclResult_t run_carried(struct cecl_launch *launch)
 {
-    ceclResult_t result = ceclSuccess;
-    for (uint32_t i = 0, index; i < count && result == ceclSuccess; i++)
-        result = cecl_launch_add(launch, &calls[i], &index);
-    CECL_TRY(result);
     cecl_kept_find(launch);
     CECL_TRY(cecl_launch_bind(launch));
-    CECL_TRY(run_program(launch));
+    CECL_TRY(run_program(launch, launch->runs->program, &launch->runs->imports));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
 }
 
-/* Copies blocks between private memory and bounce buffers of this rank, by separate launches on the stream
- * of `launch`. */
-static ceclResult_t carry_copies(const struct cecl_launch *launch,
-                                 const struct cecl_carried *carried)
+/* Copies blocks between private memory and bounce buffers of this rank, by launches of their own. */
+static ceclResult_t run_list(struct cecl_launch *carried)
 {
     ceclResult_t result = ceclSuccess;
-    for (uint32_t first = 0; first < carried->count && result == ceclSuccess;
-         first += CARRIED_MOST) {
-        const uint32_t left = carried->count - first,
-                       count = left < CARRIED_MOST ? left : CARRIED_MOST;
-        struct cecl_launch *carrying =
-            cecl_launch_take(launch->comm, CECL_LAUNCH_CARRIED, launch->stream);
-        if (!carrying)
-            return ceclOutOfMemory;
-        result = run_carried(carrying, &carried->calls[first], count);
+    for (; carried && result == ceclSuccess; carried = carried->next) {
+        result = run_carried(carried);
         if (result != ceclSuccess)
-            result = cecl_launch_give_up(carrying, result);
-        cecl_launch_drop(carrying);
+            result = cecl_launch_give_up(carried, result);
     }
     return result;
 }
@@ -222,14 +208,16 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
         return ceclSuccess;
     if (launch->runs || cecl_launch_is_owed(launch))
         cecl_comm_called(comm, all->op->name);
-    CECL_TRY(carry_copies(launch, &launch->leases.before));
+    CECL_TRY(run_list(launch->leases.before));
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
-        CECL_TRY(cecl_messages_run(launch));
+        const struct cecl_bound *program;
+        CECL_TRY(cecl_messages_bind(launch, &program));
+        CECL_TRY(run_program(launch, program, &launch->imports));
     } else if (launch->runs) {
         cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
-        CECL_TRY(run_program(launch));
+        CECL_TRY(run_program(launch, launch->runs->program, &launch->runs->imports));
     }
-    CECL_TRY(carry_copies(launch, &launch->leases.after));
+    CECL_TRY(run_list(launch->leases.after));
     cecl_tell_enqueued(launch);
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
@@ -320,6 +308,30 @@ static void compare_calls(struct cecl_launches *all)
                     cecl_launch_owe(launch);
 }
 
+/* Asks the peers where a lone call's blocks belong, or tells them that this rank refuses the call: either all
+ * ranks go on, or all refuse. Peers rely on the launch from then on. */
+static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    /* the description of a refused call may be incomplete */
+    const struct cecl_call refused = {.op = all->op};
+    const bool is_refused = all->failed != ceclSuccess;
+    if (is_refused && comm->config.check) /* ranks that compare calls know */
+        return all->failed;
+    const bool range = cecl_nvtx_begin(comm->has_ranges, all->op->asks_places);
+    const ceclResult_t result = cecl_exchange_places(
+        comm, is_refused ? &refused : &launch->calls[0], comm->launcher->layout,
+        is_refused ? cecl_fail_with(all->failed, all->words) : ceclSuccess);
+    cecl_nvtx_end(range);
+    CECL_TRY(result);
+    struct cecl_call derived = launch->calls[0];
+    derived.view.layout = comm->launcher->layout;
+    cecl_launch_derive(launch, 0, &derived);
+    cecl_kept_find(launch);
+    cecl_launch_owe(launch);
+    return ceclSuccess;
+}
+
 /* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
 static ceclResult_t give_up_all(const struct cecl_launches *all)
 {
@@ -340,36 +352,8 @@ static void run_by_nccl(struct cecl_launches *all)
         return;
     }
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
-        if (launch->comm->net)
+        if (launch->comm->net && launch->kind != CECL_LAUNCH_ALLOCATIONS)
             cecl_launch_owe(launch);
-}
-
-/* Exchanges places with the peers. First checks everything that this rank may refuse, so that all ranks learn
- * of a refusal. */
-ceclResult_t cecl_launch_exchange(struct cecl_launch *launch, const struct cecl_call *call,
-                                  ceclResult_t result)
-{
-    ceclComm_t comm = launch->comm;
-    const bool range = cecl_nvtx_begin(comm->has_ranges, call->op->asks_places);
-    const struct cecl_call *described = result == ceclSuccess ? &launch->calls[0] : call;
-    if (result == ceclSuccess)
-        result = cecl_call_check_buffers(described, &comm->windows);
-    if (result == ceclSuccess)
-        result = cecl_launch_check_stream(launch);
-    if (result == ceclSuccess)
-        result = cecl_tell_reserve(launch);
-    if (comm->config.check) /* compares calls first, to find ranks that make a different call */
-        result = cecl_check_calls(comm, described, 1, result);
-    if (!comm->config.check || result == ceclSuccess)
-        result = cecl_exchange_places(comm, described, comm->launcher->layout, result);
-    if (result == ceclSuccess) {
-        struct cecl_call derived = launch->calls[0];
-        derived.view.layout = comm->launcher->layout;
-        cecl_launch_derive(launch, 0, &derived);
-        cecl_launch_owe(launch);
-    }
-    cecl_nvtx_end(range);
-    return result;
 }
 
 /* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything
@@ -383,12 +367,16 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
     for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
         for (struct cecl_launch *launch = all->first; launch && all->failed == ceclSuccess;
              launch = launch->next) {
+            if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
+                continue;
             const ceclResult_t result = steps[s](all, launch);
             if (result != ceclSuccess) /* decides what the failure means for the communicator */
                 (void)!cecl_launches_note(all, launch->comm, cecl_launch_give_up(launch, result));
         }
         if (steps[s] == check_launch) {
             compare_calls(all);
+            if (all->op->asks_places && !all->first->comm->net)
+                (void)!cecl_launches_note(all, all->first->comm, ask_places(all, all->first));
             is_refused = all->failed != ceclSuccess;
         }
     }

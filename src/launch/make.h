@@ -30,11 +30,6 @@ struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct cec
 /* Carries out the launches, or gives them up. If there was a failure already, only notifies the peers. */
 ceclResult_t cecl_launches_make(struct cecl_launches *all);
 
-/* Exchanges places with the peers, for a lone call that asks for them (op->asks_places). Peers rely on the launch from
- * then on. `local`: the result of describing the call, of which peers learn. */
-ceclResult_t cecl_launch_exchange(struct cecl_launch *launch, const struct cecl_call *call,
-                                  ceclResult_t local);
-
 /* Refuses a launch that this rank must not make. Local; peers learn of a refusal through cecl_check_calls. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
 /* Refuses collectives whose buffers do not lie where they must. */

@@ -10,7 +10,6 @@
 #include "launch/captured.h"
 #include "launch/steps.h"
 #include "util/clock.h"
-#include "util/round.h"
 
 /* ---- posting */
 
@@ -19,37 +18,26 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-#define ALIGN UINT64_C(512) /* alignment of a message in a bounce buffer */
-
-/* How many bytes of the bounce buffer a message needs. 0: peers can reach the message's memory, or need not
- * reach it: in a captured message only the sender copies. */
-static uint64_t bounce_bytes(const struct cecl_call *call)
+/* Whether peers must reach the message's memory and cannot. In a captured message only the sender copies. */
+static bool needs_bounce(const struct cecl_call *call)
 {
-    return !cecl_is_own(call) && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
-                   cecl_buffer_is_private(buffer_of(call))
-               ? cecl_round_up(call->bytes, ALIGN)
-               : 0;
+    return call->bytes > 0 && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
+           cecl_buffer_is_private(buffer_of(call));
 }
 
-/* Collects the messages with peers. They share one bounce buffer. */
+/* Collects the messages with peers. */
 static ceclResult_t collect_messages(struct cecl_launch *launch)
 {
-    struct cecl_buffer bounce = {NULL, 0};
-    uint64_t all = 0;
     launch->nmessages = 0;
-    for (uint32_t i = 0; i < launch->ncalls; i++)
-        all += bounce_bytes(&launch->calls[i]);
-    if (all > 0)
-        CECL_TRY(cecl_bounce_lease(launch, all, &bounce));
     for (uint32_t i = 0; i < launch->ncalls; i++) {
         const struct cecl_call *call = &launch->calls[i];
         struct cecl_pair_place *place = &launch->places_of[launch->nmessages];
-        const uint64_t bytes = bounce_bytes(call);
         if (cecl_is_own(call))
             continue;
         *place = (struct cecl_pair_place){.call = call, .here = buffer_of(call)};
-        place->posted = bytes > 0 ? bounce : place->here;
-        bounce = cecl_buffer_at(bounce, bytes);
+        place->posted = place->here;
+        if (needs_bounce(call))
+            CECL_TRY(cecl_bounce_lease(launch, call->bytes, &place->posted));
         launch->messages[launch->nmessages++] =
             (struct cecl_message){.peer = call->root,
                                   .role = (uint8_t)cecl_role_of(call),
@@ -64,20 +52,21 @@ static ceclResult_t note_own(struct cecl_launch *launch)
     struct cecl_own_message own = {0};
     while (cecl_next_own_message(launch, &own))
         if (!cecl_buffer_is(own.from->send, own.to->recv))
-            CECL_TRY(
-                cecl_carry_note(&launch->leases.before, own.from, own.from->send, own.to->recv));
+            CECL_TRY(cecl_carry_note(launch, &launch->leases.before, own.from, own.from->send,
+                                     own.to->recv));
     return ceclSuccess;
 }
 
 /* If this rank came first to a message, the peer moves the bytes. So this rank copies private memory to the
  * bounce buffer before the group (a send), or from the bounce buffer after the group (a receive). */
-static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_pair_place *place)
+static ceclResult_t note_private(struct cecl_launch *launch, const struct cecl_pair_place *place)
 {
+    struct cecl_leases *leases = &launch->leases;
     if (cecl_buffer_is(place->here, place->posted))
         return ceclSuccess;
     return cecl_role_of(place->call) == CECL_SENDER
-               ? cecl_carry_note(&leases->before, place->call, place->here, place->posted)
-               : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
+               ? cecl_carry_note(launch, &leases->before, place->call, place->here, place->posted)
+               : cecl_carry_note(launch, &leases->after, place->call, place->posted, place->here);
 }
 
 /* Checks that the posts of a message have equal numbers of bytes, and that a graph captures both or neither. The rank
@@ -133,7 +122,7 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     if (launch->is_captured)
         message->second = message->role == CECL_SENDER;
     if (!message->second)
-        return note_private(&launch->leases, place);
+        return note_private(launch, place);
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
@@ -217,75 +206,45 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     return post_role(launch, CECL_SENDER, received);
 }
 
-/* ---- issuing */
+/* ---- binding */
 
 /* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be imported
- * first. A post may be older than what this rank already knows about the peer's memory. So the count of the
- * peer's messages about memory is raised, but never lowered. */
-static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *message,
-                              const struct cecl_pair_place *place, struct cecl_ends *ends)
-{
-    const uint64_t known = comm->registry.peers[message->peer].promised;
-    ends->here = cecl_buffer_address(place->here);
-    if (!message->second || message->bytes == 0)
-        return ceclSuccess;
-    cecl_registry_promised(&comm->registry, message->peer,
-                           place->version > known ? place->version : known);
-    return cecl_window_reach(&comm->windows, place->there, message->bytes, message->peer,
-                             &ends->there);
-}
-
-/* Notes which windows of this rank and of peers the launch uses. */
-static void note_use(const struct cecl_launch *launch)
+ * first. */
+static ceclResult_t find_ends(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
-    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
-    cecl_registry_lock(&comm->registry);
-    for (uint32_t i = 0; i < launch->nmessages; i++) {
-        const struct cecl_pair_place *place = &launch->places_of[i];
-        cecl_window_used(place->here.window, target);
-        cecl_window_used(place->posted.window, target);
-        if (place->there.window >= CECL_WINDOW_FIRST)
-            cecl_registry_used(&comm->registry, launch->messages[i].peer, place->there.window,
-                               target);
-    }
-    cecl_registry_unlock(&comm->registry);
+    const struct cecl_message *message = &launch->messages[index];
+    const struct cecl_pair_place *place = &launch->places_of[index];
+    launch->ends[index].here = cecl_buffer_address(place->here);
+    if (!message->second || message->bytes == 0)
+        return ceclSuccess;
+    cecl_registry_promised(&comm->registry, message->peer, place->version);
+    CECL_TRY(cecl_window_reach(&comm->windows, place->there, message->bytes, message->peer,
+                               &launch->ends[index].there));
+    return cecl_imports_add(&comm->registry, message->peer, place->there.window, &launch->imports);
 }
 
 /* The peers' memory stays open only until the communicator enqueues its next launch, so addresses are found last. */
-static ceclResult_t bind_messages(struct cecl_launch *launch)
+ceclResult_t cecl_messages_bind(struct cecl_launch *launch, const struct cecl_bound **program)
 {
     ceclComm_t comm = launch->comm;
+    *program = NULL;
+    if (launch->nmessages == 0)
+        return ceclSuccess;
+    if (launch->is_captured)
+        cecl_messages_capture(launch);
     for (uint32_t i = 0; i < launch->nmessages; i++)
-        CECL_TRY(find_ends(comm, &launch->messages[i], &launch->places_of[i], &launch->ends[i]));
-    CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages,
-                                 comm->launcher->messenger.order,
+        CECL_TRY(find_ends(launch, i));
+    CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages, launch->order,
                                  cecl_once_plan(comm, launch->is_captured, false)));
-    return cecl_once_bind(comm, launch->ends);
-}
-
-ceclResult_t cecl_messages_run(struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    struct cecl_bound *program = &comm->launcher->once.bound;
-    bool started;
-    if (launch->nmessages ==
-        0) /* only messages to this rank itself, whose copies may be captured */
-        return launch->is_captured ? cecl_captured_issue(launch, NULL) : ceclSuccess;
-    if (launch->is_captured)
-        CECL_TRY(cecl_messages_capture(launch));
-    CECL_TRY(bind_messages(launch));
-    if (launch->is_captured)
-        return cecl_captured_issue(launch, program);
-    for (const struct cecl_message *m = launch->messages; m < launch->messages + launch->nmessages;
-         m++)
+    CECL_TRY(cecl_once_bind(comm, launch->ends));
+    *program = &comm->launcher->once.bound;
+    for (uint32_t i = 0; i < launch->nmessages && !launch->is_captured; i++) {
+        const struct cecl_message *m = &launch->messages[i];
         cecl_awaited_note(&comm->engine.flags, (enum cecl_role)m->role, m->second, m->peer,
                           m->number);
-    const ceclResult_t result =
-        cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
-    note_use(launch);
-    cecl_registry_made(&comm->registry);
-    return result;
+    }
+    return ceclSuccess;
 }
 
 /* ---- explaining */

@@ -10,8 +10,8 @@
  *             messages. For each message it turns out which rank came second.
  *     meet    If a graph captures the messages: waits until their peers have posted, so that both ranks know all
  *             about them (messages_captured.c). The sender moves the bytes.
- *     reach   The rank that came second waits for memory of the peer that is still being imported.
- *     run     Enqueues this rank's part (ce/lower_messages.c).
+ *     bind    The rank that came second waits for memory of the peer that is still being imported. This rank's part
+ *             is lowered (ce/lower_messages.c).
  *
  * The step `post` does not wait long. A group that sends and receives much data posts its receives, waits
  * some microseconds until the peers have done the same, and then posts its sends. If all ranks come in time,
@@ -39,9 +39,9 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch);
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
 /* Waits until the peers have posted these captured messages, for CECL_TIMEOUT_MS at most. */
 ceclResult_t cecl_messages_meet(struct cecl_launch *launch);
-/* Makes the program and enqueues it, without the copies between private memory and bounce buffers. Waits for memory of
- * peers that is still being imported. */
-ceclResult_t cecl_messages_run(struct cecl_launch *launch);
+/* Makes the program, once for this launch. Waits for memory of peers that is still being imported. *program: [out] NULL
+ * if there are only messages to this rank itself, which are copies within it. */
+ceclResult_t cecl_messages_bind(struct cecl_launch *launch, const struct cecl_bound **program);
 
 /* Adds messages to the explanation of a group, and notes the copies between private memory and bounce
  * buffers. */
@@ -67,16 +67,14 @@ static inline uint32_t *cecl_count_with(ceclComm_t comm, enum cecl_role role, in
 /* Reads the peer's post of message `index`, and checks it. */
 ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
                                  const struct cecl_post *theirs);
-/* Gives the values of captured messages, and collects the peers' windows to which this rank sends:
- * messages_captured.c. */
-ceclResult_t cecl_messages_capture(struct cecl_launch *launch);
+/* Gives the values of captured messages: messages_captured.c. */
+void cecl_messages_capture(struct cecl_launch *launch);
 
 /* Counts the messages of a launch, by role and peer. */
 void cecl_count_messages(const struct cecl_launch *launch);
-/* Both functions use these counts. The first one refuses more messages with a peer than a ring holds, or than
- * a captured group may have; the second one refuses messages of a rank to itself that are not sent and received
- * in one group. */
+/* Refuses more messages with a peer than a ring holds, or than a captured group may have, by these counts. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
+/* Refuses messages of a rank to itself that are not sent and received in one group, with equally many bytes. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
 /* The send and the receive of the next message from this rank to itself. The function returns false if
@@ -86,7 +84,5 @@ struct cecl_own_message {
     uint32_t sent, received; /* where the search for the next message goes on */
 };
 bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
-/* Requires that both parts of such a message have equally many bytes. */
-ceclResult_t cecl_check_own_bytes(const struct cecl_own_message *own);
 
 #endif

@@ -1,6 +1,5 @@
 /* Messages that graphs capture: both ranks capture each message, and wait for each other meanwhile. */
 #include <sched.h>
-#include <stdlib.h>
 
 #include "flags/awaited.h"
 #include "launch/messages.h"
@@ -88,33 +87,10 @@ static void give_values(ceclComm_t comm, struct cecl_message *m, uint32_t first)
         comm->launcher->once.given[first + i] = given[i];
 }
 
-/* Collects the peers' windows to which this rank sends. A row of two buffers for each rank holds one message to
- * each peer. */
-static ceclResult_t collect_imports(struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    const size_t row = 2 * (size_t)comm->nranks, count = row * CECL_HANDED;
-    struct cecl_peer_buffer *buffers = calloc(count, sizeof(*buffers));
-    if (!buffers)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a captured group of %u messages",
-                         launch->nmessages);
-    for (uint32_t i = 0; i < launch->nmessages; i++) {
-        const struct cecl_message *m = &launch->messages[i];
-        if (m->second && m->bytes > 0)
-            buffers[m->number % CECL_HANDED * row + 2 * (size_t)m->peer] =
-                launch->places_of[i].there;
-    }
-    const ceclResult_t result =
-        cecl_imports_collect(&comm->registry, buffers, count, &launch->imports);
-    free(buffers);
-    return result;
-}
-
-ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
+void cecl_messages_capture(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     for (uint32_t i = 0; i < launch->nmessages; i++)
         give_values(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
     atomic_store(&comm->engine.flags.awaited.is_captured, true);
-    return collect_imports(launch);
 }

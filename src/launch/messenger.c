@@ -29,7 +29,6 @@ void cecl_messenger_close(ceclComm_t comm)
     while (messenger->nlanes > 0)
         (void)!comm->dev->ops->stream_destroy(comm->dev, messenger->lanes[--messenger->nlanes]);
     cecl_posts_close(&messenger->posts);
-    free(messenger->order);
     free(messenger->counts);
     free(messenger->lanes);
     *messenger = (struct cecl_messenger){0};
@@ -90,67 +89,46 @@ bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_mes
     return own->from && own->to;
 }
 
-ceclResult_t cecl_check_own_bytes(const struct cecl_own_message *own)
-{
-    return own->from->bytes == own->to->bytes
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidUsage,
-                           "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
-                           own->from->rank, own->from->bytes, own->to->bytes);
-}
-
 /* Requires that messages of a rank to itself are sent and received in one group, because a stream
  * cannot wait for itself. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch)
 {
-    ceclComm_t comm = launch->comm;
-    const uint32_t sent = *cecl_count_with(comm, CECL_SENDER, comm->rank),
-                   received = *cecl_count_with(comm, CECL_RECEIVER, comm->rank);
     struct cecl_own_message own = {0};
-    if (sent != received)
-        return cecl_fail(ceclInvalidUsage,
-                         "peer %d is the rank itself: a group must have as many ceclSend to it as "
-                         "ceclRecv from it; this group has %u and %u",
-                         comm->rank, sent, received);
-    while (sent > 0 && cecl_next_own_message(launch, &own)) {
-        CECL_TRY(cecl_check_own_bytes(&own));
-        if (comm->nranks == 1 && own.from->bytes > 0 &&
+    while (cecl_next_own_message(launch, &own)) {
+        if (own.from->bytes != own.to->bytes)
+            return cecl_fail(ceclInvalidUsage,
+                             "rank %d sends itself %" PRIu64 " bytes and receives %" PRIu64,
+                             own.from->rank, own.from->bytes, own.to->bytes);
+        if (own.from->nranks == 1 && own.from->bytes > 0 &&
             own.from->options.sm_policy == CECL_SM_NEVER)
             return cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: a message of a rank to itself "
                                                "needs an SM for its copy within one GPU");
     }
-    return ceclSuccess;
+    return !own.from && !own.to
+               ? ceclSuccess
+               : cecl_fail(
+                     ceclInvalidUsage,
+                     "peer %d is the rank itself: a group must have as many ceclSend to it as "
+                     "ceclRecv from it; this group has more %s",
+                     launch->comm->rank, own.from ? "ceclSend" : "ceclRecv");
 }
 
-static bool grow_launch(struct cecl_launch *launch, uint32_t room)
-{
-    const bool grown = cecl_list_grow(&launch->messages, room * sizeof(*launch->messages)) &&
-                       cecl_list_grow(&launch->places_of, room * sizeof(*launch->places_of)) &&
-                       cecl_list_grow(&launch->ends, room * sizeof(*launch->ends));
-    launch->messages_room = grown ? room : launch->messages_room;
-    return grown;
-}
-
-static uint32_t larger_room(uint32_t room, uint32_t count)
-{
-    return count > 2 * room ? count : 2 * room;
-}
-
+/* Makes room for the launch's messages. */
 static ceclResult_t reserve_messages(struct cecl_launch *launch)
 {
-    struct cecl_launcher *launcher = launch->comm->launcher;
-    struct cecl_messenger *messenger = &launcher->messenger;
-    const uint32_t count = launch->ncalls, room = larger_room(messenger->order_room, count);
-    bool has_room = count <= launch->messages_room ||
-                    grow_launch(launch, larger_room(launch->messages_room, count));
-    if (has_room && count > messenger->order_room) {
-        has_room = cecl_list_grow(&messenger->order, room * sizeof(*messenger->order));
-        messenger->order_room = has_room ? room : messenger->order_room;
+    const uint32_t count = launch->ncalls, twice = 2 * launch->messages_room,
+                   room = count > twice ? count : twice;
+    if (count > launch->messages_room) {
+        if (!cecl_list_grow(&launch->messages, room * sizeof(*launch->messages)) ||
+            !cecl_list_grow(&launch->places_of, room * sizeof(*launch->places_of)) ||
+            !cecl_list_grow(&launch->ends, room * sizeof(*launch->ends)) ||
+            !cecl_list_grow(&launch->order, room * sizeof(*launch->order)))
+            return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
+        launch->messages_room = room;
     }
-    if (!has_room)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
-    return launch->is_captured ? cecl_once_reserve(&launcher->once, count * CECL_MESSAGE_GIVEN)
-                               : ceclSuccess;
+    return launch->is_captured
+               ? cecl_once_reserve(&launch->comm->launcher->once, count * CECL_MESSAGE_GIVEN)
+               : ceclSuccess;
 }
 
 static ceclResult_t make_lanes(ceclComm_t comm)

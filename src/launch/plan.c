@@ -117,7 +117,6 @@ static bool needs_forbidden_sm(const struct cecl_plan *plan)
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan)
 {
-    CECL_TRY(cecl_plan_check_arithmetic(calls, count));
     CECL_TRY(lower_calls(comm, calls, count, told, plan));
     if (!needs_forbidden_sm(plan))
         return ceclSuccess;
@@ -260,6 +259,16 @@ static ceclResult_t capture_plan(const struct cecl_launch *launch, struct cecl_p
     return cecl_plan_capture(plan, comm->dev->meets, number);
 }
 
+/* Collects the peers' windows that the program uses. There are two buffers for each rank and call. */
+static ceclResult_t collect_imports(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    for (size_t i = 0; i < launch->told.nbuffers; i++)
+        CECL_TRY(cecl_imports_add(&comm->registry, (int)(i / 2 % (size_t)comm->nranks),
+                                  launch->told.buffers[i].window, &launch->imports));
+    return ceclSuccess;
+}
+
 static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -278,10 +287,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
     /* a peer that no step waits for may end the call, and free its memory, before this rank starts */
-    return launch->told.nbuffers > 0 && meets
-               ? cecl_imports_collect(&comm->registry, launch->told.buffers, launch->told.nbuffers,
-                                      &launch->imports)
-               : ceclSuccess;
+    return meets ? collect_imports(launch) : ceclSuccess;
 }
 
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch)

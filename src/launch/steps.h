@@ -46,9 +46,11 @@ ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call 
  * the blocks from there. */
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent);
-/* Notes that this rank copies bytes between two of its buffers, with the options of `call`. */
-ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,
-                             struct cecl_buffer src, struct cecl_buffer dst);
+/* Notes in one of the launch's lists that this rank copies bytes between two of its buffers, with the options of
+ * `call`. */
+ceclResult_t cecl_carry_note(struct cecl_launch *launch, struct cecl_launch **list,
+                             const struct cecl_call *call, struct cecl_buffer src,
+                             struct cecl_buffer dst);
 
 /* -- bounce.c -- */
 

@@ -13,19 +13,30 @@ void cecl_launch_free(struct cecl_launch *launch)
         cecl_call_let_go(&launch->calls[i]);
     cecl_bound_free(launch->program);
     cecl_imports_drop(&launch->imports);
-    free(launch->leases.before.calls);
-    free(launch->leases.after.calls);
+    free(launch->imports.list);
+    cecl_launch_free_list(launch->leases.before);
+    cecl_launch_free_list(launch->leases.after);
     free(launch->calls);
     free(launch->origins);
     free(launch->layouts);
     free(launch->told.buffers);
     free(launch->told.send_at);
     free(launch->told.outside);
-    free(launch->lent);
     free(launch->messages);
     free(launch->places_of);
     free(launch->ends);
+    free(launch->order);
+    free(launch->wishes);
     free(launch);
+}
+
+void cecl_launch_free_list(struct cecl_launch *launch)
+{
+    while (launch) {
+        struct cecl_launch *next = launch->next;
+        cecl_launch_free(launch);
+        launch = next;
+    }
 }
 
 /* Empties a launch for the store. Its arrays stay. */
@@ -35,9 +46,8 @@ static void empty(struct cecl_launch *launch)
         cecl_call_let_go(&launch->calls[--launch->ncalls]);
     cecl_bound_free(launch->program);
     launch->program = NULL;
-    /* captured messages have imports, but no program of their own */
     cecl_imports_drop(&launch->imports);
-    launch->nfull = launch->nmessages = 0;
+    launch->nfull = launch->nmessages = launch->nwishes = 0;
     launch->nlayouts = 0;
 }
 
@@ -75,6 +85,15 @@ static void let_go_of_graph(struct cecl_launch *launch)
     launch->is_held = false;
 }
 
+static void drop_list(struct cecl_launch **list)
+{
+    while (*list) {
+        struct cecl_launch *first = *list;
+        *list = first->next;
+        cecl_launch_drop(first);
+    }
+}
+
 void cecl_launch_drop(struct cecl_launch *launch)
 {
     if (!launch)
@@ -83,6 +102,8 @@ void cecl_launch_drop(struct cecl_launch *launch)
         cecl_launch_free(launch);
         return;
     }
+    drop_list(&launch->leases.before);
+    drop_list(&launch->leases.after);
     cecl_bounce_end(launch);
     if (launch->runs)
         launch->runs->users--;
@@ -263,8 +284,7 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
     const size_t outside = room * cecl_outside_words(nranks);
     const bool resized = cecl_list_grow(&told->buffers, 2 * words * sizeof(*told->buffers)) &&
                          cecl_list_grow(&told->send_at, words * sizeof(*told->send_at)) &&
-                         cecl_list_grow(&told->outside, outside * sizeof(*told->outside)) &&
-                         cecl_list_grow(&launch->lent, room * sizeof(*launch->lent));
+                         cecl_list_grow(&told->outside, outside * sizeof(*told->outside));
     if (resized || room < launch->told_room)
         launch->told_room = room; /* some arrays may have more room */
     return resized;

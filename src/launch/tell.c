@@ -7,7 +7,6 @@
 
 #include "launch/captured.h"
 #include "launch/check.h"
-#include "util/grow.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
  * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */
@@ -36,23 +35,6 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 }
 
 /* ---- publishing */
-
-/* Makes room for the records that this rank tells about `count` calls. */
-static bool make_room(ceclComm_t comm, uint32_t count)
-{
-    struct cecl_launcher *launcher = comm->launcher;
-    const size_t bytes = count * cecl_place_record_bytes(comm->nranks);
-    if (count <= launcher->records_room)
-        return true;
-    const bool grown = cecl_list_grow(&launcher->records, bytes);
-    launcher->records_room = grown ? count : launcher->records_room;
-    return grown;
-}
-
-static struct cecl_place_record *record_at(ceclComm_t comm, uint32_t call)
-{
-    return (void *)((char *)comm->launcher->records + call * cecl_place_record_bytes(comm->nranks));
-}
 
 static struct cecl_buffer input_of(const struct cecl_call *call)
 {
@@ -93,7 +75,6 @@ static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_ca
     record->spare[SEND_ROOM] = cecl_call_send_needed(call);
     if (!has_own_layout(call))
         return ceclSuccess;
-    record->nper_peer = (uint32_t)nranks;
     for (int r = 0; r < nranks; r++)
         record->per_peer[r] = cecl_call_block(call, call->rank, r).send_offset;
     return ceclSuccess;
@@ -101,30 +82,24 @@ static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_ca
 
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
 {
-    ceclComm_t comm = launch->comm;
-    if (comm->nranks == 1)
-        return ceclSuccess;
-    CECL_TRY(cecl_launch_reserve_told(launch));
-    return make_room(comm, launch->nfull)
-               ? ceclSuccess
-               : cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls",
-                           launch->nfull);
+    return launch->comm->nranks == 1 ? ceclSuccess : cecl_launch_reserve_told(launch);
 }
 
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    struct cecl_launcher *launcher = comm->launcher;
-    if (!is_told(comm, launch->calls, launch->nfull))
+    struct cecl_places *places = &comm->launcher->places;
+    const uint32_t count = launch->nfull;
+    if (!is_told(comm, launch->calls, count))
         return ceclSuccess;
-    for (uint32_t i = 0; i < launch->nfull; i++)
-        CECL_TRY(fill_record(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
-    for (uint32_t i = 0; i < launch->nfull;
-         i++) /* after lending, which may have registered memory */
-        record_at(comm, i)->version = comm->registry.posted;
-    if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
-                             cecl_launch_goes_on, comm, &launch->places))
+    if (!cecl_places_begin(places, count, cecl_launch_goes_on, comm))
         return cecl_launch_wait_ended(launch);
+    for (uint32_t i = 0; i < count; i++)
+        CECL_TRY(fill_record(launch, &launch->calls[i], cecl_places_own(places, i),
+                             &launch->origins[i].lent));
+    for (uint32_t i = 0; i < count; i++) /* after lending, which may have registered memory */
+        cecl_places_own(places, i)->version = comm->registry.posted;
+    cecl_places_publish(places, count, &launch->places);
     launch->is_open = true;
     cecl_launch_owe(launch);
     return ceclSuccess;
@@ -279,8 +254,8 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
     if (!told->late || (told->earlier & others) == others)
         return ceclSuccess;
     for (uint32_t i = 0; i < launch->nfull; i++)
-        if (!cecl_buffer_is(launch->lent[i], input_of(&launch->calls[i])))
-            CECL_TRY(cecl_carry_sent(launch, &launch->calls[i], launch->lent[i]));
+        if (!cecl_buffer_is(launch->origins[i].lent, input_of(&launch->calls[i])))
+            CECL_TRY(cecl_carry_sent(launch, &launch->calls[i], launch->origins[i].lent));
     return ceclSuccess;
 }
 

@@ -190,7 +190,7 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
                   "left in its allocation");
     multi_refused(NULL, ceclSend(buffer, 1, ceclInt8, peer, NULL, 0), ceclInvalidArgument, "comm");
     multi_refused(comm, ceclSend(buffer, 1, ceclInt8, multi_rank, comm, 0), ceclInvalidUsage,
-                  "this group has 1 and 0");
+                  "this group has more ceclSend");
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclSend(buffer, 2, ceclInt8, peer, comm, 0));
     REFUSED(ceclRecv(NULL, 1, ceclInt8, multi_last(), comm, 0), "recvbuff: NULL");

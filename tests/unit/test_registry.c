@@ -342,24 +342,32 @@ static struct cecl_import *import_in(const struct cecl_registry *registry)
 /* The imports that a plan keeps for a call whose recvbuff is in the owner's window. */
 static struct cecl_imports kept_of(struct cecl_registry *registry, uint64_t number)
 {
-    const struct cecl_peer_buffer buffers[] = {{CECL_WINDOW_NONE, 0}, {number, 0}};
-    struct cecl_imports kept;
-    assert_int_equal(cecl_imports_collect(registry, buffers, 2, &kept), ceclSuccess);
+    struct cecl_imports kept = {0};
+    assert_int_equal(cecl_imports_add(registry, 0, CECL_WINDOW_NONE, &kept), ceclSuccess);
+    assert_int_equal(cecl_imports_add(registry, 0, number, &kept), ceclSuccess);
+    assert_int_equal(cecl_imports_add(registry, 0, number, &kept), ceclSuccess);
+    assert_true(kept.count <= 1);
     return kept;
+}
+
+static void drop(struct cecl_imports *kept)
+{
+    cecl_imports_drop(kept);
+    free(kept->list);
 }
 
 static void name(struct cecl_registry *registry, uint64_t number)
 {
     struct cecl_imports kept = kept_of(registry, number);
     assert_true(cecl_imports_name(registry, &kept));
-    cecl_imports_drop(&kept);
+    drop(&kept);
 }
 
 static void use(struct cecl_registry *registry, uint64_t number, uint32_t target)
 {
-    cecl_registry_lock(registry);
-    cecl_registry_used(registry, 0, number, target);
-    cecl_registry_unlock(registry);
+    struct cecl_imports kept = kept_of(registry, number);
+    cecl_imports_used(registry, &kept, target);
+    drop(&kept);
 }
 
 static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
@@ -564,7 +572,7 @@ TEST_BETWEEN(a_kept_plan_learns_that_memory_it_uses_was_closed, set_up, tear_dow
     cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nclosed, 5);
     assert_false(cecl_imports_name(&user, &kept));
-    cecl_imports_drop(&kept);
+    drop(&kept);
     cecl_window_release(window);
 }
 

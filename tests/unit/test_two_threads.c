@@ -129,7 +129,7 @@ TEST_BETWEEN(a_group_with_such_a_call_is_refused, open_quietly, close_all)
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
     OK(ceclGroupStart());
-    OK(ceclMemAlloc(comms[0], &place, 64));
+    expect_refused(ceclMemAlloc(comms[0], &place, 64), comms[0], "ceclMemAlloc");
     expect_refused(ceclGroupEnd(), comms[0], "ceclMemAlloc");
     OK(ceclGroupStart());
     expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
