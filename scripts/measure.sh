@@ -182,7 +182,7 @@ only)
     done
     exit $failed
     ;;
-data) all_gather; alltoall; published; train || failed=1; exit $failed ;;
+data) published; train || failed=1; exit $failed ;;
 esac
 if [ "$mode" = quick ]; then
     perf --op all_gather -b 4K -e 256M -f 4 --rounds 5 -n 10 --baseline nccl,nccl-ce --enqueue
