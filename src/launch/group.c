@@ -1,7 +1,6 @@
 /* A thread's open group; see group.h. */
 #include "launch/group.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,10 +8,11 @@
 #include "launch/make.h"
 #include "launch/steps.h"
 #include "util/grow.h"
+#include "util/thread.h"
 
 /* ---- the thread's group */
 
-static pthread_key_t key;
+static _Thread_local struct cecl_group *mine;
 static _Thread_local bool is_open;
 
 bool cecl_group_is_open(void)
@@ -48,38 +48,20 @@ void cecl_group_empty(struct cecl_group *group)
     take_out(group, NULL);
 }
 
-static void free_group(void *argument)
+static void free_group(void)
 {
-    struct cecl_group *group = argument;
-    cecl_group_empty(group);
-    if (group->joins)
-        group->free_joins(group->joins);
-    free(group->all.parts);
-    free(group);
-}
-
-/* Makes the thread key, once in a process. If that fails, the next group tries again. */
-static bool make_key(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool made;
-    pthread_mutex_lock(&lock);
-    made = made || pthread_key_create(&key, free_group) == 0;
-    const bool is_made = made;
-    pthread_mutex_unlock(&lock);
-    return is_made;
+    cecl_group_empty(mine);
+    if (mine->joins)
+        mine->free_joins(mine->joins);
+    free(mine->all.parts);
+    free(mine);
+    mine = NULL;
 }
 
 struct cecl_group *cecl_group_current(void)
 {
-    /* reading this variable is cheaper than calling pthread_getspecific */
-    static _Thread_local struct cecl_group *mine;
-    if (mine)
-        return mine;
-    if (!make_key())
-        return NULL;
-    mine = calloc(1, sizeof(*mine));
-    if (mine && pthread_setspecific(key, mine) != 0) {
+    static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+    if (!mine && (mine = calloc(1, sizeof(*mine))) && !cecl_thread_at_end(&end, free_group)) {
         free(mine);
         mine = NULL;
     }

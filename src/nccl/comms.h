@@ -19,7 +19,7 @@ struct cecl_nccl_comm {
     ceclComm_t ours;
     ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: its own policy */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
-    struct cecl_nccl_learn *learn; /* see learn.h; NULL: the built-in table decides */
+    struct cecl_nccl_learn *learn; /* see learn.c; NULL: the built-in table decides */
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_words *) words;
     uint64_t drawn;       /* a random number, equal on all ranks */

@@ -1,5 +1,5 @@
 /* Decides which way a call goes. A decision is a value (struct cecl_nccl_way): it changes no communicator and no
- * option. Only learning notes the call, once (learn.h). */
+ * option. Only learning notes the call, once (learn.c). */
 #ifndef CECL_NCCL_DECIDE_H
 #define CECL_NCCL_DECIDE_H
 

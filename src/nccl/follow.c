@@ -129,7 +129,7 @@ static bool goes_on(ncclComm_t teller)
 }
 
 /* If NCCL makes the child in the background, the program gets ncclInProgress, so that it asks for the parent's
- * state, and the child's handle is read in time (birth.h). */
+ * state, and the child's handle is read in time (begin.c). */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent,
                                  struct cecl_nccl_meeting *meeting)
 {

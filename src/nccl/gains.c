@@ -1,4 +1,4 @@
-/* For which calls cecl is faster than NCCL; see learn.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
+/* For which calls cecl is faster than NCCL; see decide.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
  * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured.
  *
  * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the loops of

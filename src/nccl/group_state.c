@@ -62,7 +62,7 @@ void cecl_nccl_group_opened(struct cecl_nccl_group *group)
         return;
     group->number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     if (!group->has_end)
-        cecl_thread_at_end(&end, forget_all);
+        (void)cecl_thread_at_end(&end, forget_all);
     group->has_end = true;
 }
 

@@ -1,4 +1,4 @@
-/* See learn.h. */
+/* What trials teach about the calls of a communicator; see decide.h. */
 #include "nccl/decide.h"
 
 #include <pthread.h>

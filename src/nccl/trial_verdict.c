@@ -15,7 +15,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double cecl_median(double *values, size_t count)
+static double cecl_median(double *values, size_t count)
 {
     if (count == 0)
         return 0;

@@ -38,7 +38,4 @@ struct cecl_verdict {
 /* count  at most CECL_VERDICT_SAMPLES */
 struct cecl_verdict cecl_verdict_of(const struct cecl_sample *samples, size_t count);
 
-/* The median of `count` values, which this function sorts. 0 if `count` is 0. */
-double cecl_median(double *values, size_t count);
-
 #endif

@@ -1,5 +1,5 @@
 /* All thresholds: numbers that measurements decide, each with its evidence. There is no other
- * table. table.h and table.c include this file, each with its own macros:
+ * table. tuning.h and tuning.c include this file, each with its own macros:
  *
  *     THRESHOLD(id, "name", unit, least, most, "what it decides")
  *     MEASURED(id, first rank count, last, device, value, "evidence: machine, date, numbers")

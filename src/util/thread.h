@@ -91,16 +91,15 @@ static inline void cecl_thread_ended(void *end)
 }
 
 /* When the calling thread ends, `run` is called. It must be the same function at each call with this `end`.
- * If no key can be made, `run` is not called. */
-static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void))
+ * Returns false, and `run` is not called, if the system has no key left or no memory. */
+static inline bool cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void))
 {
     pthread_mutex_lock(&end->lock);
     if (!end->run && pthread_key_create(&end->key, cecl_thread_ended) == 0)
         end->run = run;
     const bool has_key = end->run;
     pthread_mutex_unlock(&end->lock);
-    if (has_key)
-        pthread_setspecific(end->key, end);
+    return has_key && pthread_setspecific(end->key, end) == 0;
 }
 
 /* -- alone.c -- */
