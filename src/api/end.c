@@ -51,7 +51,6 @@ static void free_parts(ceclComm_t comm)
     }
     cecl_registrations_free(comm);
     free(comm->parent_ranks);
-    free(comm->check_room);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
     cecl_worker_close(&comm->worker);

@@ -9,7 +9,6 @@
 #include "api/life.h"
 #include "boot/meeting.h"
 #include "device/nvtx.h"
-#include "launch/check.h"
 #include "launch/launcher.h"
 #include "net/net.h"
 #include "util/fork.h"
@@ -90,7 +89,7 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     const bool host = is_on_host(comm);
     struct cecl_resolved *config = &comm->config;
     const uint64_t mine = cecl_setup_pool_bytes(comm);
-    uint64_t *all = comm->check_room, least = mine;
+    uint64_t *all = comm->launcher->exchange, least = mine;
 
     ceclResult_t result = cecl_mesh_allgather(comm->mesh, "sizes", &mine, all, sizeof(mine));
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
@@ -285,8 +284,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
     cecl_worker_init(&comm->worker);
-    comm->check_room = cecl_check_room(nranks);
-    if (cecl_launcher_new(comm) && comm->check_room)
+    if (cecl_launcher_new(comm))
         return comm;
     cecl_comm_free(comm, true);
     return NULL;

@@ -7,8 +7,9 @@
 #include "api/life.h"
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
-#include "launch/check.h"
+#include "launch/exchange.h"
 #include "launch/group.h"
+#include "launch/launcher.h"
 #include "net/net.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -161,8 +162,7 @@ static ceclResult_t join_by_meeting(struct members *members, const struct cecl_r
 struct choice {
     int32_t color, key;
 };
-_Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES,
-               "check_room holds one choice of each rank");
+_Static_assert(sizeof(struct choice) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
 
 static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
                                 const ceclConfig_t *config, struct cecl_resolved *resolved)
@@ -232,7 +232,7 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
                                  struct members *out)
 {
     const struct choice mine = {.color = color, .key = key};
-    struct choice *all = comm->check_room;
+    struct choice *all = comm->launcher->exchange;
     char words[CECL_MESSAGE_BYTES];
 
     cecl_keep_message(words);

@@ -28,6 +28,7 @@ struct told {
         id; /* its own address of the memory, and its region_id there; id 0: nobody can look there */
     uint64_t posted; /* how many messages about its memory the rank has sent so far */
 };
+_Static_assert(sizeof(struct told) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
 
 /* ---- handles */
 
@@ -81,23 +82,18 @@ static ceclResult_t discard(ceclWindow_t window)
 
 /* ---- exchanging */
 
-/* Exchanges `mine`. *all, which the caller frees, has what all ranks sent. `local`: the result of this rank's
- * own part, with its message recorded. */
+/* Exchanges `mine`. `local`: the result of this rank's own part, with its message recorded. */
 static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
-                             ceclResult_t local, struct told **all)
+                             ceclResult_t local)
 {
-    *all = calloc((size_t)comm->nranks, sizeof(**all));
-    if (!*all) /* peers wait for this rank, which will not come, so the communicator fails */
-        return cecl_comm_break(
-            comm,
-            cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", comm->nranks));
-    CECL_TRY(cecl_exchange(comm, name, "window", &mine->verdict, *all, sizeof(*mine), local));
+    const struct told *all = comm->launcher->exchange;
+    CECL_TRY(cecl_exchange(comm, name, "window", &mine->verdict, sizeof(*mine), local));
     for (int r = 0; r < comm->nranks; r++)
-        if ((*all)[r].number != mine->number)
+        if (all[r].number != mine->number)
             return cecl_fail(ceclInvalidUsage,
                              "%s: ranks differ in the window: number %" PRIu32
                              " on rank %d, %" PRIu32 " on rank %d",
-                             name, mine->number, comm->rank, (*all)[r].number, r);
+                             name, mine->number, comm->rank, all[r].number, r);
     return ceclSuccess;
 }
 
@@ -164,9 +160,10 @@ static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
     return broken ? cecl_comm_break(comm, result) : result;
 }
 
-static ceclResult_t open_parts(ceclWindow_t window, const struct told *all)
+static ceclResult_t open_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
+    const struct told *all = comm->launcher->exchange;
     struct cecl_launch waiting = {.comm = comm}; /* limits the waits */
     const uint64_t space = cecl_namespace_id("pid");
     ceclResult_t result = ceclSuccess;
@@ -199,17 +196,16 @@ static void enlist(ceclWindow_t window)
 
 static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t *out)
 {
-    struct told mine = {.number = comm->launcher->one_sided.nwindows + 1}, *all = NULL;
+    struct told mine = {.number = comm->launcher->one_sided.nwindows + 1};
     char words[CECL_MESSAGE_BYTES];
     ceclWindow_t window = new_window(comm);
     ceclResult_t result = window ? check_new(comm, ptr, bytes, out)
                                  : cecl_fail(ceclOutOfMemory, "no host memory for a window");
     if (result == ceclSuccess)
         result = offer(window, ptr, bytes, &mine);
-    result = exchange(comm, "ceclWindowShare", &mine, result, &all);
+    result = exchange(comm, "ceclWindowShare", &mine, result);
     if (result == ceclSuccess)
-        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, open_parts(window, all)));
-    free(all);
+        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, open_parts(window)));
     if (result == ceclSuccess) {
         enlist(window);
         *out = window;
@@ -246,7 +242,7 @@ static void take_out(ceclWindow_t window)
  * copies. */
 static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
 {
-    struct told mine = {0}, *all = NULL;
+    struct told mine = {0};
     ceclResult_t result = cecl_window_handle_check(comm, window);
     if (result == ceclSuccess) {
         mine.number = window->number;
@@ -256,8 +252,7 @@ static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
                                "it, is pending; synchronize its stream first",
                                window->number);
     }
-    result = exchange(comm, "ceclWindowFree", &mine, result, &all);
-    free(all);
+    result = exchange(comm, "ceclWindowFree", &mine, result);
     if (result != ceclSuccess)
         return cecl_comm_add_cure(comm, result, CURE);
     take_out(window);

@@ -149,8 +149,6 @@ struct ceclComm {
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
     _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
     bool has_ranges;                 /* calls are NVTX ranges */
-    void
-        *check_room; /* [nranks] what ranks tell each other under CECL_CHECK; see cecl_check_room */
 
     /* Guards writes of the asynchronous error. It is set once; its message is written before it. */
     pthread_mutex_t async_lock;

@@ -16,13 +16,7 @@ struct told {
     struct cecl_facts facts;
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
 };
-_Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES,
-               "other exchanges use this much of the room");
-
-void *cecl_check_room(int nranks)
-{
-    return calloc((size_t)nranks, sizeof(struct told));
-}
+_Static_assert(sizeof(struct told) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
 
 static ceclResult_t compare_facts(const struct cecl_facts *first, const struct cecl_facts *facts,
                                   int rank)
@@ -53,7 +47,7 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
 
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
-    struct told mine = {.compared = comm->launcher->compared}, *all = comm->check_room;
+    struct told mine = {.compared = comm->launcher->compared}, *all = comm->launcher->exchange;
     if (!comm->config.check)
         return local;
     if (comm->ranks_here > 1 && cecl_thread_is_alone())
@@ -61,7 +55,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     if (local == ceclSuccess)
         mine.facts = cecl_facts_of(call, 1);
     ceclResult_t result =
-        cecl_exchange(comm, call->op->name, "call", &mine.verdict, all, sizeof(mine), local);
+        cecl_exchange(comm, call->op->name, "call", &mine.verdict, sizeof(mine), local);
     if (local != ceclSuccess)
         return result;
     result = cecl_comm_add_cure(comm, result, CURE);
@@ -80,11 +74,11 @@ static ceclResult_t check_one(ceclComm_t comm, const struct cecl_call *call, cec
     return cecl_op_states_places(call->op) ? cecl_exchange_compare(comm, call) : ceclSuccess;
 }
 
-ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                              ceclResult_t local)
+/* Compares calls that are carried out as one. If the senders' calls say where their blocks belong at the receivers,
+ * ranks compare these places, too. */
+static ceclResult_t check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
+                                ceclResult_t local)
 {
-    if (!comm->config.check)
-        return local;
     if (count == 1)
         return check_one(comm, &calls[0], local);
     const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
@@ -100,8 +94,8 @@ static ceclResult_t check_part(void *argument)
 {
     struct cecl_check_part *part = argument;
     part->is_told = true;
-    part->result = cecl_check_calls(part->comm, part->calls, part->count,
-                                    cecl_fail_with(part->local, part->words));
+    part->result =
+        check_calls(part->comm, part->calls, part->count, cecl_fail_with(part->local, part->words));
     return part->result;
 }
 

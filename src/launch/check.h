@@ -5,21 +5,11 @@
 #include "comm/comm.h"
 #include "plan/facts.h"
 
-/* Allocates memory for the data that all ranks send. Call it when the communicator is made. Other exchanges
- * use the same memory. Returns NULL without memory. */
-#define CECL_CHECK_ROOM_BYTES 64 /* at least this many bytes for each rank */
-void *cecl_check_room(int nranks);
-
 /* Compares a call with the peers' calls. Collective under CECL_CHECK=1; otherwise returns `local`. `local`:
  * the result of checking this rank's own arguments; its message must be recorded. Either all ranks go on,
  * or all refuse. They refuse with ceclInvalidUsage and the values of two ranks that differ, or with the
  * message of a rank that refused. The description `call` may be incomplete. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
-
-/* Like cecl_check_call, for calls that are carried out as one. If the senders' calls say where their blocks
- * belong at the receivers, ranks compare these places, too. */
-ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                              ceclResult_t local);
 
 /* The calls of a group on one communicator. */
 struct cecl_check_part {
@@ -34,9 +24,9 @@ struct cecl_check_part {
     bool is_told;
 };
 
-/* Like cecl_check_calls, but for several communicators at the same time. So ranks may use the communicators
- * in any order, in one group or in successive calls. This thread may have several ranks of one
- * communicator. */
+/* Like cecl_check_call, but for calls that are carried out as one, on several communicators at the same time. So
+ * ranks may use the communicators in any order, in one group or in successive calls. This thread may have several
+ * ranks of one communicator. */
 ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local);
 
 #endif

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "boot/rank_list.h"
-#include "launch/check.h"
 #include "launch/launcher.h"
 
 /* What a rank sends to the others. */
@@ -25,8 +24,9 @@ static size_t bytes_of(int nranks)
 
 void *cecl_exchange_room(int nranks)
 {
-    return calloc((size_t)nranks + 1,
-                  bytes_of(nranks)); /* one more layout, for what this rank sends */
+    const size_t layout = bytes_of(nranks);
+    return calloc((size_t)nranks + 1, /* one more, for the layout that this rank sends */
+                  layout > CECL_EXCHANGE_BYTES ? layout : CECL_EXCHANGE_BYTES);
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)
@@ -53,8 +53,9 @@ static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verd
 }
 
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
-                           struct cecl_verdict *mine, void *all, size_t bytes, ceclResult_t local)
+                           struct cecl_verdict *mine, size_t bytes, ceclResult_t local)
 {
+    char *all = comm->launcher->exchange;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     mine->status = (int32_t)local;
@@ -70,7 +71,7 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
     if (local != ceclSuccess)
         return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
-        result = refusal_of(comm, r, (const void *)((const char *)all + (size_t)r * bytes));
+        result = refusal_of(comm, r, (const void *)(all + (size_t)r * bytes));
     return result;
 }
 
@@ -127,8 +128,8 @@ static ceclResult_t gather_layouts(ceclComm_t comm, const struct cecl_call *call
     mine->type = (int32_t)call->type;
     if (local == ceclSuccess)
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
-    CECL_TRY(cecl_exchange(comm, call->op->name, "blocks", &mine->verdict, told_by(comm, 0),
-                           bytes_of(comm->nranks), local));
+    CECL_TRY(cecl_exchange(comm, call->op->name, "blocks", &mine->verdict, bytes_of(comm->nranks),
+                           local));
     return compare_layouts(comm, call, targets);
 }
 

@@ -5,7 +5,9 @@
 #include "comm/comm.h"
 #include "plan/call.h"
 
-/* Allocates memory for the exchanges of layouts. Returns NULL without memory. */
+/* Allocates memory for what ranks send in an exchange, at least CECL_EXCHANGE_BYTES for each rank: a communicator makes one
+ * exchange at a time. Returns NULL without memory. */
+#define CECL_EXCHANGE_BYTES 512
 void *cecl_exchange_room(int nranks);
 
 /* Collective. Ranks exchange where their blocks belong.
@@ -29,13 +31,13 @@ struct cecl_verdict {
     char text[180]; /* the message of an error */
 };
 
-/* Collective. Gathers `bytes` bytes from each rank's `mine` into `all`. First fills in *mine from `local`,
+/* Collective. Gathers `bytes` bytes from each rank's `mine` into the launcher's `exchange`. First fills in *mine from `local`,
  * the result of this rank's own checks, whose message must be recorded. Returns this rank's own error if
  * there is one, because its message says most. Otherwise returns the error of the first peer that refused
  * its call.
  *
  * name  of the public call, for messages; what: the exchanged data, for messages */
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
-                           struct cecl_verdict *mine, void *all, size_t bytes, ceclResult_t local);
+                           struct cecl_verdict *mine, size_t bytes, ceclResult_t local);
 
 #endif

@@ -65,7 +65,7 @@ struct cecl_launcher {
     struct cecl_one_sided_room one_sided;
     /* memory for calls that are made one at a time */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
-    void *exchange;   /* [nranks + 1] layouts: see exchange.c */
+    void *exchange;   /* what all ranks have sent in the latest exchange: see exchange.h */
     /* a hash that identifies the communicators on which a group compares calls; 0: only on this one */
     uint64_t compared;
     /* whether all ranks compared on the same communicators in the last comparison */
