@@ -1,8 +1,8 @@
 /* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
 #include <stdlib.h>
 
+#include "api/joins.h"
 #include "api/life.h"
-#include "api/waiting.h"
 #include "comm/together.h"
 #include "device/nvtx.h"
 #include "launch/group.h"

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "api/joins.h"
 #include "api/life.h"
-#include "api/waiting.h"
 #include "boot/meeting.h"
 #include "launch/group.h"
 #include "util/clock.h"
@@ -115,7 +115,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     if (join.local != ceclSuccess)
         cecl_keep_message(join.words);
     if (grouped)
-        return cecl_waiting_join(&join);
+        return cecl_joins_keep(&join);
     CECL_TRY(cecl_join_carry_out(&join));
     *comm = join.comm;
     return ceclSuccess;

@@ -1,11 +1,38 @@
 /* The joins of a group, which run at the same time. */
-#include "api/waiting.h"
+#include "api/joins.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/life.h"
 #include "comm/together.h"
+#include "launch/group.h"
+#include "util/grow.h"
+
+static void free_joins(struct cecl_joins *joins)
+{
+    free(joins->list);
+    free(joins);
+}
+
+static ceclResult_t add_join(const struct cecl_join *join)
+{
+    struct cecl_group *group = cecl_group_current();
+    if (!group->joins)
+        group->joins = calloc(1, sizeof(struct cecl_joins));
+    group->free_joins = free_joins;
+    struct cecl_joins *joins = group->joins;
+    if (!joins || !CECL_HAS_ROOM(joins->list, joins->count, joins->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins",
+                         joins ? joins->count + 1 : 1);
+    joins->list[joins->count++] = *join;
+    return join->local == ceclSuccess ? ceclSuccess : cecl_fail_with(join->local, join->words);
+}
+
+ceclResult_t cecl_joins_keep(const struct cecl_join *join)
+{
+    return cecl_group_refuse_call(NULL, add_join(join));
+}
 
 static void refuse_all(struct cecl_joins *joins, ceclResult_t refused, const char *words)
 {

@@ -1,12 +1,9 @@
-/* Within a group, joins by unique id and allocations wait for this thread's ceclGroupEnd, as calls do.
- * ceclGroupEnd carries out the joins, and then the allocations, of several ranks or communicators at the same
- * time, so that one thread can join and allocate for many ranks. Internal to src/api. */
-#ifndef CECL_API_WAITING_H
-#define CECL_API_WAITING_H
+/* Within a group, joins by unique id wait for this thread's ceclGroupEnd, as calls and allocations do. They are then
+ * carried out at the same time, so that one thread can join for many ranks. Internal to src/api. */
+#ifndef CECL_API_JOINS_H
+#define CECL_API_JOINS_H
 
-#include "launch/group.h"
-
-/* -- joins.c -- */
+#include "comm/comm.h"
 
 /* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
 struct cecl_join {
@@ -37,14 +34,7 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join);
 ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused,
                                   const char *words);
 
-/* -- waiting.c -- */
-
 /* Keeps a join, or the error of its arguments, for the end of the open group. */
-ceclResult_t cecl_waiting_join(const struct cecl_join *join);
-/* Returns an error if calls or allocations on `comm` wait for this thread's ceclGroupEnd. `words`: what the
- * caller should do, or what happens to these calls. */
-ceclResult_t cecl_waiting_check(ceclComm_t comm, const char *words);
-/* Call it when `comm` ends. Refuses this thread's group if it has calls or allocations on `comm`. */
-void cecl_waiting_forget(ceclComm_t comm);
+ceclResult_t cecl_joins_keep(const struct cecl_join *join);
 
 #endif

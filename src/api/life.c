@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "api/life.h"
-#include "api/waiting.h"
+#include "launch/group.h"
 #include "net/net.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -91,7 +91,7 @@ CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_waiting_check(comm, "finalize after it"));
+    CECL_TRY(cecl_group_check_waiting(comm, "finalize after it"));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
     return cecl_comm_left(comm, finalize(comm));
 }
@@ -155,9 +155,9 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     char words[CECL_MESSAGE_BYTES];
-    const ceclResult_t grouped = cecl_waiting_check(comm, "they are not carried out");
+    const ceclResult_t grouped = cecl_group_check_waiting(comm, "they are not carried out");
     cecl_keep_message(words);
-    cecl_waiting_forget(comm);
+    cecl_group_forget(comm);
     CECL_TRY(destroy(comm));
     return grouped == ceclSuccess ? ceclSuccess : cecl_fail_with(grouped, words);
 }
@@ -177,7 +177,7 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
-    cecl_waiting_forget(comm);
+    cecl_group_forget(comm);
     if (cecl_comm_owes_nothing(comm)) {
         const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
         cecl_comm_free(comm, comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess);

@@ -1,5 +1,6 @@
 /* Streams, events and copies, for programs that run with and without a GPU. */
-#include "api/waiting.h"
+#include "comm/comm.h"
+#include "launch/group.h"
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
@@ -15,7 +16,7 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
     CECL_PUBLIC;
     /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
-    CECL_TRY(cecl_waiting_check(comm, "they are not on the stream yet"));
+    CECL_TRY(cecl_group_check_waiting(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
     cecl_registry_close_dropped(&comm->registry);
     return cecl_comm_hear(comm); /* the wait may have ended because a call was given up */

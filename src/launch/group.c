@@ -183,13 +183,10 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
 {
     const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
-    char words[CECL_MESSAGE_BYTES];
-    words[0] = '\0';
-    if (streams != ceclSuccess) /* the error of the call itself says more */
-        cecl_keep_message(words);
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
     if (!launch) /* otherwise peers that compare calls are notified of a refusal, too */
         return ceclOutOfMemory;
+    CECL_TRY(streams);
     launch->number = group->ncalls;
     if (launch->ncalls == CECL_GROUP_MAX)
         return cecl_fail(
@@ -197,8 +194,7 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
             "at most %d calls on one communicator expected in a group; end the group earlier",
             CECL_GROUP_MAX);
     CECL_TRY(cecl_launch_describe(launch, args, call));
-    CECL_TRY(refuse_in_group(call->op));
-    return streams == ceclSuccess ? ceclSuccess : cecl_fail_with(streams, words);
+    return refuse_in_group(call->op);
 }
 
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
@@ -244,10 +240,24 @@ uint32_t cecl_group_waiting(ceclComm_t comm)
     return waiting;
 }
 
+ceclResult_t cecl_group_check_waiting(ceclComm_t comm, const char *words)
+{
+    const uint32_t waiting = cecl_group_waiting(comm);
+    return waiting == 0 ? ceclSuccess
+                        : cecl_fail(ceclInvalidUsage,
+                                    "%u calls on this communicator wait for ceclGroupEnd, which "
+                                    "this thread has not called: %s",
+                                    waiting, words);
+}
+
 void cecl_group_forget(ceclComm_t comm)
 {
+    if (cecl_group_waiting(comm) > 0)
+        (void)!cecl_group_refuse(
+            cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
+                                        "ceclGroupEnd: no call of the group is carried out"));
     if (is_open)
-        take_out(cecl_group_current(), comm);
+        take_out(cecl_group_current(), comm); /* refused calls leave an empty launch */
 }
 
 /* ---- carrying the group out */

@@ -16,7 +16,7 @@ struct cecl_group {
     uint32_t
         failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */
-    /* joins that wait for the group's end (api/waiting.h); freed when the thread ends */
+    /* joins that wait for the group's end (api/joins.h); freed when the thread ends */
     struct cecl_joins *joins;
     void (*free_joins)(struct cecl_joins *joins);
 };
@@ -49,7 +49,9 @@ ceclResult_t cecl_group_refuse(ceclResult_t result);
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls and allocations on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
-/* Takes the calls and allocations on `comm` out of this thread's group. */
+/* Returns an error if there are any. `words`: what the caller should do, or what happens to these calls. */
+ceclResult_t cecl_group_check_waiting(ceclComm_t comm, const char *words);
+/* Call it when `comm` ends. Takes them out of the group, which is refused. */
 void cecl_group_forget(ceclComm_t comm);
 
 /* Enters the communicators of the group's calls. `name`: the public call that does this, for messages. If

@@ -171,7 +171,7 @@ ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch);
 /* Names the call `index`, which was refused at its group's end, in the recorded message. Returns `result`. */
 ceclResult_t cecl_launch_blame(const struct cecl_launch *launch, uint32_t index,
                                ceclResult_t result);
-/* Makes room for what ranks tell about the calls with effect. */
+/* Makes room for what ranks tell about the calls with effect. Call it before ranks agree that no rank refuses. */
 ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch);
 /* Frees memory that a kept launch does not need. */
 void cecl_launch_trim(struct cecl_launch *launch);

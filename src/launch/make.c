@@ -74,7 +74,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
                          comm->nranks, most);
     /* peers rely on a call once its places are published, so its stream is checked before */
     CECL_TRY(cecl_launch_check_stream(launch));
-    return cecl_tell_reserve(launch);
+    return cecl_launch_reserve_told(launch);
 }
 
 /* Over several hosts. */
@@ -177,25 +177,19 @@ static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bo
     return result;
 }
 
-static ceclResult_t run_carried(struct cecl_launch *launch)
-{
-    cecl_kept_find(launch);
-    CECL_TRY(cecl_launch_bind(launch));
-    CECL_TRY(run_program(launch, launch->runs->program, &launch->runs->imports));
-    cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
-    return ceclSuccess;
-}
-
 /* Copies blocks between private memory and bounce buffers of this rank, by launches of their own. */
-static ceclResult_t run_list(struct cecl_launch *carried)
+static ceclResult_t run_carried(struct cecl_launch *list)
 {
-    ceclResult_t result = ceclSuccess;
-    for (; carried && result == ceclSuccess; carried = carried->next) {
-        result = run_carried(carried);
+    for (struct cecl_launch *launch = list; launch; launch = launch->next) {
+        cecl_kept_find(launch);
+        ceclResult_t result = cecl_launch_bind(launch);
+        if (result == ceclSuccess)
+            result = run_program(launch, launch->runs->program, &launch->runs->imports);
         if (result != ceclSuccess)
-            result = cecl_launch_give_up(carried, result);
+            return cecl_launch_give_up(launch, result);
+        cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     }
-    return result;
+    return ceclSuccess;
 }
 
 /* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
@@ -208,7 +202,7 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
         return ceclSuccess;
     if (launch->runs || cecl_launch_is_owed(launch))
         cecl_comm_called(comm, all->op->name);
-    CECL_TRY(run_list(launch->leases.before));
+    CECL_TRY(run_carried(launch->leases.before));
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
         const struct cecl_bound *program;
         CECL_TRY(cecl_messages_bind(launch, &program));
@@ -217,7 +211,7 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
         cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
         CECL_TRY(run_program(launch, launch->runs->program, &launch->runs->imports));
     }
-    CECL_TRY(run_list(launch->leases.after));
+    CECL_TRY(run_carried(launch->leases.after));
     cecl_tell_enqueued(launch);
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;

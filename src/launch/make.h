@@ -30,7 +30,7 @@ struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct cec
 /* Carries out the launches, or gives them up. If there was a failure already, only notifies the peers. */
 ceclResult_t cecl_launches_make(struct cecl_launches *all);
 
-/* Refuses a launch that this rank must not make. Local; peers learn of a refusal through cecl_check_calls. */
+/* Refuses a launch that this rank must not make. Local; peers learn of a refusal through cecl_check_parts. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
 /* Refuses collectives whose buffers do not lie where they must. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);

@@ -68,9 +68,6 @@ void cecl_bounces_close(ceclComm_t comm);
  * and reads the places that its peers published. A rank does not wait long for a late peer. If a call
  * touches no buffers of peers, as a small call does, its places are not published. -- */
 
-/* Makes room for what ranks tell each other. This may fail, so call it before ranks agree that no rank
- * refuses. */
-ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
 /* Publishes this rank's places. Peers rely on the launch from then on. Has no effect on a launch whose
  * places peers need not know. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);

@@ -80,11 +80,6 @@ static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_ca
     return ceclSuccess;
 }
 
-ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
-{
-    return launch->comm->nranks == 1 ? ceclSuccess : cecl_launch_reserve_told(launch);
-}
-
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
