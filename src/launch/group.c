@@ -184,8 +184,10 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
     const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
-    if (!launch) /* otherwise peers that compare calls are notified of a refusal, too */
+    if (!launch) { /* tries again, so that peers that compare calls are notified */
+        (void)launch_for(group, comm, stream, kind);
         return ceclOutOfMemory;
+    }
     CECL_TRY(streams);
     launch->number = group->ncalls;
     if (launch->ncalls == CECL_GROUP_MAX)
