@@ -48,9 +48,10 @@ static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verd
             cecl_record("rank %d gave up: %s", rank, verdict->text);
         return cecl_comm_break(comm, status);
     }
-    return status == ceclInvalidArgument || status == ceclInvalidUsage
-               ? cecl_fail(ceclInvalidUsage, "rank %d refused its call: %s", rank, verdict->text)
-               : cecl_fail(status, "rank %d: %s", rank, verdict->text);
+    const bool refuses =
+        status == ceclInvalidArgument || status == ceclInvalidUsage || status == ceclRemoteError;
+    return cecl_fail(status == ceclInvalidArgument ? ceclInvalidUsage : status, "rank %d%s: %s",
+                     rank, refuses ? " refused its call" : "", verdict->text);
 }
 
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
