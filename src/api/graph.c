@@ -8,7 +8,7 @@ struct ceclGraph {
     struct cecl_handle handle;
     uint32_t magic;
     ceclComm_t comm;
-    const struct cecl_capture_ops *ops;
+    const struct cecl_device_ops *ops;
     void *graph; /* the device's own handle for this graph */
 };
 
@@ -26,7 +26,7 @@ CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t strea
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    return comm->dev->captures->stream_begin(comm->dev, stream);
+    return comm->dev->ops->capture_begin(comm->dev, stream);
 }
 
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
@@ -40,8 +40,8 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
     made->magic = GRAPH_MAGIC;
     made->comm = comm;
-    made->ops = comm->dev->captures;
-    const ceclResult_t result = made->ops->stream_end(comm->dev, stream, &made->graph);
+    made->ops = comm->dev->ops;
+    const ceclResult_t result = made->ops->capture_end(comm->dev, stream, &made->graph);
     if (result == ceclSuccess)
         *graph = made;
     else

@@ -48,19 +48,26 @@ static ceclResult_t check_event(ceclEvent_t event)
                  : cecl_fail(ceclInvalidArgument, "event: NULL; one of ceclEventCreate expected");
 }
 
+/* Checks the stream, so that the device's refusal is about the event. */
+static ceclResult_t check_both(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
+{
+    struct cecl_capture capture;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(check_event(event));
+    return comm->dev->ops->stream_check(comm->dev, stream, &capture);
+}
+
 CECL_API ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(check_event(event));
+    CECL_TRY(check_both(comm, event, stream));
     return comm->dev->ops->event_record(comm->dev, event, stream);
 }
 
 CECL_API ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream, ceclEvent_t event)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(check_event(event));
+    CECL_TRY(check_both(comm, event, stream));
     return comm->dev->ops->event_wait(comm->dev, stream, event);
 }
 

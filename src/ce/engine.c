@@ -60,18 +60,21 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 
 ceclResult_t cecl_engine_query(const struct cecl_engine *engine)
 {
-    return engine->order ? engine->dev->captures->event_query(engine->dev, engine->order)
-                         : ceclSuccess;
+    return engine->order.event ? engine->dev->ops->event_query(engine->dev, engine->order.event)
+                               : ceclSuccess;
 }
 
 void cecl_engine_close(struct cecl_engine *engine)
 {
+    struct cecl_device *dev = engine->dev;
     cecl_flags_close(&engine->flags);
     if (engine->side)
-        engine->dev->ops->stream_destroy(engine->dev, engine->side);
-    if (engine->order)
-        engine->dev->captures->event_destroy(engine->dev, engine->order);
+        dev->ops->stream_destroy(dev, engine->side);
+    if (engine->order.event)
+        dev->ops->event_destroy(dev, engine->order.event);
+    if (engine->order.spare)
+        dev->ops->event_destroy(dev, engine->order.spare);
     if (engine->before)
-        engine->dev->ops->stream_destroy(engine->dev, engine->before);
+        dev->ops->stream_destroy(dev, engine->before);
     *engine = (struct cecl_engine){0};
 }

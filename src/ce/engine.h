@@ -51,10 +51,9 @@ struct cecl_engine {
     /* streams for the lanes of messages. The opener owns them. These lanes are numbered after the side lane */
     ceclStream_t *lanes;
     /* -- graphs: see cecl_engine_run -- */
-    struct cecl_event
-        *order;          /* marks the end of the last launch, once a call was captured; or NULL */
-    ceclStream_t before; /* the stream that first recorded `order`, behind the calls so far */
-    bool used;           /* whether last_stream is set */
+    struct cecl_order order; /* `event` is NULL until a call was captured */
+    ceclStream_t before;     /* the stream that first recorded the event, behind the calls so far */
+    bool used;               /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
 };

@@ -8,8 +8,8 @@
  * write was enqueued before the wait. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
-    if (engine->order) /* graphs run between the calls */
-        return engine->dev->captures->event_wait(engine->dev, engine->order, work);
+    if (engine->order.event) /* graphs run between the calls */
+        return engine->dev->ops->event_wait(engine->dev, work, engine->order.event);
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
         const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
@@ -93,8 +93,9 @@ static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bou
 /* Launches of graphs follow this call. */
 static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work)
 {
-    return engine->order ? engine->dev->captures->event_record(engine->dev, engine->order, work)
-                         : ceclSuccess;
+    return engine->order.event
+               ? engine->dev->ops->event_record(engine->dev, engine->order.event, work)
+               : ceclSuccess;
 }
 
 /* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would
@@ -132,25 +133,27 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-/* Makes the event `order`, unless it exists. At first the event marks the end of the calls so far, and from
+/* Makes the events of `order`, unless they exist. At first the event marks the end of the calls so far, and from
  * then on the end of the latest launch. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;
     const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
-    struct cecl_event *event = NULL;
-    if (engine->order)
+    ceclEvent_t event = NULL;
+    if (engine->order.event)
         return ceclSuccess;
     if (!engine->before)
         CECL_TRY(dev->ops->stream_create(dev, &engine->before));
-    CECL_TRY(dev->captures->event_create(dev, &event));
+    if (!engine->order.spare)
+        CECL_TRY(dev->ops->event_create(dev, &engine->order.spare));
+    CECL_TRY(dev->ops->event_create(dev, &event));
     ceclResult_t result = dev->ops->memops(dev, engine->before, &wait, 1);
     if (result == ceclSuccess)
-        result = dev->captures->event_record(dev, event, engine->before);
+        result = dev->ops->event_record(dev, event, engine->before);
     if (result == ceclSuccess)
-        engine->order = event;
+        engine->order.event = event;
     else
-        dev->captures->event_destroy(dev, event);
+        dev->ops->event_destroy(dev, event);
     return result;
 }
 
@@ -159,15 +162,15 @@ static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_b
                                  ceclStream_t stream, const struct cecl_capture *capture,
                                  bool *started)
 {
-    const struct cecl_capture_ops *captures = engine->dev->captures;
+    const struct cecl_device_ops *ops = engine->dev->ops;
     if (bound->ncommands == 0)
         return ceclSuccess;
     CECL_TRY(make_order(engine));
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
     *started = true;
-    CECL_TRY(captures->begin(engine->dev, engine->order, stream, capture));
+    CECL_TRY(ops->order_begin(engine->dev, &engine->order, stream, capture));
     CECL_TRY(cecl_bound_issue(engine, bound, stream, true));
-    return captures->end(engine->dev, engine->order, stream, capture);
+    return ops->order_end(engine->dev, &engine->order, stream, capture);
 }
 
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,

@@ -1,10 +1,40 @@
 /* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
- * cuda_pointer.c, cuda_region.c, cuda_own.c and cuda_stream.c. */
+ * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c. */
 #include "device/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the context in which this device's calls run */
+
+ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)
+{
+    CUcontext current = NULL;
+    *pushed = false;
+    if (cuda->cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == cuda->context)
+        return ceclSuccess;
+    CECL_TRY(CUDA_CALL(cuda, cuCtxPushCurrent, cuda->context));
+    *pushed = true;
+    return ceclSuccess;
+}
+
+void cuda_leave(struct cuda_device *cuda, bool pushed)
+{
+    CUcontext ours;
+    if (pushed)
+        cuda->cu->cuCtxPopCurrent(&ours);
+}
+
+ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                         void *context)
+{
+    ceclResult_t result;
+    CUDA_WITHIN(cuda_of(dev), result, function(context));
+    return result;
+}
+
+/* ---- closing */
 
 static bool has_ended(const struct cuda_device *cuda, CUstream stream)
 {
@@ -23,10 +53,6 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
         cu->cuStreamDestroy(cuda->release);
     if (cuda->legacy)
         cu->cuStreamDestroy(cuda->legacy);
-    if (cuda->fork)
-        cu->cuEventDestroy(cuda->fork);
-    if (cuda->join)
-        cu->cuEventDestroy(cuda->join);
     if (cuda->order)
         cu->cuEventDestroy(cuda->order);
     if (cuda->scratch && idle)
@@ -43,7 +69,6 @@ void cuda_close(struct cecl_device *dev)
         cuda->cu->cuDevicePrimaryCtxRelease(cuda->device);
     }
     (void)closed; /* an error here cannot be repaired */
-    cuda_own_close(&cuda->own);
     free(cuda);
 }
 
@@ -143,8 +168,6 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->release, CU_STREAM_NON_BLOCKING, most));
     CECL_TRY(
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
-    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->fork, CU_EVENT_DISABLE_TIMING));
-    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->join, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->order, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(cuda_words_alloc(&cuda->base, CUDA_SCRATCH_ALL, &cuda->scratch));
     CECL_TRY(CUDA_CALL(cuda, cuDeviceTotalMem, &total, cuda->device));
@@ -174,13 +197,9 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
     struct cuda_device *cuda = calloc(1, sizeof(*cuda));
     if (!cuda)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
-    cuda->base = (struct cecl_device){.ops = &cuda_ops,
-                                      .captures = &cuda_capture_ops,
-                                      .kind = CECL_KIND_CUDA,
-                                      .ordinal = ordinal,
-                                      .meets = true};
+    cuda->base = (struct cecl_device){
+        .ops = &cuda_ops, .kind = CECL_KIND_CUDA, .ordinal = ordinal, .meets = true};
     cuda->cu = cu;
-    cuda_own_open(&cuda->own);
 
     ceclResult_t result = CUDA_CALL(cuda, cuDeviceGet, &cuda->device, ordinal);
     if (result == ceclSuccess)

@@ -2,29 +2,12 @@
 #ifndef CECL_DEVICE_CUDA_H
 #define CECL_DEVICE_CUDA_H
 
-#include <pthread.h>
-
 #include "device/ops.h"
 #include "util/driver.h"
 
 /* `scratch` has words to which words_read copies, and two words that are only written. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
-
-/* A stream of stream_create that exists. The id tells this stream from a new stream at the same
- * address, which there may be if the caller destroyed this one with CUDA's function. */
-struct cuda_stream {
-    CUstream stream;
-    unsigned long long id;
-};
-
-/* All streams that stream_create of one device has made, and that exist. Another device of the process may destroy
- * them, so one lock in cuda_own.c guards all these tables. */
-struct cuda_own {
-    struct cuda_stream *streams; /* [room], unordered */
-    size_t count, room;
-    struct cuda_own *next; /* of the process */
-};
 
 struct cuda_device {
     struct cecl_device base;
@@ -34,12 +17,10 @@ struct cuda_device {
     CUstream side;         /* cecl's own, independent of callers' streams */
     CUstream release;      /* for words_release alone */
     CUstream legacy;       /* runs the work that callers put on the legacy default stream */
-    CUevent fork, join;    /* order `legacy` behind the caller's stream and back */
     CUevent order;         /* orders any two streams */
     uint32_t *scratch;     /* pinned words: see CUDA_SCRATCH_... */
     bool rdma;             /* allocations can be made reachable for network cards */
     _Atomic bool unlanded; /* words_release gave up: its writes may still come at any time */
-    struct cuda_own own;
 };
 
 static inline struct cuda_device *cuda_of(struct cecl_device *dev)
@@ -62,7 +43,15 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
 #define CUDA_CALL(cuda, function, ...)                                                             \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
-/* cuda_context.c. Makes the device's context current for this thread, unless it is already;
+/* The answer to a query: ceclInProgress if work is pending. */
+static inline ceclResult_t cuda_answer(const struct cuda_device *cuda, CUresult state,
+                                       const char *call)
+{
+    return state == CUDA_ERROR_NOT_READY ? ceclInProgress
+                                         : cecl_driver_check(cuda->cu, state, call);
+}
+
+/* cuda.c. Makes the device's context current for this thread, unless it is already;
  * cuda_leave undoes this. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
@@ -100,11 +89,6 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
     within(cuda, cuda_result_, expr);                                                              \
     return cuda_result_
 
-/* stream_check in a context that is current. capture: [out] what the stream captures; NULL: a stream that captures is
- * refused. */
-ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
-                               struct cecl_capture *capture);
-
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
 CECL_DEVICE_OP_DECLARED(cuda, stream_create_urgent)
 
@@ -117,19 +101,15 @@ ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
 /* Destroys the streams that are left, without waiting. The context is current. Returns false when
  * work is pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
-/* For a device that opens, and closes. */
-void cuda_own_open(struct cuda_own *own);
-void cuda_own_close(struct cuda_own *own);
 
-/* cuda_capture.c */
+/* cuda_graph.c */
 /* Copies on a stream that captures, for cuda_stream.c. */
 ceclResult_t cuda_capture_copies(struct cecl_device *dev, ceclStream_t stream,
                                  const struct cecl_batch *batch);
 ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *rows, size_t count);
-/* Finds what a stream of this GPU captures. */
-ceclResult_t cuda_find_capture(struct cecl_device *dev, ceclStream_t stream,
+/* Finds what a stream captures, for cuda_stream_check. The context is current. */
+ceclResult_t cuda_read_capture(struct cuda_device *cuda, CUstream stream,
                                struct cecl_capture *capture);
-extern const struct cecl_capture_ops cuda_capture_ops;
 
 #endif

@@ -8,52 +8,39 @@
 #include "device/ops.h"
 #include "util/grow.h"
 
-/* ---- the tables of living streams */
+/* ---- the living streams of stream_create, of all devices of the process: one device may destroy another's */
 
-/* Guards all tables, and their list. It is not held during a wait for a stream. */
+struct own {
+    const struct cuda_device *owner;
+    CUstream stream;
+    /* tells this stream from a new one at the same address, which there may be if the caller destroyed this one with
+     * CUDA's function */
+    unsigned long long id;
+};
+
+/* Guards the list. It is not held during a wait for a stream. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_own *all;
+static struct own *list; /* [count], unordered */
+static size_t count, room;
 
-void cuda_own_open(struct cuda_own *own)
+static ceclResult_t keep(const struct cuda_device *cuda, CUstream stream)
 {
+    struct own own = {.owner = cuda, .stream = stream};
+    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &own.id));
     pthread_mutex_lock(&lock);
-    own->next = all;
-    all = own;
-    pthread_mutex_unlock(&lock);
-}
-
-void cuda_own_close(struct cuda_own *own)
-{
-    pthread_mutex_lock(&lock);
-    struct cuda_own **at = &all;
-    while (*at != own)
-        at = &(*at)->next;
-    *at = own->next;
-    pthread_mutex_unlock(&lock);
-    free(own->streams);
-}
-
-static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
-{
-    struct cuda_own *own = &cuda->own;
-    struct cuda_stream kept = {.stream = stream};
-    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &kept.id));
-    pthread_mutex_lock(&lock);
-    const bool has_room = CECL_HAS_ROOM(own->streams, own->count, own->room);
+    const bool has_room = CECL_HAS_ROOM(list, count, room);
     if (has_room)
-        own->streams[own->count++] = kept;
+        list[count++] = own;
     pthread_mutex_unlock(&lock);
     return has_room ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for a stream");
 }
 
-/* Removes a stream from the table that has it, if one has it (streams that the caller made elsewhere are in
- * none). The caller holds the lock. */
+/* Removes a stream, unless the caller made it elsewhere. The caller holds the lock. */
 static void forget(CUstream stream)
 {
-    for (struct cuda_own *own = all; own; own = own->next)
-        for (size_t i = own->count; i-- > 0;)
-            if (own->streams[i].stream == stream)
-                own->streams[i] = own->streams[--own->count];
+    for (size_t i = count; i-- > 0;)
+        if (list[i].stream == stream)
+            list[i] = list[--count];
 }
 
 /* ---- creating and destroying */
@@ -87,7 +74,7 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
     CUDA_RETURN_BESIDE(cuda, dev, create_urgent(cuda, stream));
 }
 
-/* A stream leaves the table only when its work is done, so that a drain waits for that work. It is
+/* A stream leaves the list only when its work is done, so that a drain waits for that work. It is
  * removed and destroyed under one lock, so that a drain never queries a destroyed stream. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
@@ -123,34 +110,32 @@ ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream)
 
 static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
 {
-    const CUresult state = cuda->cu->cuStreamQuery(stream);
-    if (state != CUDA_ERROR_NOT_READY)
-        return cecl_driver_check(cuda->cu, state, "cuStreamQuery");
-    (*busy)++;
-    return ceclSuccess;
+    const ceclResult_t result = cuda_answer(cuda, cuda->cu->cuStreamQuery(stream), "cuStreamQuery");
+    *busy += result == ceclInProgress;
+    return result == ceclInProgress ? ceclSuccess : result;
 }
 
-static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream *kept, size_t *busy)
+static ceclResult_t ask_own(struct cuda_device *cuda, const struct own *own, size_t *busy)
 {
     unsigned long long id = 0;
-    CECL_TRY(cuda_refuse_capture(cuda, kept->stream));
-    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, kept->stream, &id));
-    return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
+    CECL_TRY(cuda_refuse_capture(cuda, own->stream));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, own->stream, &id));
+    return id == own->id ? ask(cuda, own->stream, busy) : ceclSuccess;
 }
 
 /* If a stream cannot be queried, its error is kept and the next stream is queried. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    struct cuda_own *own = &cuda->own;
     ceclResult_t result = ask(cuda, cuda->legacy, busy);
     if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
         result = ask(cuda, cuda->release, busy);
     if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
         result = ask(cuda, cuda->side, busy);
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < own->count; i++) {
-        const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);
+    for (size_t i = 0; i < count; i++) {
+        const ceclResult_t asked =
+            list[i].owner == cuda ? ask_own(cuda, &list[i], busy) : ceclSuccess;
         if (asked != ceclSuccess)
             result = asked; /* the last error, which belongs to the recorded message */
     }
@@ -169,11 +154,11 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
  * the legacy stream, the question fails while a blocking stream captures, and invalidates nothing.) */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
-    struct cuda_own *own = &cuda->own;
     ceclResult_t result = cuda_refuse_capture(cuda, CU_STREAM_LEGACY);
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < own->count && result == ceclSuccess; i++)
-        result = cuda_refuse_capture(cuda, own->streams[i].stream);
+    for (size_t i = 0; i < count && result == ceclSuccess; i++)
+        if (list[i].owner == cuda)
+            result = cuda_refuse_capture(cuda, list[i].stream);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -182,14 +167,12 @@ static ceclResult_t await(struct cuda_device *cuda, CUevent event, bool (*go_on)
                           void *context)
 {
     const struct timespec pause = {.tv_nsec = 50000};
-    for (;;) {
-        const CUresult state = cuda->cu->cuEventQuery(event);
-        if (state != CUDA_ERROR_NOT_READY)
-            return cecl_driver_check(cuda->cu, state, "cuEventQuery");
-        if (!go_on(context))
-            return ceclInProgress;
+    ceclResult_t result;
+    while ((result = cuda_answer(cuda, cuda->cu->cuEventQuery(event), "cuEventQuery")) ==
+               ceclInProgress &&
+           go_on(context))
         nanosleep(&pause, NULL);
-    }
+    return result;
 }
 
 static ceclResult_t quiet(struct cuda_device *cuda, bool (*go_on)(void *context), void *context)
@@ -212,15 +195,17 @@ ceclResult_t cuda_quiet(struct cecl_device *dev, bool (*go_on)(void *context), v
 /* Destroying a busy stream does not wait: CUDA frees its resources when its work is done. */
 bool cuda_streams_end(struct cuda_device *cuda)
 {
-    struct cuda_own *own = &cuda->own;
     size_t busy = 0;
     const bool idle = count_busy(&cuda->base, &busy) == ceclSuccess && busy == 0;
     pthread_mutex_lock(&lock);
-    while (own->count > 0) {
-        const struct cuda_stream *kept = &own->streams[--own->count];
+    for (size_t i = count; i-- > 0;) {
+        const struct own own = list[i];
         unsigned long long id = 0;
-        if (cuda->cu->cuStreamGetId(kept->stream, &id) == CUDA_SUCCESS && id == kept->id)
-            cuda->cu->cuStreamDestroy(kept->stream);
+        if (own.owner != cuda)
+            continue;
+        if (cuda->cu->cuStreamGetId(own.stream, &id) == CUDA_SUCCESS && id == own.id)
+            cuda->cu->cuStreamDestroy(own.stream);
+        list[i] = list[--count];
     }
     pthread_mutex_unlock(&lock);
     return idle;

@@ -21,16 +21,10 @@ ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t strea
     CUDA_RETURN_WITHIN(cuda, dev, synchronize(cuda, stream));
 }
 
-static ceclResult_t query(struct cuda_device *cuda, CUstream stream)
-{
-    const CUresult state = cuda->cu->cuStreamQuery(stream);
-    return state == CUDA_ERROR_NOT_READY ? ceclInProgress
-                                         : cecl_driver_check(cuda->cu, state, "cuStreamQuery");
-}
-
 ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 {
-    CUDA_RETURN_BESIDE(cuda, dev, query(cuda, stream));
+    CUDA_RETURN_BESIDE(cuda, dev,
+                       cuda_answer(cuda, cuda->cu->cuStreamQuery(stream), "cuStreamQuery"));
 }
 
 /* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
@@ -38,10 +32,13 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 
 /* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the
  * driver. */
-ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
-                               struct cecl_capture *capture)
+static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream,
+                                 struct cecl_capture *capture)
 {
+    struct cecl_capture found = {0};
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (capture)
+        *capture = found;
     CUdevice device = cuda->device;
     CUresult asked = cuda->cu->cuStreamIsCapturing(stream, &status);
 
@@ -52,12 +49,13 @@ ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
                          "cudaStreamNonBlocking, or end that capture first",
                          (void *)stream, cuda->base.ordinal);
     if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        struct cecl_capture found; /* names a broken capture, or another GPU */
-        CECL_TRY(cuda_find_capture(&cuda->base, (ceclStream_t)stream, capture ? capture : &found));
-        return capture ? ceclSuccess
-                       : cecl_fail(ceclInvalidUsage,
-                                   "stream %p: captures a graph, and this call cannot be captured",
-                                   (void *)stream);
+        CECL_TRY(cuda_read_capture(cuda, stream, &found));
+        if (!capture)
+            return cecl_fail(ceclInvalidUsage,
+                             "stream %p: captures a graph, and this call cannot be captured",
+                             (void *)stream);
+        *capture = found;
+        return ceclSuccess;
     }
     /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
@@ -73,41 +71,36 @@ ceclResult_t cuda_check_stream(struct cuda_device *cuda, CUstream stream,
     return ceclSuccess;
 }
 
-static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStream_t *work)
+ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream,
+                               struct cecl_capture *capture)
 {
-    if (!cuda_is_legacy(stream)) {
-        *work = stream;
-        return ceclSuccess;
-    }
-    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->fork, stream));
-    CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, cuda->legacy, cuda->fork, 0));
-    *work = cuda->legacy;
-    return ceclSuccess;
+    CUDA_RETURN_WITHIN(cuda, dev, check_stream(cuda, stream, capture));
 }
 
-ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream)
+static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, NULL));
+    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));
+    return CUDA_CALL(cuda, cuStreamWaitEvent, later, cuda->order, 0);
+}
+
+ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
+{
+    CUDA_RETURN_WITHIN(cuda, dev, order_streams(cuda, later, earlier));
 }
 
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, fork_work(cuda, stream, work));
-}
-
-static ceclResult_t join_work(struct cuda_device *cuda, CUstream stream)
-{
-    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->join, cuda->legacy));
-    return CUDA_CALL(cuda, cuStreamWaitEvent, stream, cuda->join, 0);
+    ceclStream_t legacy = cuda_of(dev)->legacy;
+    const bool forks = cuda_is_legacy(stream);
+    if (forks)
+        CECL_TRY(cuda_stream_after(dev, legacy, stream));
+    *work = forks ? legacy : stream;
+    return ceclSuccess;
 }
 
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result = ceclSuccess;
-    if (work != stream)
-        CUDA_WITHIN(cuda, result, join_work(cuda, stream));
-    return result;
+    return work == stream ? ceclSuccess : cuda_stream_after(dev, stream, work);
 }
 
 /* The context must be current, because each context has its own per-thread default stream. */
@@ -219,17 +212,6 @@ ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
                            const struct cecl_row_sums *sums)
 {
     CUDA_RETURN_WITHIN(cuda, dev, cecl_row_sums_cuda(stream, sums));
-}
-
-static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
-{
-    CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));
-    return CUDA_CALL(cuda, cuStreamWaitEvent, later, cuda->order, 0);
-}
-
-ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
-{
-    CUDA_RETURN_WITHIN(cuda, dev, order_streams(cuda, later, earlier));
 }
 
 static void describe_wait(CUstreamBatchMemOpParams *params, const struct cecl_memop *op)

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/capture.h"
 #include "sm/reduce.h"
 #include "sm/small.h"
 #include "sm/splits.h"
@@ -103,12 +102,6 @@ struct cecl_row_copy {
 /* CUDA's largest pitch in bytes (cudaDevAttrMaxPitch). */
 #define CECL_PITCH_MAX 2147483647u
 
-/* A function of the caller's that a stream runs as work. This struct begins an allocation that also holds
- * what the function needs. */
-struct cecl_stream_call {
-    void (*run)(struct cecl_stream_call *call);
-};
-
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
     /* *addr = value. Earlier work of the stream becomes visible system-wide before the word. */
@@ -123,6 +116,23 @@ struct cecl_memop {
     uint32_t *addr;
     uint32_t value;
     uint32_t kind;
+};
+
+/* What a stream captures. */
+struct cecl_capture {
+    uint64_t id; /* no other capture of this process has had it; 0: the stream captures nothing */
+    void *graph; /* the device's own graph handle */
+};
+
+/* Orders launches of graphs, among themselves and with work that is not captured. The caller makes both events, and
+ * records and waits for `event` on streams that capture nothing. */
+struct cecl_order {
+    ceclEvent_t event; /* marks the end of the latest launch */
+    /* recorded by every record of a graph that is not its last one; no stream waits for this event */
+    ceclEvent_t spare;
+    /* -- the device's own -- */
+    uint64_t capture; /* the last capture for which order_begin was called */
+    uintptr_t end;    /* the last record of that capture; 0: none yet */
 };
 
 struct cecl_device_ops {
@@ -253,18 +263,23 @@ struct cecl_device_ops {
      * a stream captures. On CUDA a capture of another thread is invalidated if its stream is neither of
      * stream_create nor a blocking one, so only threads of the program call this, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
-    /* Refuses a stream that captures, was destroyed or belongs to another device. Enqueues nothing. */
-    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
+    /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues
+     * nothing.
+     *
+     * capture  [out] what the stream captures; NULL: a stream that captures is refused, too */
+    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream,
+                                 struct cecl_capture *capture);
     /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
      * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
-     * forked from it. The stream has passed stream_check, or `find` of capture.h without a capture: the driver
-     * is asked about it once a call. Call stream_join after every success, even if the work in between
+     * forked from it. The stream has passed stream_check, and captures nothing: the driver is asked about it
+     * once a call. Call stream_join after every success, even if the work in between
      * failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- events of the program. On CUDA they are the driver's, so the program may use its own events, too.
-     * On the host device they are refused on streams that capture, and by name once they are destroyed. -- */
+    /* -- events. On CUDA they are the driver's, so the program may use its own events, too. The stream has passed
+     * stream_check. On the host device events are refused on streams that capture, and by name once they are
+     * destroyed. -- */
 
     ceclResult_t (*event_create)(struct cecl_device *dev, ceclEvent_t *event);
     ceclResult_t (*event_destroy)(struct cecl_device *dev, ceclEvent_t event);
@@ -272,9 +287,38 @@ struct cecl_device_ops {
     ceclResult_t (*event_record)(struct cecl_device *dev, ceclEvent_t event, ceclStream_t stream);
     /* The stream waits for what the event marks now. An event that was never recorded marks nothing. */
     ceclResult_t (*event_wait)(struct cecl_device *dev, ceclStream_t stream, ceclEvent_t event);
+    /* Returns ceclSuccess if all that the event marks is done, otherwise ceclInProgress. */
+    ceclResult_t (*event_query)(struct cecl_device *dev, ceclEvent_t event);
+
+    /* -- graphs: work that a stream captures, and that is launched any number of times. The operations below that
+     * put work on a stream are captured, too, in order; `copies` and `row_copies` must be told so.
+     *
+     *     stream_check -> order_begin -> memops, copies, reduce ... -> order_end -> graph_keep -- */
+
+    /* In each launch of the graph, the work that is captured from here on waits for what the order's event
+     * marks at the time of the launch. This work also waits for the last order_end of the order in the
+     * same capture. */
+    ceclResult_t (*order_begin)(struct cecl_device *dev, struct cecl_order *order,
+                                ceclStream_t stream, const struct cecl_capture *capture);
+    /* Each launch of the graph records the order's event here, unless the same capture calls order_end for the
+     * order again later. */
+    ceclResult_t (*order_end)(struct cecl_device *dev, struct cecl_order *order,
+                              ceclStream_t stream, const struct cecl_capture *capture);
+    /* Calls gone(context) once the graph and all its clones and executable graphs are gone. The call may come
+     * on any thread, and must neither use the device nor wait. */
+    ceclResult_t (*graph_keep)(struct cecl_device *dev, const struct cecl_capture *capture,
+                               void (*gone)(void *context), void *context);
+    /* For ceclStreamBeginCapture and the functions that end, launch and destroy its graph. The program may also
+     * capture by other functions, on any stream but the legacy default stream. */
+    ceclResult_t (*capture_begin)(struct cecl_device *dev, ceclStream_t stream);
+    /* *graph can be launched. The caller owns the graph, and may destroy it after the device was
+     * closed. */
+    ceclResult_t (*capture_end)(struct cecl_device *dev, ceclStream_t stream, void **graph);
+    ceclResult_t (*graph_launch)(struct cecl_device *dev, void *graph, ceclStream_t stream);
+    ceclResult_t (*graph_destroy)(void *graph);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce`, `small`, `call`, `splits` and `sum_rows` allocate. The caller may reuse the arguments'
+     * host's `reduce`, `small`, `splits` and `sum_rows` allocate. The caller may reuse the arguments'
      * arrays as soon as the function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
@@ -289,9 +333,6 @@ struct cecl_device_ops {
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
-    /* Enqueues a call of call->run, by the stream's thread. Takes over `call`: it is freed after the run, or
-     * here on failure. NULL on CUDA. */
-    ceclResult_t (*call)(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
     /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
      * until the call is done. */
     ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
@@ -335,7 +376,6 @@ struct cecl_device_ops {
 /* The first part of every device; cuda.c and host.c extend it. */
 struct cecl_device {
     const struct cecl_device_ops *ops;
-    const struct cecl_capture_ops *captures; /* capture.h */
     enum cecl_device_kind kind;
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */

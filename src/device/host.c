@@ -22,7 +22,6 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 
 static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
                                                 .region_stays = host_region_stays,
-                                                .call = host_call,
                                                 .words_overwrite = host_words_overwrite,
                                                 .stream_create_urgent = host_stream_create,
                                                 CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, host)};
@@ -48,7 +47,6 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
     const long page = sysconf(_SC_PAGESIZE);
     host->base = (struct cecl_device){.ops = &host_ops,
-                                      .captures = &host_capture_ops,
                                       .kind = CECL_KIND_HOST,
                                       .ordinal = -1,
                                       .granularity = page > 4096 ? (size_t)page : 4096};

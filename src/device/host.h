@@ -28,7 +28,6 @@ static inline struct host_device *host_of(struct cecl_device *dev)
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, host)
 CECL_DEVICE_OP_DECLARED(host, check_uses)
 CECL_DEVICE_OP_DECLARED(host, region_stays)
-CECL_DEVICE_OP_DECLARED(host, call)
 CECL_DEVICE_OP_DECLARED(host, words_overwrite)
 
 /* host_memory.c. Whether the first and the last byte of a range can be read. */

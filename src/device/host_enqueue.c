@@ -93,11 +93,6 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_SMALL, own);
 }
 
-ceclResult_t host_call(struct cecl_device *dev, ceclStream_t handle, struct cecl_stream_call *call)
-{
-    return add_own(dev, handle, WORK_CALL, call);
-}
-
 /* Enqueues work with a copy of the `bytes` bytes that describe it. */
 static ceclResult_t add_copy_of(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                                 const void *described, size_t bytes)
@@ -118,13 +113,6 @@ ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t handle,
                            const struct cecl_row_sums *sums)
 {
     return add_copy_of(dev, handle, WORK_SUMS, sums, sizeof(*sums));
-}
-
-ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
-{
-    struct host_place place;
-    CECL_TRY(host_mark(dev, earlier, &place));
-    return host_follow(dev, later, place);
 }
 
 ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const struct cecl_memop *ops,
@@ -150,7 +138,7 @@ ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *s
 {
     struct host_stream *stream;
     if (bytes == 0)
-        return host_stream_check(dev, handle);
+        return host_stream_check(dev, handle, NULL);
     CECL_TRY(host_check_pointer(dev, dst, bytes, "dst"));
     CECL_TRY(host_check_pointer(dev, src, bytes, "src"));
     CECL_TRY(host_begin_adding(dev, handle, 1, &stream));

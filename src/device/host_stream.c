@@ -47,7 +47,6 @@ static void perform(const struct work *work)
     case WORK_ROWS: perform_rows(work); break;
     case WORK_REDUCE: cecl_reduce_host(work->own); break;
     case WORK_SMALL: perform_small(work->own); break;
-    case WORK_CALL: ((struct cecl_stream_call *)work->own)->run(work->own); break;
     case WORK_SPLITS: cecl_splits_host(work->own); break;
     case WORK_SUMS: cecl_row_sums_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
@@ -194,10 +193,19 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
-ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
+ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle,
+                               struct cecl_capture *capture)
 {
     struct host_stream *stream;
-    return find_outside(dev, handle, &stream);
+    if (!capture)
+        return find_outside(dev, handle, &stream);
+    *capture = (struct cecl_capture){0};
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    if (stream->capture)
+        *capture = (struct cecl_capture){stream->capture->id, stream->capture};
+    pthread_mutex_unlock(&stream->lock);
+    return ceclSuccess;
 }
 
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)
@@ -241,12 +249,10 @@ ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, siz
 
 void host_add(struct host_stream *stream, struct work work)
 {
-    if (stream->capture) {
-        host_graph_add(stream->capture, work);
-        return;
-    }
-    *slot(stream, stream->count) = work;
-    stream->count++;
+    if (stream->capture)
+        stream->capture->work[stream->capture->count++] = work;
+    else if (work.kind != WORK_NOTHING)
+        *slot(stream, stream->count++) = work;
 }
 
 void host_finish_adding(struct host_stream *stream)
@@ -255,31 +261,21 @@ void host_finish_adding(struct host_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-ceclResult_t host_mark(struct cecl_device *dev, ceclStream_t handle, struct host_place *place)
+ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *stream;
-    CECL_TRY(find_outside(dev, handle, &stream));
+    CECL_TRY(find_outside(dev, earlier, &stream));
     pthread_mutex_lock(&stream->lock);
-    *place = host_place_of(stream);
+    struct host_place place = host_place_of(stream);
     pthread_mutex_unlock(&stream->lock);
-    return ceclSuccess;
-}
-
-static ceclResult_t follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place)
-{
-    struct host_stream *stream;
-    CECL_TRY(find_outside(dev, handle, &stream));
-    if (host_place_is_reached(&place))
-        return ceclSuccess;
-    CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
-    host_add(stream, host_work_after(host_place_copy(place)));
+    ceclResult_t result = find_outside(dev, later, &stream);
+    if (result == ceclSuccess)
+        result = host_begin_adding(dev, later, 1, &stream);
+    if (result != ceclSuccess) {
+        host_place_drop(&place);
+        return result;
+    }
+    host_add(stream, host_work_after(place));
     host_finish_adding(stream);
     return ceclSuccess;
-}
-
-ceclResult_t host_follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place)
-{
-    const ceclResult_t result = follow(dev, handle, place);
-    host_place_drop(&place);
-    return result;
 }

@@ -12,19 +12,18 @@ enum work_kind {
     WORK_ROWS,
     WORK_REDUCE,
     WORK_SMALL,
-    WORK_CALL,
     WORK_SPLITS,
     WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
     WORK_WAIT_ANY,
     WORK_WAIT_SAME,
-    WORK_AFTER, /* waits for the place {`own`, `bytes`} of another stream */
-    WORK_DROP,  /* `own` is the graph whose launch ends here */
+    WORK_AFTER,   /* waits for the place {`own`, `bytes`} of another stream */
+    WORK_DROP,    /* `own` is the graph whose launch ends here */
+    WORK_NOTHING, /* is not enqueued */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
     WORK_EVENT_WAIT,
-    WORK_EVENT_RECORD,
-    WORK_NOTHING
+    WORK_EVENT_RECORD
 };
 
 struct work {
@@ -35,8 +34,7 @@ struct work {
     size_t bytes;                      /* ROWS: bytes in one row */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
     /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
-     * CALL: what begins with a struct cecl_stream_call; SPLITS: a struct cecl_splits; SUMS: a
-     * struct cecl_row_sums */
+     * SPLITS: a struct cecl_splits; SUMS: a struct cecl_row_sums */
     void *own;
     bool lent; /* `own` belongs to the graph */
 };
@@ -78,12 +76,12 @@ struct host_place {
 
 /* What all communicators of a process share. */
 extern struct host_process {
-    pthread_mutex_t lock;        /* guards the lists, and the places of the events in them */
+    pthread_mutex_t lock;        /* guards the list of streams */
     struct host_stream *streams; /* all living streams, default streams included */
-    struct host_event *events;   /* all events of host_event_create that exist */
-    /* held while work or a graph is enqueued that an event puts in order; taken before `lock` and before a
-     * stream's lock */
+    /* Guards the list of events and their places. Held while work or a graph is enqueued that an event puts in
+     * order; taken before `lock` and before a stream's lock */
     pthread_mutex_t order;
+    struct host_event *events; /* all events that exist */
 } host_process;
 
 /* Gives back a reference. The last one frees the stream. */
@@ -118,10 +116,6 @@ static inline struct work host_work_after(struct host_place place)
                ? (struct work){.kind = WORK_AFTER, .own = place.stream, .bytes = (size_t)place.at}
                : (struct work){.kind = WORK_NOTHING};
 }
-/* These two refuse a stream that captures. *place: the end of what the stream holds now. */
-ceclResult_t host_mark(struct cecl_device *dev, ceclStream_t handle, struct host_place *place);
-/* Makes a stream wait for a place, whose reference it takes over. */
-ceclResult_t host_follow(struct cecl_device *dev, ceclStream_t handle, struct host_place place);
 
 /* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
  * default stream. */
@@ -138,7 +132,7 @@ void host_finish_adding(struct host_stream *stream);
 void *host_stream_serve(void *stream);
 ceclResult_t host_refuse_capture(const struct host_stream *stream);
 
-/* -- host_graph.c, host_capture.c -- */
+/* -- host_graph.c -- */
 
 /* A function to call once the graph is gone. */
 struct host_keeper {
@@ -155,17 +149,8 @@ struct host_graph {
     _Atomic unsigned references; /* one for the owner, and one for each launch that is not done */
 };
 
-/* Whether an entry's `own` is an event. Events belong to the communicator, not to the graph. */
-static inline bool host_work_has_event(const struct work *work)
-{
-    return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||
-           work->kind == WORK_NOTHING;
-}
-
 ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more);
-void host_graph_add(struct host_graph *graph, struct work work);
 /* Gives back a reference: the owner's, the capturing stream's or a launch's. */
 void host_graph_drop(struct host_graph *graph);
-extern const struct cecl_capture_ops host_capture_ops;
 
 #endif

@@ -43,6 +43,14 @@
     OP(prefix, event_destroy)                                                                      \
     OP(prefix, event_record)                                                                       \
     OP(prefix, event_wait)                                                                         \
+    OP(prefix, event_query)                                                                        \
+    OP(prefix, order_begin)                                                                        \
+    OP(prefix, order_end)                                                                          \
+    OP(prefix, graph_keep)                                                                         \
+    OP(prefix, capture_begin)                                                                      \
+    OP(prefix, capture_end)                                                                        \
+    OP(prefix, graph_launch)                                                                       \
+    OP(prefix, graph_destroy)                                                                      \
     OP(prefix, copies)                                                                             \
     OP(prefix, row_copies)                                                                         \
     OP(prefix, memops)                                                                             \

@@ -24,7 +24,7 @@ static ceclResult_t check_capture(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;
     struct cecl_capture capture;
-    CECL_TRY(dev->captures->find(dev, launch->stream, &capture));
+    CECL_TRY(dev->ops->stream_check(dev, launch->stream, &capture));
     return capture.id == launch->capture.id
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
@@ -64,7 +64,7 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     atomic_fetch_add(&comm->captured, 1);
     launch->is_held = true;
     const ceclResult_t result =
-        comm->dev->captures->keep(comm->dev, &launch->capture, graph_is_gone, launch);
+        comm->dev->ops->graph_keep(comm->dev, &launch->capture, graph_is_gone, launch);
     if (result != ceclSuccess) {
         launch->is_held = false;
         atomic_fetch_sub(&comm->captured, 1);

@@ -387,9 +387,9 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     struct making making = {.comm = comm, .args = args};
-    struct cecl_capture capture = {0};
+    struct cecl_capture capture;
     ceclStream_t work;
-    CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    CECL_TRY(ops->stream_check(comm->dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
                          "%s: stream %p captures a graph, and one-sided calls cannot be captured; "

@@ -159,7 +159,7 @@ void cecl_launch_take_returned(ceclComm_t comm)
 static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
 {
     struct cecl_device *dev = launch->comm->dev;
-    launch->is_asked = dev->captures->find(dev, stream, &launch->capture) == ceclSuccess;
+    launch->is_asked = dev->ops->stream_check(dev, stream, &launch->capture) == ceclSuccess;
     launch->is_captured = launch->is_asked && launch->capture.id != 0;
 }
 
@@ -169,8 +169,9 @@ ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch)
     struct cecl_device *dev = launch->comm->dev;
     if (launch->is_captured)
         return cecl_captured_check(launch);
-    return launch->is_asked && !launch->is_grouped ? ceclSuccess
-                                                   : dev->ops->stream_check(dev, launch->stream);
+    return launch->is_asked && !launch->is_grouped
+               ? ceclSuccess
+               : dev->ops->stream_check(dev, launch->stream, NULL);
 }
 
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,

@@ -212,8 +212,8 @@ TEST(check_refuses_another_gpus_stream)
     struct cecl_capture capture;
     need_two();
     struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
-    refused(ceclInvalidArgument, "stream", gpu[0]->captures->find(gpu[0], kit.stream, &capture));
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, &capture));
     kit_end(&kit);
 }
 
@@ -246,12 +246,12 @@ TEST(check_takes_every_stream_of_the_device_and_enqueues_nothing)
 {
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
-    const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream);
+    const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL);
     host_writes(kit.flag, 1);
     assert_int_equal(held, ceclSuccess);
-    must(OPS(gpu[0])->stream_check(gpu[0], NULL));
-    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy));
-    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread));
+    must(OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy, NULL));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
     kit_end(&kit);
 }
 
@@ -259,7 +259,7 @@ TEST(check_of_another_gpus_stream_is_refused)
 {
     need_two();
     struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
     kit_end(&kit);
 }
 
@@ -362,7 +362,7 @@ TEST(check_refuses_a_stream_that_captures_and_spoils_nothing)
     for (size_t i = 0; i < 3; i++) {
         must_cuda(cudaStreamBeginCapture(kit.stream, modes[i]));
         refused(ceclInvalidUsage, "captures a graph",
-                OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+                OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
         end_capture_and_check_it(kit.stream);
     }
     kit_end(&kit);
@@ -375,8 +375,9 @@ TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
     must_cuda(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
     must_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal));
     refused(ceclInvalidUsage, "legacy default stream",
-            gpu[0]->captures->find(gpu[0], NULL, &capture));
-    refused(ceclInvalidUsage, "legacy default stream", OPS(gpu[0])->stream_check(gpu[0], NULL));
+            OPS(gpu[0])->stream_check(gpu[0], NULL, &capture));
+    refused(ceclInvalidUsage, "legacy default stream",
+            OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
     end_capture_and_check_it(blocking);
     must_cuda(cudaStreamDestroy(blocking));
     must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &work)); /* usable again */

@@ -299,7 +299,7 @@ TEST(a_shrink_waits_for_graphs_that_have_not_begun)
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
         assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
         multi_ok(comm, ceclCommShrink(comm, &last, 1, &rest, NULL));
-        assert_int_equal(comm->dev->captures->event_query(comm->dev, comm->engine.order),
+        assert_int_equal(comm->dev->ops->event_query(comm->dev, comm->engine.order.event),
                          ceclSuccess);
         pthread_join(opener, NULL);
         multi_ok(NULL, ceclCommDestroy(rest));
@@ -376,15 +376,15 @@ TEST(a_graph_that_outlives_its_communicator_ends_by_itself)
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     for (int i = 0; i < 3; i++)
         multi_ok(comm, gather());
-    multi_ok(comm, dev->captures->stream_end(dev, stream, &graph));
+    multi_ok(comm, dev->ops->capture_end(dev, stream, &graph));
     MPI_Barrier(MPI_COMM_WORLD);
     wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 4 && !is_last(); i++)
-        multi_ok(NULL, dev->captures->graph_launch(dev, graph, stream));
+        multi_ok(NULL, dev->ops->graph_launch(dev, graph, stream));
     multi_ok(NULL, dev->ops->stream_synchronize(dev, stream));
-    multi_ok(NULL, dev->captures->graph_destroy(graph));
+    multi_ok(NULL, dev->ops->graph_destroy(graph));
 }
 
 /* ---- messages, between rank 0 and the last rank */
@@ -567,10 +567,10 @@ TEST(a_graph_of_messages_outlives_its_communicator)
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     for (int i = 0; i < 3 && has_message(); i++)
         multi_ok(comm, message(is_last(), COUNT));
-    multi_ok(comm, dev->captures->stream_end(dev, stream, &graph));
+    multi_ok(comm, dev->ops->capture_end(dev, stream, &graph));
     MPI_Barrier(MPI_COMM_WORLD);
     if (!has_message()) { /* without captured calls the device ends with the communicator */
-        multi_ok(comm, dev->captures->graph_destroy(graph));
+        multi_ok(comm, dev->ops->graph_destroy(graph));
         multi_ok(NULL, ceclCommDestroy(comm));
         MPI_Barrier(MPI_COMM_WORLD);
         return;
@@ -579,9 +579,9 @@ TEST(a_graph_of_messages_outlives_its_communicator)
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 4 && multi_rank == 0; i++)
-        multi_ok(NULL, dev->captures->graph_launch(dev, graph, stream));
+        multi_ok(NULL, dev->ops->graph_launch(dev, graph, stream));
     multi_ok(NULL, dev->ops->stream_synchronize(dev, stream));
-    multi_ok(NULL, dev->captures->graph_destroy(graph));
+    multi_ok(NULL, dev->ops->graph_destroy(graph));
 }
 
 /* ---- */

@@ -4,13 +4,11 @@
 
 #include <stdatomic.h>
 
-#define CAPTURES (dev->captures)
-
 static struct cecl_capture begin_on(ceclStream_t stream)
 {
     struct cecl_capture capture;
-    assert_int_equal(CAPTURES->stream_begin(dev, stream), ceclSuccess);
-    assert_int_equal(CAPTURES->find(dev, stream, &capture), ceclSuccess);
+    assert_int_equal(dev->ops->capture_begin(dev, stream), ceclSuccess);
+    assert_int_equal(dev->ops->stream_check(dev, stream, &capture), ceclSuccess);
     assert_true(capture.id != 0);
     return capture;
 }
@@ -19,8 +17,8 @@ static void *end_on(ceclStream_t stream)
 {
     struct cecl_capture capture;
     void *graph = NULL;
-    assert_int_equal(CAPTURES->stream_end(dev, stream, &graph), ceclSuccess);
-    assert_int_equal(CAPTURES->find(dev, stream, &capture), ceclSuccess);
+    assert_int_equal(dev->ops->capture_end(dev, stream, &graph), ceclSuccess);
+    assert_int_equal(dev->ops->stream_check(dev, stream, &capture), ceclSuccess);
     assert_true(capture.id == 0);
     return graph;
 }
@@ -29,14 +27,14 @@ TEST_BETWEEN(check_refuses_a_stream_that_captures, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
     begin_on(stream);
-    assert_int_equal(dev->ops->stream_check(dev, NULL), ceclSuccess);
-    assert_int_equal(dev->ops->stream_check(dev, stream), ceclInvalidUsage);
-    assert_int_equal(CAPTURES->graph_destroy(end_on(stream)), ceclSuccess);
+    assert_int_equal(dev->ops->stream_check(dev, NULL, NULL), ceclSuccess);
+    assert_int_equal(dev->ops->stream_check(dev, stream, NULL), ceclInvalidUsage);
+    assert_int_equal(dev->ops->graph_destroy(end_on(stream)), ceclSuccess);
 }
 
 static void launch(void *graph, ceclStream_t stream)
 {
-    assert_int_equal(CAPTURES->graph_launch(dev, graph, stream), ceclSuccess);
+    assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
 TEST_BETWEEN(captured_work_is_done_by_each_launch_alone, set_up, tear_down)
@@ -53,71 +51,83 @@ TEST_BETWEEN(captured_work_is_done_by_each_launch_alone, set_up, tear_down)
         synchronize(stream);
         assert_int_equal(to, from);
     }
-    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
+    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
+}
+
+static void make_events(struct cecl_order *order)
+{
+    assert_int_equal(dev->ops->event_create(dev, &order->event), ceclSuccess);
+    assert_int_equal(dev->ops->event_create(dev, &order->spare), ceclSuccess);
+}
+
+static void destroy_events(const struct cecl_order *order)
+{
+    assert_int_equal(dev->ops->event_destroy(dev, order->event), ceclSuccess);
+    assert_int_equal(dev->ops->event_destroy(dev, order->spare), ceclSuccess);
 }
 
 /* Graphs on one stream and work on another stream add to a list. The list must have the order in which the
  * host enqueued them, although the first is held up. */
 TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
 {
-    struct cecl_event *event = NULL;
+    struct cecl_order order = {0};
     uint32_t gate = 0, sources[20], list[20], *last = &list[19];
     void *graphs[10];
     ceclStream_t streams[2] = {new_stream(), new_stream()};
-    assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
+    make_events(&order);
     for (uint32_t i = 0; i < 20; i++)
         sources[i] = i;
     memset(list, 0xff, sizeof(list));
     for (int g = 0; g < 10; g++) { /* each copies the value that its source holds at that time */
         const struct cecl_capture capture = begin_on(streams[0]);
-        assert_int_equal(CAPTURES->begin(dev, event, streams[0], &capture), ceclSuccess);
+        assert_int_equal(dev->ops->order_begin(dev, &order, streams[0], &capture), ceclSuccess);
         copy(streams[0], &list[2 * g], last, sizeof(*last));
         copy(streams[0], last, &sources[2 * g], sizeof(*last));
-        assert_int_equal(CAPTURES->end(dev, event, streams[0], &capture), ceclSuccess);
+        assert_int_equal(dev->ops->order_end(dev, &order, streams[0], &capture), ceclSuccess);
         graphs[g] = end_on(streams[0]);
     }
     memop(streams[0], CECL_MEMOP_WAIT, &gate, 1);
     for (int g = 0; g < 9; g++) {
         launch(graphs[g], streams[0]);
-        assert_int_equal(CAPTURES->event_wait(dev, event, streams[1]), ceclSuccess);
+        assert_int_equal(dev->ops->event_wait(dev, streams[1], order.event), ceclSuccess);
         copy(streams[1], &list[2 * g + 1], last, sizeof(*last));
         copy(streams[1], last, &sources[2 * g + 1], sizeof(*last));
-        assert_int_equal(CAPTURES->event_record(dev, event, streams[1]), ceclSuccess);
+        assert_int_equal(dev->ops->event_record(dev, order.event, streams[1]), ceclSuccess);
     }
-    assert_int_equal(CAPTURES->event_query(dev, event), ceclInProgress);
+    assert_int_equal(dev->ops->event_query(dev, order.event), ceclInProgress);
     dev->ops->host_write(dev, &gate, 1, 1);
     synchronize(streams[1]);
-    assert_int_equal(CAPTURES->event_query(dev, event), ceclSuccess);
+    assert_int_equal(dev->ops->event_query(dev, order.event), ceclSuccess);
     for (uint32_t i = 1; i < 18; i++)
         assert_int_equal(list[i], i - 1);
     for (int g = 0; g < 10; g++)
-        assert_int_equal(CAPTURES->graph_destroy(graphs[g]), ceclSuccess);
-    CAPTURES->event_destroy(dev, event);
+        assert_int_equal(dev->ops->graph_destroy(graphs[g]), ceclSuccess);
+    destroy_events(&order);
 }
 
 /* Of two calls in one graph, the first waits for the event and the second records it. */
 TEST_BETWEEN(several_calls_of_a_graph_are_one_launch, set_up, tear_down)
 {
-    struct cecl_event *event = NULL;
+    struct cecl_order order = {0};
     uint32_t gate = 0;
     ceclStream_t stream = new_stream(), other = new_stream();
-    assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
+    make_events(&order);
     const struct cecl_capture capture = begin_on(stream);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(CAPTURES->begin(dev, event, stream, &capture), ceclSuccess);
+        assert_int_equal(dev->ops->order_begin(dev, &order, stream, &capture), ceclSuccess);
         memop(stream, CECL_MEMOP_WAIT, &gate, (uint32_t)i);
-        assert_int_equal(CAPTURES->end(dev, event, stream, &capture), ceclSuccess);
+        assert_int_equal(dev->ops->order_end(dev, &order, stream, &capture), ceclSuccess);
     }
     void *graph = end_on(stream);
     launch(graph, stream);
-    assert_int_equal(CAPTURES->event_wait(dev, event, other), ceclSuccess);
+    assert_int_equal(dev->ops->event_wait(dev, other, order.event), ceclSuccess);
     usleep(20000); /* the first call has ended by then */
     assert_int_equal(dev->ops->stream_query(dev, other), ceclInProgress);
     dev->ops->host_write(dev, &gate, 1, 1);
     synchronize(other);
     synchronize(stream);
-    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
-    CAPTURES->event_destroy(dev, event);
+    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
+    destroy_events(&order);
 }
 
 static void count(void *context)
@@ -132,12 +142,12 @@ TEST_BETWEEN(keepers_hear_of_the_end_once_the_last_launch_is_done, set_up, tear_
     ceclStream_t stream = new_stream();
     const struct cecl_capture capture = begin_on(stream);
     memop(stream, CECL_MEMOP_WAIT, &gate, 1);
-    assert_int_equal(CAPTURES->keep(dev, &capture, count, &gone), ceclSuccess);
-    assert_int_equal(CAPTURES->keep(dev, &capture, count, &gone), ceclSuccess);
+    assert_int_equal(dev->ops->graph_keep(dev, &capture, count, &gone), ceclSuccess);
+    assert_int_equal(dev->ops->graph_keep(dev, &capture, count, &gone), ceclSuccess);
     void *graph = end_on(stream);
     launch(graph, stream);
     launch(graph, stream);
-    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
+    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
     usleep(10000);
     assert_int_equal(atomic_load(&gone), 0);
     dev->ops->host_write(dev, &gate, 1, 1);

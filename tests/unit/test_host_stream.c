@@ -64,7 +64,7 @@ static void assert_refused_everywhere(ceclStream_t stream)
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclInvalidArgument);
     assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 1, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 0, stream), ceclInvalidArgument);
-    assert_int_equal(dev->ops->stream_check(dev, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_check(dev, stream, NULL), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_fork(dev, stream, &work), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_query(dev, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclInvalidArgument);
@@ -92,7 +92,7 @@ TEST_BETWEEN(a_stream_of_another_communicator_is_taken_by_every_call, set_up, te
     assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
     copy(foreign, &to, &from, 1);
     memop(foreign, CECL_MEMOP_WRITE, &word, 1);
-    assert_int_equal(dev->ops->stream_check(dev, foreign), ceclSuccess);
+    assert_int_equal(dev->ops->stream_check(dev, foreign, NULL), ceclSuccess);
     assert_int_equal(dev->ops->stream_fork(dev, foreign, &work), ceclSuccess);
     assert_ptr_equal(work, foreign);
     assert_int_equal(dev->ops->stream_after(dev, own, foreign), ceclSuccess);
@@ -231,10 +231,10 @@ TEST_BETWEEN(check_takes_every_stream_of_the_device, set_up, tear_down)
     uint32_t never = 0;
     ceclStream_t held = new_stream();
     for (uintptr_t i = 0; i < 3; i++)
-        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i)), ceclSuccess);
+        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i), NULL), ceclSuccess);
     memop(held, CECL_MEMOP_WAIT, &never, 1);
-    assert_int_equal(dev->ops->stream_check(dev, held), ceclSuccess); /* waits for nothing */
-    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess); /* enqueued nothing */
+    assert_int_equal(dev->ops->stream_check(dev, held, NULL), ceclSuccess); /* waits for nothing */
+    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess);       /* enqueued nothing */
     release(&never, 1);
     synchronize(held);
 }

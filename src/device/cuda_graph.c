@@ -1,4 +1,5 @@
-/* Graphs of CUDA: what streams of the program capture, and the events that give launches an order.
+/* Events and graphs of CUDA: the driver's own events, what streams of the program capture, and the events that give
+ * launches an order.
  *
  * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a
  * node of its own. A batch of stream memory operations is one node. An event of cecl's becomes an
@@ -10,14 +11,47 @@
 
 #include "device/cuda.h"
 
-struct cecl_event {
-    CUevent event;
-    /* recorded by every record node that is not the last one of its graph; no stream waits for this
-     * event */
-    CUevent spare;
-    cuuint64_t capture; /* the last capture for which `begin` was called with this event */
-    CUgraphNode end;    /* the record node of that capture; NULL: none yet */
-};
+/* ---- events */
+
+/* Names what is wrong with the caller's event, as far as CUDA tells. */
+static ceclResult_t check(struct cuda_device *cuda, CUresult result, CUevent event,
+                          const char *call)
+{
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return cecl_fail(ceclInvalidArgument,
+                         "event %p: no event of this process and of GPU %d (destroyed?)",
+                         (void *)event, cuda->base.ordinal);
+    return cecl_driver_check(cuda->cu, result, call);
+}
+
+ceclResult_t cuda_event_create(struct cecl_device *dev, ceclEvent_t *event)
+{
+    CUDA_RETURN_BESIDE(cuda, dev, CUDA_CALL(cuda, cuEventCreate, event, CU_EVENT_DISABLE_TIMING));
+}
+
+ceclResult_t cuda_event_destroy(struct cecl_device *dev, ceclEvent_t event)
+{
+    CUDA_RETURN_BESIDE(cuda, dev,
+                       check(cuda, cuda->cu->cuEventDestroy(event), event, "cuEventDestroy"));
+}
+
+ceclResult_t cuda_event_record(struct cecl_device *dev, ceclEvent_t event, ceclStream_t stream)
+{
+    CUDA_RETURN_WITHIN(cuda, dev,
+                       check(cuda, cuda->cu->cuEventRecord(event, stream), event, "cuEventRecord"));
+}
+
+ceclResult_t cuda_event_wait(struct cecl_device *dev, ceclStream_t stream, ceclEvent_t event)
+{
+    CUDA_RETURN_WITHIN(
+        cuda, dev,
+        check(cuda, cuda->cu->cuStreamWaitEvent(stream, event, 0), event, "cuStreamWaitEvent"));
+}
+
+ceclResult_t cuda_event_query(struct cecl_device *dev, ceclEvent_t event)
+{
+    CUDA_RETURN_BESIDE(cuda, dev, cuda_answer(cuda, cuda->cu->cuEventQuery(event), "cuEventQuery"));
+}
 
 /* ---- what a stream captures */
 
@@ -57,15 +91,10 @@ static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
                            (void *)stream, cuda->base.ordinal);
 }
 
-/* Most streams capture nothing. For these this costs one look-up. */
-static ceclResult_t read_capture(struct cuda_device *cuda, CUstream stream,
-                                 struct cecl_capture *capture)
+ceclResult_t cuda_read_capture(struct cuda_device *cuda, CUstream stream,
+                               struct cecl_capture *capture)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
-    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-        return ceclSuccess;
     CECL_TRY(check_owner(cuda, stream));
     CECL_TRY(ask(cuda, stream, &info));
     if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
@@ -75,97 +104,18 @@ static ceclResult_t read_capture(struct cuda_device *cuda, CUstream stream,
     return ceclSuccess;
 }
 
-ceclResult_t cuda_find_capture(struct cecl_device *dev, ceclStream_t stream,
-                               struct cecl_capture *capture)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result = ceclSuccess;
-    *capture = (struct cecl_capture){0};
-    if (!cuda_is_legacy(stream)) /* the legacy stream cannot capture */
-        CUDA_WITHIN(cuda, result, read_capture(cuda, stream, capture));
-    return result;
-}
-
-static ceclResult_t find(struct cecl_device *dev, ceclStream_t stream, struct cecl_capture *capture)
-{
-    *capture = (struct cecl_capture){0};
-    CUDA_RETURN_WITHIN(cuda, dev, cuda_check_stream(cuda, stream, capture));
-}
-
-/* ---- events */
-
-static ceclResult_t create(struct cuda_device *cuda, struct cecl_event *event)
-{
-    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &event->event, CU_EVENT_DISABLE_TIMING));
-    return CUDA_CALL(cuda, cuEventCreate, &event->spare, CU_EVENT_DISABLE_TIMING);
-}
-
-static void destroy(struct cuda_device *cuda, struct cecl_event *event)
-{
-    if (event->event)
-        cuda->cu->cuEventDestroy(event->event);
-    if (event->spare)
-        cuda->cu->cuEventDestroy(event->spare);
-}
-
-static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, (destroy(cuda, event), ceclSuccess));
-    (void)result;
-    free(event);
-}
-
-static ceclResult_t event_create(struct cecl_device *dev, struct cecl_event **out)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    struct cecl_event *event = calloc(1, sizeof(*event));
-    ceclResult_t result;
-    if (!event)
-        return cecl_fail(ceclOutOfMemory, "no host memory for an event");
-    CUDA_BESIDE(cuda, result, create(cuda, event));
-    if (result == ceclSuccess)
-        *out = event;
-    else
-        event_destroy(dev, event);
-    return result;
-}
-
-static ceclResult_t event_record(struct cecl_device *dev, struct cecl_event *event,
-                                 ceclStream_t stream)
-{
-    CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuEventRecord, event->event, stream));
-}
-
-static ceclResult_t event_wait(struct cecl_device *dev, struct cecl_event *event,
-                               ceclStream_t stream)
-{
-    CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, 0));
-}
-
-static ceclResult_t query(struct cuda_device *cuda, const struct cecl_event *event)
-{
-    const CUresult state = cuda->cu->cuEventQuery(event->event);
-    return state == CUDA_ERROR_NOT_READY ? ceclInProgress
-                                         : cecl_driver_check(cuda->cu, state, "cuEventQuery");
-}
-
-static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *event)
-{
-    CUDA_RETURN_BESIDE(cuda, dev, query(cuda, event));
-}
+/* ---- order */
 
 /* A second call in one capture follows the first one within the graph, on any stream. The record node of the
  * first call then records `spare`, for which no stream waits. */
-static ceclResult_t follow(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
+static ceclResult_t follow(struct cuda_device *cuda, struct cecl_order *order, CUstream stream)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
-    CUgraphNode node = event->end;
+    CUgraphNode node = (CUgraphNode)order->end;
     if (!node)
         return ceclSuccess;
-    event->end = NULL;
-    CECL_TRY(CUDA_CALL(cuda, cuGraphEventRecordNodeSetEvent, node, event->spare));
+    order->end = 0;
+    CECL_TRY(CUDA_CALL(cuda, cuGraphEventRecordNodeSetEvent, node, order->spare));
     CECL_TRY(ask(cuda, stream, &info));
     for (size_t i = 0; i < info.nfrom; i++)
         if (info.from[i] == node)
@@ -174,43 +124,43 @@ static ceclResult_t follow(struct cuda_device *cuda, struct cecl_event *event, C
                      CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
 }
 
-static ceclResult_t begin_call(struct cuda_device *cuda, struct cecl_event *event, CUstream stream,
-                               const struct cecl_capture *capture)
+static ceclResult_t begin(struct cuda_device *cuda, struct cecl_order *order, CUstream stream,
+                          const struct cecl_capture *capture)
 {
-    if (event->capture == capture->id)
-        return follow(cuda, event, stream);
-    CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, CU_EVENT_WAIT_EXTERNAL));
-    event->capture = capture->id;
-    event->end = NULL;
+    if (order->capture == capture->id)
+        return follow(cuda, order, stream);
+    CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, stream, order->event, CU_EVENT_WAIT_EXTERNAL));
+    order->capture = capture->id;
+    order->end = 0;
     return ceclSuccess;
 }
 
-static ceclResult_t begin(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
-                          const struct cecl_capture *capture)
+ceclResult_t cuda_order_begin(struct cecl_device *dev, struct cecl_order *order,
+                              ceclStream_t stream, const struct cecl_capture *capture)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, begin_call(cuda, event, stream, capture));
+    CUDA_RETURN_WITHIN(cuda, dev, begin(cuda, order, stream, capture));
 }
 
-static ceclResult_t end_call(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
+static ceclResult_t end(struct cuda_device *cuda, struct cecl_order *order, CUstream stream)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
     CECL_TRY(
-        CUDA_CALL(cuda, cuEventRecordWithFlags, event->event, stream, CU_EVENT_RECORD_EXTERNAL));
+        CUDA_CALL(cuda, cuEventRecordWithFlags, order->event, stream, CU_EVENT_RECORD_EXTERNAL));
     CECL_TRY(ask(cuda, stream, &info));
     if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || info.nfrom != 1)
         return cecl_fail(ceclUnhandledCudaError,
                          "stream %p: after an event's record node the capture continues from %zu "
                          "nodes; 1 is expected",
                          (void *)stream, info.nfrom);
-    event->end = info.from[0];
+    order->end = (uintptr_t)info.from[0];
     return ceclSuccess;
 }
 
-static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
-                        const struct cecl_capture *capture)
+ceclResult_t cuda_order_end(struct cecl_device *dev, struct cecl_order *order, ceclStream_t stream,
+                            const struct cecl_capture *capture)
 {
     (void)capture;
-    CUDA_RETURN_WITHIN(cuda, dev, end_call(cuda, event, stream));
+    CUDA_RETURN_WITHIN(cuda, dev, end(cuda, order, stream));
 }
 
 /* ---- what is captured */
@@ -329,8 +279,8 @@ static void let_go(void *argument)
 
 /* CUDA calls let_go once the graph, its clones, and the executable graphs made of them are gone. Once the
  * user object exists, only let_go frees the keeper. */
-static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *capture,
-                         void (*gone)(void *context), void *context)
+ceclResult_t cuda_graph_keep(struct cecl_device *dev, const struct cecl_capture *capture,
+                             void (*gone)(void *context), void *context)
 {
     struct cuda_device *cuda = cuda_of(dev);
     struct keeper *keeper = malloc(sizeof(*keeper));
@@ -355,7 +305,7 @@ static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *cap
 
 /* ---- for ceclStreamBeginCapture and the related calls */
 
-static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
+ceclResult_t cuda_capture_begin(struct cecl_device *dev, ceclStream_t stream)
 {
     struct cecl_capture capture;
     if (cuda_is_legacy(stream))
@@ -363,7 +313,7 @@ static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
                          "stream %p: the legacy default stream cannot capture; pass a stream of "
                          "your own",
                          (void *)stream);
-    CECL_TRY(cuda_find_capture(dev, stream, &capture));
+    CECL_TRY(cuda_stream_check(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph already", (void *)stream);
     CUDA_RETURN_WITHIN(
@@ -395,15 +345,15 @@ static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void 
     return instantiate(cuda, stream, graph);
 }
 
-static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t stream, void **graph)
+ceclResult_t cuda_capture_end(struct cecl_device *dev, ceclStream_t stream, void **graph)
 {
     CUDA_RETURN_WITHIN(cuda, dev, end_capture(cuda, stream, graph));
 }
 
-static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)
+ceclResult_t cuda_graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)
 {
     struct cecl_capture capture;
-    CECL_TRY(cuda_find_capture(dev, stream, &capture));
+    CECL_TRY(cuda_stream_check(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
                          "stream %p: captures a graph, which cannot contain another graph",
@@ -411,25 +361,9 @@ static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStrea
     CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuGraphLaunch, graph, stream));
 }
 
-static ceclResult_t graph_destroy(void *graph)
+ceclResult_t cuda_graph_destroy(void *graph)
 {
     const struct cecl_driver *cu = cecl_driver_get(NULL);
     return cu ? cecl_driver_check(cu, cu->cuGraphExecDestroy(graph), "cuGraphExecDestroy")
               : ceclSuccess;
 }
-
-const struct cecl_capture_ops cuda_capture_ops = {
-    .find = find,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .event_query = event_query,
-    .begin = begin,
-    .end = end,
-    .keep = keep,
-    .stream_begin = stream_begin,
-    .stream_end = stream_end,
-    .graph_launch = graph_launch,
-    .graph_destroy = graph_destroy,
-};
