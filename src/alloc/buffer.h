@@ -34,7 +34,6 @@ struct cecl_window {
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
-    size_t near;   /* index of the region that was looked up last */
     uint32_t pins; /* how many of the caller's registrations cover the window */
     /* the last call that used the window is done once the flags' `done` has reached this */
     uint32_t last_use;

@@ -78,21 +78,12 @@ size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t add
 }
 
 /* Homes of windows do not overlap: see make_room_for. */
-static struct cecl_window *window_of(const struct cecl_registry *registry, uint64_t address)
+struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr)
 {
+    const uint64_t address = (uint64_t)(uintptr_t)ptr;
     const size_t count = registry_windows_up_to(registry, address);
     struct cecl_window *window = count > 0 ? registry->own[count - 1] : NULL;
     return window && address - window->home < window->bytes ? window : NULL;
-}
-
-struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr)
-{
-    const uint64_t address = (uint64_t)(uintptr_t)ptr;
-    struct cecl_found *found =
-        &registry->found[(address * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (CECL_FOUND - 1)];
-    if (found->ptr != ptr || found->changes != registry->changes)
-        *found = (struct cecl_found){ptr, window_of(registry, address), registry->changes};
-    return found->window;
 }
 
 /* ---- telling peers */
@@ -185,7 +176,7 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
 
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr)
 {
-    struct cecl_window *window = window_of(registry, (uint64_t)(uintptr_t)ptr);
+    struct cecl_window *window = cecl_registry_find(registry, ptr);
     return window ? registry_forget(registry, window) : ceclSuccess;
 }
 

@@ -15,9 +15,7 @@
  * many messages they have not received yet.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions, message by
- * message; within a message, regions for which a call waits come first. This matters for a buffer of many
- * regions, whose import takes milliseconds, because an all-gather touches only one block of each peer's
- * recvbuff.
+ * message.
  *
  * docs/models/windows.pml is the model of this protocol.
  *
@@ -44,19 +42,13 @@ struct cecl_leaving_window {
  * references. The memory may be closed before the last reference is given back. */
 struct cecl_import;
 
-/* A range of bytes of a peer's window. */
-struct cecl_stretch {
-    uint64_t number, low, high; /* low == high: none */
-};
-
 #define CECL_IMPORT_LISTS 16
 
 /* What this rank knows of a peer's windows. */
 struct cecl_peer_windows {
     /* list i has the windows whose number is i modulo CECL_IMPORT_LISTS */
     struct cecl_import *imports[CECL_IMPORT_LISTS];
-    uint64_t taken;             /* how many of the peer's messages this rank has carried out */
-    struct cecl_stretch wanted; /* the bytes for which the call that is being made waits */
+    uint64_t taken; /* how many of the peer's messages this rank has carried out */
     /* how many messages the peer has sent, by its own count; written by the caller */
     uint64_t promised;
     ceclResult_t failed; /* why no further message can be carried out */
@@ -72,16 +64,6 @@ struct cecl_registry_asks {
     void *context;
 };
 
-#define CECL_FOUND 64
-
-/* The result of an earlier look-up. */
-struct cecl_found {
-    const void *ptr;
-    struct cecl_window *window;
-    /* the registry's `changes` at that time; valid while `changes` is the same */
-    uint64_t changes;
-};
-
 struct cecl_registry {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
@@ -90,7 +72,6 @@ struct cecl_registry {
     /* -- used by calls -- */
     struct cecl_window **own; /* [nown] by home */
     size_t nown, room;
-    struct cecl_found found[CECL_FOUND]; /* the index is derived from the pointer */
     size_t looked;                       /* index of the window that forget_gone looks at next */
     struct cecl_leaving_window *leaving; /* [nleaving] */
     size_t nleaving, leaving_room;
@@ -116,8 +97,8 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
 void cecl_registry_close(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
- * still the same. Recently used pointers are found without a search. */
-struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
+ * still the same. */
+struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr);
 /* Counts the caller's registrations of a window. Pinning also takes a reference, which the caller must
  * give back after unpinning. */
 static inline void cecl_window_pin(struct cecl_window *window)

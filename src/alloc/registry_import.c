@@ -14,15 +14,9 @@
 /* The import of the regions of one message. */
 struct work {
     struct cecl_registry *registry;
-    struct cecl_peer_windows *peer;
     struct cecl_import *import;
     struct registry_message *message;
-    uint64_t left; /* a bit for each region that is not imported yet */
-    /* the peer's addresses of adjacent regions that are imported, but not accessible yet; they become
-     * accessible together */
-    struct addresses beside;
 };
-_Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
 
 /* Memory of this same process is not opened, so former memory cannot prevent that. ceclInProgress: former memory
  * prevents it. */
@@ -35,7 +29,8 @@ static ceclResult_t open_region(const struct work *work, const struct cecl_regio
                : dev->ops->region_import(dev, exported, at, addr);
 }
 
-static ceclResult_t import_region(struct work *work, const struct cecl_region_export *exported)
+static ceclResult_t import_region(const struct work *work,
+                                  const struct cecl_region_export *exported)
 {
     struct cecl_import *import = work->import;
     struct imported *region = calloc(1, sizeof(*region));
@@ -60,12 +55,10 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
     return ceclSuccess;
 }
 
-/* Gives the device access to the adjacent regions in work->beside. */
-static ceclResult_t open_regions(struct work *work)
+/* Gives the device access to imported regions that are adjacent: one call for many takes little longer than for one. */
+static ceclResult_t open_regions(const struct work *work, struct addresses range)
 {
     struct cecl_registry *registry = work->registry;
-    const struct addresses range = work->beside;
-    work->beside = (struct addresses){0};
     if (range.low == range.high)
         return ceclSuccess;
     CECL_TRY(registry->dev->ops->region_access(
@@ -80,73 +73,30 @@ static ceclResult_t open_regions(struct work *work)
     return ceclSuccess;
 }
 
-/* The peer's addresses in this window for which a call waits. */
-static struct addresses wanted_of(const struct work *work)
-{
-    const struct cecl_import *import = work->import;
-    pthread_mutex_lock(&work->registry->lock);
-    const struct cecl_stretch wanted = work->peer->wanted;
-    pthread_mutex_unlock(&work->registry->lock);
-    return wanted.number == import->number
-               ? (struct addresses){import->home + wanted.low, import->home + wanted.high}
-               : (struct addresses){0};
-}
-
-static struct addresses region_of(const struct cecl_region_export *exported)
-{
-    return addresses_of(exported->base, exported->bytes);
-}
-
-/* The next region to import: one for which a call waits, if there is one. */
-static uint32_t choose(const struct work *work, struct addresses wanted)
-{
-    const uint32_t first = (uint32_t)__builtin_ctzll(work->left);
-    for (uint32_t i = first; i < work->message->count; i++)
-        if ((work->left >> i & 1) != 0 &&
-            addresses_overlap(region_of(&work->message->regions[i]), wanted))
-            return i;
-    return first;
-}
-
-/* Imports one region. Before that, makes the regions in work->beside accessible if this region is not
- * adjacent to them, or if a call waits for them and not for this region. */
-static ceclResult_t import_beside(struct work *work)
-{
-    const struct addresses wanted = wanted_of(work);
-    const uint32_t next = choose(work, wanted);
-    const struct cecl_region_export *exported = &work->message->regions[next];
-    const struct addresses range = region_of(exported);
-    if (work->beside.high != range.low ||
-        (addresses_overlap(work->beside, wanted) && !addresses_overlap(range, wanted)))
-        CECL_TRY(open_regions(work));
-    work->left &= ~(UINT64_C(1) << next);
-    CECL_TRY(import_region(work, exported));
-    work->beside.low = work->beside.high == range.low ? work->beside.low : range.low;
-    work->beside.high = range.high;
-    return ceclSuccess;
-}
-
 /* Imports the regions of a message. `fds` are the descriptors of those regions that have one, in order. */
-static ceclResult_t import_all(struct work *work, const int *fds)
+static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
-    char words[CECL_MESSAGE_BYTES];
-    for (uint32_t i = 0, f = 0; i < message->count; i++)
-        message->regions[i].fd = message->regions[i].kind == CECL_REGION_FILE ? fds[f++] : -1;
-    if (!work->import->reserved) {
-        for (uint32_t i = 0; i < message->count; i++)
-            CECL_TRY(import_region(work, &message->regions[i]));
-        return ceclSuccess;
-    }
-    work->left = message->count < 64 ? (UINT64_C(1) << message->count) - 1 : UINT64_MAX;
+    struct addresses beside = {
+        0}; /* of the peer: adjacent regions that are imported, and not open yet */
     ceclResult_t result = ceclSuccess;
-    while (work->left != 0 && result == ceclSuccess)
-        result = import_beside(work);
-    if (result == ceclSuccess)
-        return open_regions(work);
+    char words[CECL_MESSAGE_BYTES];
+    for (uint32_t i = 0, f = 0; i < message->count && result == ceclSuccess; i++) {
+        struct cecl_region_export *exported = &message->regions[i];
+        exported->fd = exported->kind == CECL_REGION_FILE ? fds[f++] : -1;
+        if (work->import->reserved && beside.high != exported->base) {
+            result = open_regions(work, beside);
+            beside = addresses_of(exported->base, 0);
+        }
+        if (result == ceclSuccess)
+            result = import_region(work, exported);
+        if (result == ceclSuccess && work->import->reserved)
+            beside.high += exported->bytes;
+    }
     cecl_keep_message(words);
-    (void)!open_regions(work); /* calls that need only these regions can go on */
-    return cecl_fail_with(result, words);
+    /* calls that need only the regions before one that failed can go on */
+    const ceclResult_t opened = open_regions(work, beside);
+    return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }
 
 /* ---- messages */
@@ -241,7 +191,7 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
         return cecl_fail(ceclInternalError,
                          "a message about a window does not fit the window of that number");
     }
-    struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
+    const struct work work = {registry, import, message};
     if (result == ceclSuccess && import->failed == ceclSuccess)
         result = import_all(&work, fds);
     if (result != ceclSuccess)

@@ -200,8 +200,13 @@ static const struct imported *region_at(const struct cecl_import *import, uint64
     return region;
 }
 
+/* A range of bytes of a peer's window. */
+struct stretch {
+    uint64_t number, low, high;
+};
+
 /* Whether all bytes of a range in a peer's window may be used. */
-static bool is_open(const struct cecl_import *import, const struct cecl_stretch *stretch)
+static bool is_open(const struct cecl_import *import, const struct stretch *stretch)
 {
     uint64_t at = import->home + stretch->low;
     const uint64_t end = import->home + stretch->high;
@@ -219,7 +224,7 @@ static bool is_open(const struct cecl_import *import, const struct cecl_stretch 
 /* Returns ceclSuccess if a range of bytes in a peer's window may be used, and ceclInProgress if it is not
  * imported yet. The caller holds the lock. */
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
-                             const struct cecl_stretch *stretch, void **at)
+                             const struct stretch *stretch, void **at)
 {
     const struct cecl_peer_windows *peer = &registry->peers[rank];
     struct cecl_import *import = registry_find_import(peer, stretch->number);
@@ -262,7 +267,7 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
                                  uint64_t offset, uint64_t bytes, void **at)
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
-    const struct cecl_stretch stretch = {number, offset, offset + bytes};
+    const struct stretch stretch = {number, offset, offset + bytes};
     const struct cecl_registry_asks *asks = &registry->asks;
     ceclResult_t result;
     bool opened;
@@ -274,7 +279,6 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
             break;
         if (opened)
             continue;
-        peer->wanted = stretch;
         if (!asks->go_on(asks->context)) {
             result = cecl_fail(
                 ceclTimeout, "memory that rank %d named was not opened by its peer in time", rank);
@@ -282,7 +286,6 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
         }
         sleep_for_news(registry);
     }
-    peer->wanted = (struct cecl_stretch){0};
     pthread_mutex_unlock(&registry->lock);
     return result;
 }

@@ -19,23 +19,12 @@ static size_t regions_up_to(const struct cecl_window *window, uint64_t address)
     return registry_begin_up_to(window->regions, window->nregions, address, begin_of_region);
 }
 
-static bool has_region_at(const struct cecl_window *window, size_t index, uint64_t address)
+/* The region that holds `address`, or NULL. */
+static const struct cecl_registered *region_of(const struct cecl_window *window, uint64_t address)
 {
-    return index < window->nregions && window->regions[index].base <= address &&
-           address - window->regions[index].base < window->regions[index].bytes;
-}
-
-/* The region that holds `address`, or NULL. Most often it is the region that was found last, or the
- * one after it. */
-static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
-{
-    if (!has_region_at(window, window->near, address))
-        window->near++;
-    if (!has_region_at(window, window->near, address)) {
-        const size_t count = regions_up_to(window, address);
-        window->near = count > 0 ? count - 1 : 0;
-    }
-    return has_region_at(window, window->near, address) ? &window->regions[window->near] : NULL;
+    const size_t count = regions_up_to(window, address);
+    const struct cecl_registered *region = count > 0 ? &window->regions[count - 1] : NULL;
+    return region && address - region->base < region->bytes ? region : NULL;
 }
 
 /* ---- making windows */
