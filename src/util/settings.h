@@ -150,7 +150,7 @@ const char *cecl_setting_default(enum cecl_setting_id id);
 /* Parses `text` as a value of setting `id`. Used by cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
-/* settings_unknown.c. Warns, once in a process, of each variable in the environment that begins with CECL_
+/* Warns, once in a process, of each variable in the environment that begins with CECL_
  * and that nothing reads. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
