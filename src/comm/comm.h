@@ -144,7 +144,7 @@ struct ceclComm {
     } living;                  /* an entry of living.c's list; at == NULL: not in the list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
-    /* names of the last collectives that graphs have captured, by number (replays.h) */
+    /* names of the last collectives that graphs have captured, by number */
     _Atomic(const char *) names[CECL_NUMBERED_NAMES];
     _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
     _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
@@ -290,8 +290,28 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
+#define CECL_WATCH_RELEASE_MS 5 /* from one such call to the next */
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
+
+/* look.c. One look at everything for which streams of this rank wait, for the watchdog alone. Finds the ranks that keep a
+ * stream waiting, publishes them (waits.h), and sets the asynchronous error when a wait has taken too long, or when a rank
+ * has left for which a stream waits. The time of a wait begins when its stream reaches it, and begins again when it makes
+ * progress. now: ms. */
+void cecl_look(ceclComm_t comm, int64_t now);
+
+/* -- replays.c: graphs that hold captured calls -- */
+
+/* Gives a launch of collectives that a graph captures its number. Ranks capture the same calls in the same order, so the
+ * numbers are equal on all ranks. name: of its first call. */
+uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
+/* The name of a captured call, also of a peer: the call with this number has the same name here. */
+const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
+/* Ends the waits of graphs that run. Call it repeatedly. */
+void cecl_replays_release(ceclComm_t comm);
+/* Ends the waits of graphs that are launched after the communicator has ended, for as long as graphs hold its
+ * calls. The communicator's memory stays. Threads: any. */
+void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);

@@ -1,10 +1,9 @@
 /* One look of the watchdog. Each kind of wait only finds who is late and since when; all are published, blamed and ended in
- * one way. See look.h. */
-#include "comm/look.h"
+ * one way. */
+#include "comm/comm.h"
 
 #include <stdio.h>
 
-#include "comm/replays.h"
 #include "flags/awaited.h"
 #include "flags/turns.h"
 #include "util/clock.h"

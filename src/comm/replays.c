@@ -1,5 +1,6 @@
-/* Graphs that hold captured calls; see replays.h. */
-#include "comm/replays.h"
+/* Graphs that hold captured calls: their calls' numbers and names, and the end of their waits after the communicator has
+ * failed or ended. */
+#include "comm/comm.h"
 
 #include <time.h>
 
@@ -7,8 +8,6 @@
 #include "flags/pads.h"
 #include "util/log.h"
 #include "util/thread.h"
-
-#define RELEASE_TICK_MS 5
 
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name)
 {
@@ -48,7 +47,7 @@ static void *keep(void *argument)
                      atomic_load(&comm->last_captured));
         }
         cecl_replays_release(comm);
-        nanosleep(&(struct timespec){.tv_nsec = RELEASE_TICK_MS * 1000000L}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = CECL_WATCH_RELEASE_MS * 1000000L}, NULL);
     }
     return NULL;
 }

@@ -4,8 +4,7 @@
  * 20. */
 #include <time.h>
 
-#include "comm/look.h"
-#include "comm/replays.h"
+#include "comm/comm.h"
 #include "flags/awaited.h"
 #include "flags/pads.h"
 #include "util/clock.h"
@@ -13,12 +12,6 @@
 #include "util/thread.h"
 
 #define TICK_MIN_MS 5
-#define RELEASE_TICK_MS 5
-
-static bool is_hosted(ceclComm_t comm)
-{
-    return comm->engine.flags.on_host;
-}
 
 /* Warns once: the watchdog tries again and again. */
 static void complain(ceclComm_t comm)
@@ -45,32 +38,32 @@ void cecl_watch_release(ceclComm_t comm)
 {
     if (comm->net) /* its own thread does */
         return;
-    pthread_mutex_lock(&comm->watch.lock);
+    struct cecl_flags *flags = &comm->engine.flags;
+    struct cecl_watch *watch = &comm->watch;
+    pthread_mutex_lock(&watch->lock);
     tell_peers(comm);
-    const bool pending = !cecl_flags_idle(&comm->engine.flags);
+    const bool pending = !cecl_flags_idle(flags), hosted = pending && flags->on_host;
     /* Flags in memory of the host are released first: pending waits may hold up the driver, but these flags
      * need no driver. They cannot be silenced. */
-    if (pending && is_hosted(comm)) {
-        (void)!cecl_flags_release(&comm->engine.flags);
-        cecl_awaited_release(&comm->engine.flags, 0);
+    if (hosted) {
+        (void)!cecl_flags_release(flags);
+        cecl_awaited_release(flags, 0);
     }
     /* The same holds for words of captured calls. A graph may be launched at any time. */
     if (atomic_load(&comm->last_captured))
         cecl_replays_release(comm);
-    if (pending && !comm->watch.silenced)
-        comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
-    if (pending && !comm->watch.silenced)
+    if (pending && !watch->silenced)
+        watch->silenced = cecl_flags_silence(flags) == ceclSuccess;
+    if (!watch->kernels_ended) /* work enqueued behind waiting kernels then goes on */
+        watch->kernels_ended = cecl_pads_end(flags) == ceclSuccess;
+    const bool is_quiet = watch->kernels_ended && (watch->silenced || !pending);
+    if (!is_quiet)
         complain(comm);
-    if (!comm->watch.kernels_ended) /* work enqueued behind waiting kernels then goes on */
-        comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
-    if (!comm->watch.kernels_ended)
-        complain(comm);
-    /* released work must signal nothing to peers */
-    if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
-        (void)!cecl_flags_release(&comm->engine.flags);
+    else if (pending && !hosted) /* released work must signal nothing to peers */
+        (void)!cecl_flags_release(flags);
     if (pending)
-        cecl_awaited_release(&comm->engine.flags, 0);
-    pthread_mutex_unlock(&comm->watch.lock);
+        cecl_awaited_release(flags, 0);
+    pthread_mutex_unlock(&watch->lock);
 }
 
 /* The watchdog looks eight times in a time limit. */
@@ -100,7 +93,7 @@ static void *watch(void *argument)
             continue;
         }
         cecl_watch_release(comm);
-        nanosleep(&(struct timespec){.tv_nsec = RELEASE_TICK_MS * 1000000L}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = CECL_WATCH_RELEASE_MS * 1000000L}, NULL);
     }
     return NULL;
 }

@@ -7,7 +7,6 @@
 
 #include "ce/capture.h"
 #include "ce/lower.h"
-#include "comm/replays.h"
 #include "plan/way.h"
 #include "util/log.h"
 
