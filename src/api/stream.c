@@ -8,7 +8,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
     CECL_TRY(cecl_comm_check(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument, "stream: NULL");
-    return comm->dev->ops->stream_create(comm->dev, stream);
+    return comm->dev->ops->stream_create(comm->dev, false, stream);
 }
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)

@@ -350,7 +350,7 @@ static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_boun
         wanted = wanted || bound->commands[i].lane == CECL_LANE_SIDE || bound->commands[i].urgent;
     if (!wanted || engine->side)
         return ceclSuccess;
-    return engine->dev->ops->stream_create_urgent(engine->dev, &engine->side);
+    return engine->dev->ops->stream_create(engine->dev, true, &engine->side);
 }
 
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,

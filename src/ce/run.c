@@ -143,7 +143,7 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     if (engine->order.event)
         return ceclSuccess;
     if (!engine->before)
-        CECL_TRY(dev->ops->stream_create(dev, &engine->before));
+        CECL_TRY(dev->ops->stream_create(dev, false, &engine->before));
     if (!engine->order.spare)
         CECL_TRY(dev->ops->event_create(dev, &engine->order.spare));
     CECL_TRY(dev->ops->event_create(dev, &event));

@@ -2,9 +2,12 @@
  * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c. */
 #include "device/cuda.h"
 
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device/nvtx.h"
 
 /* ---- the context in which this device's calls run */
 
@@ -72,8 +75,7 @@ void cuda_close(struct cecl_device *dev)
     free(cuda);
 }
 
-static const struct cecl_device_ops cuda_ops = {.stream_create_urgent = cuda_stream_create_urgent,
-                                                .words_overwrite = cuda_words_release,
+static const struct cecl_device_ops cuda_ops = {.words_overwrite = cuda_words_release,
                                                 CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, cuda)};
 
 /* ---- finding a GPU */
@@ -226,4 +228,35 @@ bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16])
             memcmp(id.bytes, uuid, sizeof(id.bytes)) == 0 && other != cuda->device)
             cuda->cu->cuDeviceCanAccessPeer(&can, cuda->device, other);
     return can != 0;
+}
+
+/* ---- NVTX ranges in a domain of cecl's own, for profilers. NVTX is header-only: it looks for a profiler at the first
+ * call. Without one, later calls only check a pointer. */
+
+static nvtxDomainHandle_t domain;
+
+static void make_domain(void)
+{
+    domain = nvtxDomainCreateA("cecl");
+}
+
+bool cecl_nvtx_open(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_domain);
+    return true;
+}
+
+void cecl_nvtx_push(const char *name)
+{
+    const nvtxEventAttributes_t range = {.version = NVTX_VERSION,
+                                         .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
+                                         .messageType = NVTX_MESSAGE_TYPE_ASCII,
+                                         .message.ascii = name};
+    nvtxDomainRangePushEx(domain, &range);
+}
+
+void cecl_nvtx_pop(void)
+{
+    nvtxDomainRangePop(domain);
 }

@@ -90,7 +90,6 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
     return cuda_result_
 
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
-CECL_DEVICE_OP_DECLARED(cuda, stream_create_urgent)
 
 /* cuda_memory.c */
 ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);

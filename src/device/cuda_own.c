@@ -45,10 +45,13 @@ static void forget(CUstream stream)
 
 /* ---- creating and destroying */
 
-static ceclResult_t create(struct cuda_device *cuda, int priority, CUstream *stream)
+static ceclResult_t create(struct cuda_device *cuda, bool urgent, CUstream *stream)
 {
     CUstream made = NULL;
-    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &made, CU_STREAM_NON_BLOCKING, priority));
+    int least = 0, most = 0;
+    if (urgent)
+        CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
+    CECL_TRY(CUDA_CALL(cuda, cuStreamCreateWithPriority, &made, CU_STREAM_NON_BLOCKING, most));
     ceclResult_t result = keep(cuda, made);
     if (result == ceclSuccess)
         *stream = made;
@@ -57,21 +60,9 @@ static ceclResult_t create(struct cuda_device *cuda, int priority, CUstream *str
     return result;
 }
 
-ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
+ceclResult_t cuda_stream_create(struct cecl_device *dev, bool urgent, ceclStream_t *stream)
 {
-    CUDA_RETURN_BESIDE(cuda, dev, create(cuda, 0, stream));
-}
-
-static ceclResult_t create_urgent(struct cuda_device *cuda, CUstream *stream)
-{
-    int least = 0, most = 0;
-    CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
-    return create(cuda, most, stream);
-}
-
-ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream)
-{
-    CUDA_RETURN_BESIDE(cuda, dev, create_urgent(cuda, stream));
+    CUDA_RETURN_BESIDE(cuda, dev, create(cuda, urgent, stream));
 }
 
 /* A stream leaves the list only when its work is done, so that a drain waits for that work. It is

@@ -240,10 +240,8 @@ struct cecl_device_ops {
 
     /* -- streams -- */
 
-    ceclResult_t (*stream_create)(struct cecl_device *dev, ceclStream_t *stream);
-    /* Creates a stream for cecl's own use. Its kernels get free SMs before kernels of other
-     * streams. */
-    ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
+    /* urgent: for cecl's own use; its kernels get free SMs before kernels of other streams. */
+    ceclResult_t (*stream_create)(struct cecl_device *dev, bool urgent, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
     /* Returns ceclSuccess if all work on the stream is done, otherwise ceclInProgress. */

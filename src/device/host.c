@@ -1,5 +1,5 @@
 /* The host device: it behaves as device.h demands of a GPU, with shared memory and threads. */
-#include "device/host_work.h"
+#include "device/host.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,6 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
                                                 .region_stays = host_region_stays,
                                                 .words_overwrite = host_words_overwrite,
-                                                .stream_create_urgent = host_stream_create,
                                                 CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, host)};
 
 /* Without these, each call on the program's own memory would fail. */

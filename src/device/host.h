@@ -74,4 +74,155 @@ ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *ta
  * none of them comes before that address. */
 ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context);
 
+/* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
+
+/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
+ * uses memcpy there, so that the address sanitizer reports it. */
+enum work_kind {
+    WORK_COPY,
+    WORK_MOVE,
+    WORK_ROWS,
+    WORK_REDUCE,
+    WORK_SMALL,
+    WORK_SPLITS,
+    WORK_SUMS,
+    WORK_WRITE,
+    WORK_WAIT,
+    WORK_WAIT_ANY,
+    WORK_WAIT_SAME,
+    WORK_AFTER,   /* waits for the place {`own`, `bytes`} of another stream */
+    WORK_DROP,    /* `own` is the graph whose launch ends here */
+    WORK_NOTHING, /* is not enqueued */
+    /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
+    WORK_EVENT_WAIT,
+    WORK_EVENT_RECORD
+};
+
+struct work {
+    enum work_kind kind;
+    uint32_t value;
+    void *dst;                         /* WRITE: the word to write */
+    const void *src;                   /* WAIT: the word to wait for */
+    size_t bytes;                      /* ROWS: bytes in one row */
+    size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
+    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
+     * SPLITS: a struct cecl_splits; SUMS: a struct cecl_row_sums */
+    void *own;
+    bool lent; /* `own` belongs to the graph */
+};
+
+/* A copy of a small call, with copies of what it points to. */
+struct small_work {
+    struct cecl_small small;
+    struct cecl_meeting meeting;
+    struct cecl_counting counting;
+};
+
+struct host_stream {
+    uint64_t id;
+    const struct host_device *owner; /* the stream ends with it; NULL: a default stream */
+    struct host_stream *next;        /* the next one in the process's list */
+    unsigned
+        users; /* of a default stream: how many devices have it; guarded by the process's lock */
+    /* one each for the list and the thread, and one for each place that somebody holds */
+    _Atomic unsigned references;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t filled;  /* signalled when work was added or `ending` was set */
+    pthread_cond_t reached; /* signalled when `finished` has reached `notify` */
+    struct work *queue;     /* a ring of `capacity` entries */
+    size_t capacity, head, count;
+    uint64_t finished; /* number of entries done so far */
+    uint64_t notify;   /* the smallest value of `finished` that a thread waits for */
+    uint64_t batches;  /* number of batches enqueued so far */
+    bool ending;
+    struct host_graph *capture; /* what the stream captures; NULL: nothing */
+};
+
+/* A place in a stream: it is reached once the stream has done `at` entries. Holds a reference to the stream.
+ * All zero: reached. */
+struct host_place {
+    struct host_stream *stream;
+    uint64_t at;
+};
+
+/* What all communicators of a process share. */
+extern struct host_process {
+    pthread_mutex_t lock;        /* guards the list of streams */
+    struct host_stream *streams; /* all living streams, default streams included */
+    /* Guards the list of events and their places. Held while work or a graph is enqueued that an event puts in
+     * order; taken before `lock` and before a stream's lock */
+    pthread_mutex_t order;
+    struct host_event *events; /* all events that exist */
+} host_process;
+
+/* Gives back a reference. The last one frees the stream. */
+void host_stream_drop(struct host_stream *stream);
+static inline void host_place_drop(struct host_place *place)
+{
+    if (place->stream)
+        host_stream_drop(place->stream);
+    *place = (struct host_place){0};
+}
+static inline struct host_place host_place_copy(struct host_place place)
+{
+    if (place.stream)
+        atomic_fetch_add(&place.stream->references, 1);
+    return place;
+}
+/* The end of what the stream holds now. The caller holds the stream's lock. */
+static inline uint64_t host_stream_end_of(const struct host_stream *stream)
+{
+    return stream->finished + stream->count;
+}
+static inline struct host_place host_place_of(struct host_stream *stream)
+{
+    return host_place_copy((struct host_place){stream, host_stream_end_of(stream)});
+}
+bool host_place_is_reached(const struct host_place *place);
+void host_place_await(const struct host_place *place);
+/* The work of waiting for a place, whose reference it takes over. */
+static inline struct work host_work_after(struct host_place place)
+{
+    return place.stream
+               ? (struct work){.kind = WORK_AFTER, .own = place.stream, .bytes = (size_t)place.at}
+               : (struct work){.kind = WORK_NOTHING};
+}
+
+/* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
+ * default stream. */
+ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
+                              struct host_stream **out);
+/* Makes room for `count` entries, in the queue or in the graph that the stream captures. On success the
+ * stream's lock is held until host_finish_adding. */
+ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
+                               struct host_stream **out);
+void host_add(struct host_stream *stream, struct work work);
+void host_finish_adding(struct host_stream *stream);
+
+/* A stream's thread. */
+void *host_stream_serve(void *stream);
+ceclResult_t host_refuse_capture(const struct host_stream *stream);
+
+/* -- host_graph.c -- */
+
+/* A function to call once the graph is gone. */
+struct host_keeper {
+    void (*gone)(void *context);
+    void *context;
+    struct host_keeper *next;
+};
+
+struct host_graph {
+    uint64_t id;
+    struct work *work; /* [count] */
+    size_t count, room;
+    struct host_keeper *keepers;
+    _Atomic unsigned references; /* one for the owner, and one for each launch that is not done */
+};
+
+ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more);
+/* Gives back a reference: the owner's, the capturing stream's or a launch's. */
+void host_graph_drop(struct host_graph *graph);
+
 #endif

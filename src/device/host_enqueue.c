@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/host_work.h"
+#include "device/host.h"
 
 ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_batch *batch)

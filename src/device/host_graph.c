@@ -2,7 +2,7 @@
  * stream has captured; a launch copies it into the queue of a stream. */
 #include <stdlib.h>
 
-#include "device/host_work.h"
+#include "device/host.h"
 #include "util/grow.h"
 
 #define FIRST_ROOM 16

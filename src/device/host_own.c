@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "device/host_work.h"
+#include "device/host.h"
 #include "device/ops.h"
 #include "util/thread.h"
 
@@ -113,9 +113,10 @@ static ceclResult_t make(struct host_device *owner, struct host_stream **out)
     return ceclSuccess;
 }
 
-ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
+ceclResult_t host_stream_create(struct cecl_device *dev, bool urgent, ceclStream_t *out)
 {
     struct host_stream *stream;
+    (void)urgent;
     CECL_TRY(make(host_of(dev), &stream));
     *out = (ceclStream_t)stream;
     return ceclSuccess;

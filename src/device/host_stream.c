@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/host_work.h"
+#include "device/host.h"
 
 static struct work *slot(struct host_stream *stream, size_t index)
 {

@@ -98,7 +98,7 @@ static ceclResult_t begin_tables(const struct cecl_flags *flags)
 {
     struct cecl_device *dev = flags->dev;
     ceclStream_t stream = NULL;
-    ceclResult_t result = dev->ops->stream_create(dev, &stream);
+    ceclResult_t result = dev->ops->stream_create(dev, false, &stream);
 
     if (result == ceclSuccess)
         result = write_values(flags, stream);

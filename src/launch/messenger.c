@@ -142,7 +142,7 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     const int lanes = peers > 1 ? peers : 0;
     while (messenger->nlanes < lanes) {
         CECL_TRY(
-            comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[messenger->nlanes]));
+            comm->dev->ops->stream_create(comm->dev, true, &messenger->lanes[messenger->nlanes]));
         messenger->nlanes++;
     }
     return ceclSuccess;

@@ -217,8 +217,8 @@ struct kit {
 static inline struct kit kit_make(struct cecl_device *dev)
 {
     struct kit kit = {.dev = dev};
-    must(OPS(dev)->stream_create(dev, &kit.stream));
-    must(OPS(dev)->stream_create(dev, &kit.other));
+    must(OPS(dev)->stream_create(dev, false, &kit.stream));
+    must(OPS(dev)->stream_create(dev, false, &kit.other));
     must(OPS(dev)->words_alloc(dev, PATTERN_WORDS, &kit.host));
     must(OPS(dev)->words_alloc(dev, 1, &kit.flag));
     return kit;

@@ -59,7 +59,7 @@ static void *use_from_a_fresh_thread(void *argument)
     const char *failed = NULL;
     if (current_context() != NULL)
         failed = "a fresh thread has a context";
-    else if (OPS(dev)->stream_create(dev, &stream) != ceclSuccess ||
+    else if (OPS(dev)->stream_create(dev, false, &stream) != ceclSuccess ||
              write_word(dev, stream, memory->at, 7) != ceclSuccess ||
              copy_one(dev, stream, memory->at + 1, memory->at, 4) != ceclSuccess ||
              OPS(dev)->stream_synchronize(dev, stream) != ceclSuccess ||

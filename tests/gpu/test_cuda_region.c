@@ -659,7 +659,7 @@ TEST(sharing_leaves_a_capture_valid)
     ceclStream_t stream = NULL;
     char *memory = allocate(BYTES);
     const struct row row = row_make();
-    must(OPS(gpu[0])->stream_create(gpu[0], &stream));
+    must(OPS(gpu[0])->stream_create(gpu[0], false, &stream));
     must_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     assert_int_not_equal(id_at(memory), 0);
     share_with_oneself(memory);

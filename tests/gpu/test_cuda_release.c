@@ -114,7 +114,7 @@ TEST(release_is_not_held_up_by_many_streams_that_wait)
     struct memory memory = memory_make(gpu[0], 4096);
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
     for (int i = 0; i < COUNT; i++)
-        must(OPS(gpu[0])->stream_create(gpu[0], &streams[i]));
+        must(OPS(gpu[0])->stream_create(gpu[0], false, &streams[i]));
     for (int i = 0; i < COUNT; i++)
         must(wait_word(gpu[0], streams[i], memory.at + i, 9));
     assert_false(ends_within(gpu[0], streams[0], A_WHILE_MS));

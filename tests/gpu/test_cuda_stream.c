@@ -231,7 +231,7 @@ TEST(stream_ids_are_never_used_again)
     uint64_t ids[COUNT];
     for (int i = 0; i < COUNT; i++) { /* one after the other, so that addresses are reused */
         ceclStream_t stream = NULL;
-        must(OPS(gpu[0])->stream_create(gpu[0], &stream));
+        must(OPS(gpu[0])->stream_create(gpu[0], false, &stream));
         ids[i] = OPS(gpu[0])->stream_id(gpu[0], stream);
         assert_int_equal(OPS(gpu[0])->stream_id(gpu[0], stream), ids[i]);
         must(OPS(gpu[0])->stream_destroy(gpu[0], stream));
@@ -271,7 +271,7 @@ TEST(drain_is_bounded_and_ends_with_the_last_stream)
     ceclStream_t streams[COUNT + 1];
     struct kit kit = kit_make(gpu[0]);
     for (int i = 0; i < COUNT; i++)
-        must(OPS(gpu[0])->stream_create(gpu[0], &streams[i]));
+        must(OPS(gpu[0])->stream_create(gpu[0], false, &streams[i]));
     must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &streams[COUNT]));
     must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
     for (uint32_t i = COUNT - 1; i <= COUNT; i++) {
@@ -332,7 +332,7 @@ TEST(close_with_a_busy_stream_left_returns_and_ends_it)
     uint32_t *words = NULL;
     must(OPS(gpu[0])->words_alloc(gpu[0], 2, &words));
     must(cecl_cuda_open(0, &own));
-    must(OPS(own)->stream_create(own, &stream));
+    must(OPS(own)->stream_create(own, false, &stream));
     must(wait_word(own, stream, &words[0], 1));
     must(write_word(own, stream, &words[1], 7));
     closing.dev = own;

@@ -28,7 +28,7 @@ static inline int tear_down(void **state)
 static inline ceclStream_t new_stream(void)
 {
     ceclStream_t stream = NULL;
-    assert_int_equal(dev->ops->stream_create(dev, &stream), ceclSuccess);
+    assert_int_equal(dev->ops->stream_create(dev, false, &stream), ceclSuccess);
     return stream;
 }
 

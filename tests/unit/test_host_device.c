@@ -105,7 +105,7 @@ TEST_BETWEEN(closing_does_not_wait_for_a_held_stream, set_up, tear_down)
     static uint32_t never; /* the thread that waits for it is left */
     const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
-    assert_int_equal(other->ops->stream_create(other, &stream), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, false, &stream), ceclSuccess);
     assert_int_equal(other->ops->memops(other, stream, &wait, 1), ceclSuccess);
     other->ops->close(other); /* the test is that this returns */
 }

@@ -89,7 +89,7 @@ TEST_BETWEEN(a_stream_of_another_communicator_is_taken_by_every_call, set_up, te
     struct cecl_device *other = NULL;
     ceclStream_t foreign = NULL, work = NULL, own = new_stream();
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
-    assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, false, &foreign), ceclSuccess);
     copy(foreign, &to, &from, 1);
     memop(foreign, CECL_MEMOP_WRITE, &word, 1);
     assert_int_equal(dev->ops->stream_check(dev, foreign, NULL), ceclSuccess);
@@ -110,7 +110,7 @@ TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
     struct cecl_device *other = NULL;
     ceclStream_t foreign = NULL;
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
-    assert_int_equal(other->ops->stream_create(other, &foreign), ceclSuccess);
+    assert_int_equal(other->ops->stream_create(other, false, &foreign), ceclSuccess);
     other->ops->close(other);
     assert_refused_everywhere(foreign);
 }
@@ -143,7 +143,7 @@ TEST_BETWEEN(a_forked_child_has_streams_of_its_own_alone, set_up, tear_down)
         struct cecl_device *own;
         ceclStream_t made;
         const bool fine = cecl_host_open(&own) == ceclSuccess &&
-                          own->ops->stream_create(own, &made) == ceclSuccess &&
+                          own->ops->stream_create(own, false, &made) == ceclSuccess &&
                           own->ops->stream_synchronize(own, made) == ceclSuccess &&
                           own->ops->stream_synchronize(own, NULL) == ceclSuccess &&
                           own->ops->stream_query(own, stream) == ceclInvalidArgument &&
@@ -186,7 +186,7 @@ TEST_BETWEEN(a_stream_without_a_thread_leaves_no_memory, set_up, tear_down)
     const size_t before = allocated();
     refuse_threads = true;
     for (int i = 0; i < REFUSALS; i++)
-        if (dev->ops->stream_create(dev, &stream) != ceclSystemError)
+        if (dev->ops->stream_create(dev, false, &stream) != ceclSystemError)
             break;
     refuse_threads = false;
     assert_non_null(strstr(cecl_message(), "no thread for a stream"));
@@ -408,8 +408,8 @@ TEST_BETWEEN(streams_that_wait_for_each_other_are_closed, set_up, tear_down)
         struct cecl_device *own;
         ceclStream_t later, earlier, witness = new_stream();
         assert_int_equal(cecl_host_open(&own), ceclSuccess);
-        assert_int_equal(own->ops->stream_create(own, &later), ceclSuccess);
-        assert_int_equal(own->ops->stream_create(own, &earlier), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, false, &later), ceclSuccess);
+        assert_int_equal(own->ops->stream_create(own, false, &earlier), ceclSuccess);
         memop(earlier, CECL_MEMOP_WAIT, gate, i);
         assert_int_equal(own->ops->stream_after(own, later, earlier), ceclSuccess);
         assert_int_equal(dev->ops->stream_after(dev, witness, later), ceclSuccess);
@@ -429,7 +429,7 @@ TEST_BETWEEN(closing_leaves_a_held_stream_to_its_work, set_up, tear_down)
     uint64_t from = 3, to = 0;
     uint32_t *gate = new_words(1);
     assert_int_equal(cecl_host_open(&own), ceclSuccess);
-    assert_int_equal(own->ops->stream_create(own, &held), ceclSuccess);
+    assert_int_equal(own->ops->stream_create(own, false, &held), ceclSuccess);
     memop(held, CECL_MEMOP_WAIT, gate, 1);
     copy(held, &to, &from, sizeof(to));
     assert_int_equal(dev->ops->stream_after(dev, witness, held), ceclSuccess);

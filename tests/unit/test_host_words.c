@@ -191,7 +191,7 @@ static int exchange(struct cecl_device *here, uint32_t *mine, uint32_t *theirs, 
 {
     uint32_t sent[SENT_WORDS], got[SENT_WORDS];
     ceclStream_t stream;
-    if (here->ops->stream_create(here, &stream))
+    if (here->ops->stream_create(here, false, &stream))
         return 10;
     for (uint32_t round = 1; round <= EXCHANGES; round++) {
         const uint32_t flag = FIRST_FLAG + round;
