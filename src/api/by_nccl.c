@@ -1,5 +1,5 @@
-/* Makes a communicator over several hosts; see by_nccl.h. */
-#include "api/by_nccl.h"
+/* Makes a communicator over several hosts; see introduce.h. */
+#include "api/introduce.h"
 
 #include <stdatomic.h>
 #include <string.h>

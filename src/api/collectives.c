@@ -1,6 +1,6 @@
 /* The public collectives and messages. Each passes its arguments to its row of the table of collectives. */
-#include "launch/collective.h"
 #include "launch/group.h"
+#include "launch/make.h"
 
 #define CALL(op, ...)                                                                              \
     CECL_PUBLIC;                                                                                   \

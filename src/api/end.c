@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "api/life.h"
-#include "launch/captured.h"
 #include "launch/launcher.h"
 #include "net/net.h"
 #include "util/log.h"

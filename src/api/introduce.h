@@ -52,4 +52,12 @@ ceclResult_t cecl_hellos_refuse_hosts(const struct cecl_hello *all, int nranks,
 /* Whether at least one of the ranks has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 
+/* by_nccl.c. Makes a communicator over several hosts, which NCCL carries (src/net), once the ranks have introduced
+ * themselves. Collective. Such a communicator has a device, and memory of this rank alone: its mesh, pool and registry
+ * have one rank.
+ *
+ * host  [nranks] the number of each rank's host; `nhosts` is 2 or more */
+ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
+                               const uint16_t *host, int nhosts);
+
 #endif

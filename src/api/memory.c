@@ -2,9 +2,9 @@
 #include "api/life.h"
 
 #include "device/nvtx.h"
-#include "launch/captured.h"
-#include "launch/check.h"
+#include "launch/exchange.h"
 #include "launch/group.h"
+#include "launch/launch.h"
 
 static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "api/by_nccl.h"
 #include "api/introduce.h"
 #include "api/life.h"
 #include "boot/meeting.h"

@@ -1,9 +1,9 @@
-/* See by_nccl.h. */
-#include "launch/by_nccl.h"
+/* Launches of communicators over several hosts; see steps.h. */
+#include "launch/steps.h"
 
 #include <stdio.h>
 
-#include "launch/captured.h"
+#include "launch/launch.h"
 #include "launch/messages.h"
 #include "net/net.h"
 #include "util/clock.h"

@@ -1,5 +1,5 @@
-/* Captured calls; see captured.h. */
-#include "launch/captured.h"
+/* Captured calls; see launch.h. */
+#include "launch/launch.h"
 
 #include <time.h>
 

@@ -1,12 +1,11 @@
 /* CECL_CHECK: before a collective is enqueued, ranks compare their descriptions of it. This is slow, and is
  * for finding errors in programs. */
-#include "launch/check.h"
+#include "launch/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/together.h"
-#include "launch/exchange.h"
 #include "launch/launcher.h"
 #include "util/thread.h"
 

@@ -1,9 +1,8 @@
 /* Makes public calls from their arguments. This file does not know what a collective does. */
-#include "launch/collective.h"
+#include "launch/make.h"
 
 #include "device/nvtx.h"
 #include "launch/group.h"
-#include "launch/make.h"
 #include "launch/steps.h"
 
 /* Makes a lone call, which is a group of one. */

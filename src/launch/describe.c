@@ -1,6 +1,5 @@
 /* Describes calls, and settles their windows: makes sure that these still describe the memory that is there. */
-#include "launch/by_nccl.h"
-#include "launch/collective.h"
+#include "launch/make.h"
 #include "launch/steps.h"
 #include "plan/splits.h"
 #include "util/log.h"

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "ce/capture.h"
-#include "launch/by_nccl.h"
-#include "launch/captured.h"
+#include "launch/launch.h"
 #include "launch/make.h"
 #include "launch/messages.h"
 #include "launch/steps.h"

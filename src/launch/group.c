@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "launch/by_nccl.h"
 #include "launch/make.h"
 #include "launch/steps.h"
 #include "util/grow.h"

@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "device/nvtx.h"
-#include "launch/by_nccl.h"
-#include "launch/captured.h"
-#include "launch/check.h"
 #include "launch/exchange.h"
+#include "launch/launch.h"
 #include "launch/messages.h"
 #include "launch/steps.h"
 

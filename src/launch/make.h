@@ -1,8 +1,8 @@
-/* Makes launches, from described calls to the stream. A lone call is a group of one. */
+/* Makes launches, from the arguments of public calls to the stream. A lone call is a group of one. */
 #ifndef CECL_LAUNCH_MAKE_H
 #define CECL_LAUNCH_MAKE_H
 
-#include "launch/check.h"
+#include "launch/exchange.h"
 #include "launch/launch.h"
 
 /* Launches that are made together. All of them go through one step before any goes through the next, because one
@@ -37,5 +37,16 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
 
 /* Explains how launches of one communicator would be carried out. Enqueues and exchanges nothing. */
 ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation);
+
+/* -- collective.c -- */
+
+/* Makes a public call from its arguments: carries it out, or keeps it for the end of the group. Under
+ * CECL_CHECK peers learn of a refusal. */
+ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
+                             ceclStream_t stream);
+
+/* Explains how a call would be carried out by itself. Enqueues and exchanges nothing. */
+ceclResult_t cecl_collective_explain(enum cecl_op_index op, const struct cecl_args *args,
+                                     ceclComm_t comm, ceclExplanation_t *explanation);
 
 #endif

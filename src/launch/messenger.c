@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "boot/rank_list.h"
-#include "launch/captured.h"
+#include "launch/launch.h"
 #include "util/grow.h"
 
 /* ---- life */

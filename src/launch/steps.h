@@ -106,4 +106,16 @@ bool cecl_kept_has_checked(const struct cecl_launch *launch);
 /* Notes that the buffers were checked, for this launch and for the kept launch with equal calls. */
 void cecl_kept_checked(struct cecl_launch *launch);
 
+/* -- by_nccl.c: Launches of communicators over several hosts: NCCL carries their calls (src/net), all of a group in one
+ * group of NCCL. Such a launch is never told, bound or kept. -- */
+
+/* Refuses a call that NCCL cannot carry, when it is described. */
+ceclResult_t cecl_by_nccl_check_call(const struct cecl_launch *launch,
+                                     const struct cecl_call *call);
+/* Checks what shows only when all calls of the launch are known. */
+ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch);
+/* Makes the calls of those launches of a list that NCCL carries. On an error peers rely on them. */
+ceclResult_t cecl_by_nccl_run(struct cecl_launch *list);
+void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation);
+
 #endif

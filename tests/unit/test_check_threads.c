@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launch/check.h"
 #include "launch/exchange.h"
 #include "launch/launcher.h"
 #include "util/clock.h"
