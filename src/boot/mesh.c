@@ -1,35 +1,57 @@
-/* Exchanges over the mesh. One routine moves frames between this rank and all peers at the same
- * time, so no order of sends and receives can deadlock ranks. All exchanges are built on that
- * routine. */
+/* Making and ending the mesh, and messages between two ranks. Ranks that have each other's invitations get the shared
+ * memory from rank 0, and then meet in its rows for the first time, by which each gets a descriptor of every other
+ * process. */
 #include "boot/mesh.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
-#include "boot/packet.h"
-#include "boot/rank_list.h"
 #include "util/clock.h"
 #include "util/fds.h"
+#include "util/file.h"
 
-#define OWN_FDS 3 /* of a rank: interrupt_fd, wake_fd, rouse_fd */
+#define OWN_FDS 4    /* of a rank: two inboxes, the bell, rouse_fd */
+#define TICK_MS 10   /* ms between two looks at a rank that does not come */
+#define BEAR_MS 1000 /* how long a message is tried again while descriptors or memory lack */
 
 ceclResult_t cecl_mesh_check_limit(int nranks)
 {
     struct rlimit limit;
-    const uint64_t n = (uint64_t)nranks, needed = n * ((n - 1) * MESH_CHANNELS + OWN_FDS);
+    const uint64_t needed = (uint64_t)nranks * OWN_FDS;
     return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed
                ? ceclSuccess
                : cecl_fail(ceclSystemError,
                            "limit of open files (ulimit -n): %" PRIu64 "; %d ranks in one process "
                            "need more than %" PRIu64 " descriptors",
                            (uint64_t)limit.rlim_cur, nranks, needed);
+}
+
+/* Draws this rank's names and its secret, and opens what it listens with. */
+static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_address *mine)
+{
+    uint64_t id[2];
+    CECL_TRY(cecl_net_random(id, sizeof(id)));
+    CECL_TRY(cecl_net_random(mine->secret, sizeof(mine->secret)));
+    snprintf(mine->name, sizeof(mine->name), "cecl-%016llx%016llx", (unsigned long long)id[0],
+             (unsigned long long)id[1]);
+    CECL_TRY(cecl_inbox_bind(SOCK_DGRAM, mine->name, MESH_BELL, &mesh->bell));
+    CECL_TRY(cecl_inbox_open(&mesh->exchange, mine, MESH_EXCHANGE));
+    CECL_TRY(cecl_inbox_open(&mesh->post, mine, MESH_POST));
+    mesh->rouse_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return mesh->rouse_fd >= 0 ? ceclSuccess
+                               : cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
 }
 
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
@@ -47,32 +69,22 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
-    mesh->listener = -1;
-
+    mesh->exchange.listener = mesh->post.listener = mesh->bell = mesh->rouse_fd = -1;
+    mesh->memory = mesh->life = -1;
     for (size_t r = 0; r < n; r++)
-        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
-    pthread_mutex_init(&mesh->life_lock, NULL);
-    mesh->polls = calloc(5 * n + 3, sizeof(*mesh->polls));
-    mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
-    mesh->interrupt_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    mesh->wake_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    mesh->rouse_fd = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        mesh->peers[r].process = -1;
+    pthread_mutex_init(&mesh->lock, NULL);
+    mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
+    mesh->verdicts = calloc(n, sizeof(*mesh->verdicts));
 
-    ceclResult_t result = ceclSuccess;
-    if (!mesh->polls || !mesh->verdicts)
-        result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
-    else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0 || mesh->rouse_fd < 0)
-        result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
+    const ceclResult_t result = mesh->polls && mesh->verdicts
+                                    ? listen_to_peers(mesh, &invitation->at)
+                                    : cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
+    if (result == ceclSuccess)
+        *out = mesh;
     else
-        result = mesh_listen(mesh, invitation);
-    if (result != ceclSuccess) {
         cecl_mesh_close(mesh);
-        return result;
-    }
-    mesh->life_polls = mesh->polls + 2 * n + 1;
-    mesh->post_polls = mesh->life_polls + 2 * n + 1;
-    *out = mesh;
-    return ceclSuccess;
+    return result;
 }
 
 void cecl_mesh_close(struct cecl_mesh *mesh)
@@ -80,16 +92,15 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     if (!mesh)
         return;
     cecl_mesh_say_goodbye(mesh, NULL);
-    for (int r = 0; r < mesh->nranks; r++) {
-        struct mesh_peer *peer = &mesh->peers[r];
-        int fds[] = {peer->data, peer->life, peer->post, peer->process};
-        cecl_net_drop(fds, 4);
-    }
-    int own[] = {mesh->interrupt_fd, mesh->wake_fd, mesh->rouse_fd};
-    cecl_net_drop(own, 3);
-    if (mesh->listener >= 0)
-        cecl_net_close(mesh->listener);
-    pthread_mutex_destroy(&mesh->life_lock);
+    for (int r = 0; r < mesh->nranks; r++)
+        cecl_net_drop(&mesh->peers[r].process, 1);
+    cecl_inbox_close(&mesh->exchange);
+    cecl_inbox_close(&mesh->post);
+    int own[] = {mesh->bell, mesh->rouse_fd, mesh->memory, mesh->life};
+    cecl_net_drop(own, 4);
+    if (mesh->rows)
+        munmap(mesh->rows, mesh_rows_bytes(mesh->nranks));
+    pthread_mutex_destroy(&mesh->lock);
     free(mesh->polls);
     free(mesh->verdicts);
     free(mesh);
@@ -110,286 +121,317 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh)
     return mesh->broken != ceclSuccess;
 }
 
-/* ---- the part of one peer */
-
-#define FRAME_MAGIC 0x6365636cu
-
-/* Whether the peer's frame belongs to the same exchange as ours. */
-static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
+void cecl_mesh_interrupt(struct cecl_mesh *mesh)
 {
-    return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
-           memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
+    atomic_store(&mesh->interrupted, true);
 }
 
-/* Checks a frame of which `got` bytes were received. `is_long`: it had more bytes. */
-static ceclResult_t judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
-                                size_t got, bool is_long)
+int64_t mesh_deadline(struct cecl_mesh *mesh)
 {
-    t->received = true;
-    const bool is_whole = got == sizeof(t->header) + x->bytes && !is_long;
-    return got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
-                   (matches(&t->header, &x->header) && !is_whole)
-               ? cecl_fail(ceclInternalError, "rank %d sent an invalid frame", rank)
-               : ceclSuccess;
+    return atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
 }
 
-static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
+/* ---- the shared memory */
+
+int cecl_mesh_take_memory(struct cecl_mesh *mesh, size_t *used)
 {
-    struct mesh_peer *peer = &mesh->peers[rank];
-    struct iovec parts[CECL_PACKET_PARTS] = {
-        {.iov_base = (void *)(uintptr_t)&x->header, .iov_len = sizeof(x->header)},
-        {.iov_base = (void *)(uintptr_t)x->send, .iov_len = x->bytes}};
-    if (!peer->transfer.sent)
-        peer->transfer.sent = cecl_packet_send(peer->data, parts, &x->fd, x->fd >= 0) >= 0;
-    return peer->transfer.sent || cecl_net_is_early(errno)
+    const int fd = mesh->memory;
+    mesh->memory = -1;
+    *used = mesh_rows_bytes(mesh->nranks);
+    return fd;
+}
+
+/* Sealed, so no rank can remove pages that another one has mapped. */
+static ceclResult_t make_memory(struct cecl_mesh *mesh)
+{
+    const size_t bytes = mesh_rows_bytes(mesh->nranks);
+    mesh->memory = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (mesh->memory < 0)
+        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
+    CECL_TRY(cecl_file_grow(mesh->memory, bytes));
+    return fcntl(mesh->memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0
                ? ceclSuccess
-               : mesh_io_error(mesh, rank, "sending to", errno);
+               : cecl_fail(ceclSystemError, "sealing a memfd: %s", strerror(errno));
 }
 
-/* Receives the peer's frame, if it has arrived. At most one descriptor is expected; others are closed. If
- * the frame belongs to another exchange, its payload may be cut. */
-static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
+/* Rank 0 sends the memory to all, or why it could not make it. */
+static ceclResult_t hand_out(struct cecl_mesh *mesh)
 {
-    struct mesh_peer *peer = &mesh->peers[rank];
-    struct mesh_transfer *t = &peer->transfer;
-    struct iovec parts[CECL_PACKET_PARTS] = {
-        {.iov_base = &t->header, .iov_len = sizeof(t->header)},
-        {.iov_base = x->bytes > 0 ? x->recv + (size_t)rank * (size_t)x->header.bytes : NULL,
-         .iov_len = x->bytes}};
-    int fds[CECL_PACKET_FDS], nfds, flags = 0;
-    if (t->received)
-        return ceclSuccess;
-    const ssize_t got = cecl_packet_take(peer->data, parts, fds, &nfds, &flags);
-    if (got < 0 && cecl_net_is_early(errno))
-        return ceclSuccess;
-    if (got <= 0)
-        return mesh_io_error(mesh, rank, "receiving from", got == 0 ? EPIPE : errno);
-    if (nfds > 0)
-        t->fd = fds[0];
-    cecl_net_drop(fds + 1, nfds - 1);
-    t->fd_lost = flags & MSG_CTRUNC;
-    return judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
+    char words[CECL_MESSAGE_BYTES] = "";
+    ceclResult_t result = make_memory(mesh);
+    const ceclResult_t made = result;
+    if (made != ceclSuccess)
+        cecl_keep_message(words);
+    struct mesh_verdict verdict = {.result = (int32_t)made};
+    cecl_shorten(verdict.text, sizeof(verdict.text), words);
+    for (int r = 1; r < mesh->nranks && result == made; r++) {
+        const ceclResult_t sent =
+            mesh_send(mesh, r, MESH_EXCHANGE, &verdict, sizeof(verdict), &mesh->memory,
+                      made == ceclSuccess, mesh->init_deadline);
+        /* a rank that has gone does not come to the first exchange, and all notice */
+        result = sent == ceclSuccess || sent == ceclRemoteError ? made : sent;
+    }
+    return made == ceclSuccess ? result : cecl_fail_with(made, words);
 }
-/* ---- all peers at the same time */
 
-/* A late rank may itself wait for a third rank, which completed the previous exchange with this rank but not with
- * the late one. The late rank's own wait ends soon, and the late rank then names the rank for which it waited. So
- * this rank listens a little longer. */
-static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
+/* Keeps the memory that rank 0 has sent. */
+static ceclResult_t keep_memory(struct cecl_mesh *mesh, const struct cecl_letter *letter,
+                                const struct mesh_verdict *verdict)
 {
-    const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
-    do {
-        CECL_TRY(mesh_first_reason(mesh));
-        poll(NULL, 0, 1);
-    } while (cecl_now_ms() < end);
+    CECL_TRY(mesh_check_letter(mesh, letter));
+    mesh->memory = letter->nfds > 0 ? letter->fds[0] : -1;
+    for (int i = 1; i < letter->nfds; i++)
+        cecl_fds_close(letter->fds[i]);
+    if (letter->bytes == sizeof(*verdict) && verdict->result != ceclSuccess)
+        return cecl_fail((ceclResult_t)verdict->result, "rank 0: %.*s", MESH_TEXT_BYTES,
+                         verdict->text);
     return ceclSuccess;
 }
 
-static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
+static ceclResult_t await_memory(struct cecl_mesh *mesh)
 {
-    struct cecl_rank_list list = {0};
-    for (int r = 0; r < mesh->nranks; r++) {
-        const struct mesh_transfer *t = &mesh->peers[r].transfer;
-        if (r != mesh->rank && !(t->sent && t->received))
-            cecl_rank_list_add(&list, r);
-    }
-    if (list.count > 1)
-        CECL_TRY(listen_for_reason(mesh));
-    const bool joins = atomic_load(&mesh->joining);
-    return cecl_fail(ceclTimeout, "%s did not come within %" PRId64 " ms (%s); %s",
-                     cecl_rank_list_words(&list), joins ? mesh->init_timeout_ms : mesh->timeout_ms,
-                     joins ? "CECL_INIT_TIMEOUT_MS" : "CECL_TIMEOUT_MS",
-                     joins ? "has a process ended?" : "did every rank make the call?");
-}
-
-/* Fills in the poll list: first the peers' processes, then their sockets. poll() looks at the processes first, so
- * if a process has ended, its last data has arrived when poll() looks at its socket.
- * Returns the number of peers to wait for. */
-static int fill_polls(struct cecl_mesh *mesh)
-{
-    int awaited = 0;
-    for (int r = 0; r < mesh->nranks; r++) {
-        const struct mesh_peer *peer = &mesh->peers[r];
-        const bool sent = peer->transfer.sent, got = peer->transfer.received,
-                   waits = r != mesh->rank && !(sent && got);
-        mesh->polls[r] = (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
-        mesh->polls[mesh->nranks + r] =
-            (struct pollfd){.fd = waits ? peer->data : -1,
-                            .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
-        awaited += waits;
-    }
-    return awaited;
-}
-
-/* Waits until some peer's socket is ready. *through is set when no peer is left to wait for. */
-static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, bool *through)
-{
-    const int n = mesh->nranks;
-    struct pollfd *polls = mesh->polls, *interrupt = &polls[2 * n];
-    *through = fill_polls(mesh) == 0;
-    if (*through)
-        return ceclSuccess;
-    *interrupt = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
-    const int ready = cecl_net_poll(polls, 2 * n + 1, cecl_ms_left(deadline));
-    if (ready < 0)
-        return errno == EINTR ? ceclSuccess
-                              : cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
-    if (ready == 0)
-        return cecl_ms_left(deadline) == 0 ? name_who_is_late(mesh) : ceclSuccess;
-    for (int r = 0; r < n; r++)
-        /* the peer's process has ended, and there is nothing left to read */
-        if (polls[r].revents && !polls[n + r].revents) {
-            mesh_note_end(mesh, r);
-            return mesh_peer_error(mesh, r);
-        }
-    return interrupt->revents ? mesh_interrupted(mesh) : ceclSuccess;
-}
-
-/* Moves all frames. On success every peer's frame was received, whether it belongs to this exchange or
- * not. */
-static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct mesh_exchange *x,
-                                int64_t deadline)
-{
-    bool through = false;
-    for (int r = 0; r < mesh->nranks; r++)
-        mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
-    while (!through) {
-        for (int r = 0; r < mesh->nranks; r++)
-            if (r != mesh->rank) {
-                CECL_TRY(send_frame(mesh, r, x));
-                CECL_TRY(receive_frame(mesh, r, x));
-            }
-        CECL_TRY(wait_for_peers(mesh, deadline, &through));
-    }
-    return ceclSuccess;
-}
-
-static void drop_descriptors(struct cecl_mesh *mesh)
-{
-    for (int r = 0; r < mesh->nranks; r++)
-        cecl_net_drop(&mesh->peers[r].transfer.fd, 1);
-}
-
-uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
-{
-    return mesh->sequence;
-}
-
-static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange *x,
-                                    int64_t deadline)
-{
-    x->header.sequence = mesh->sequence++;
-    ceclResult_t result = move_frames(mesh, x, deadline);
-    if (result != ceclSuccess) { /* a peer may wait for this frame, or may not have sent its own */
-        cecl_fail(result, "%s: %s", mesh->activity, cecl_message());
-        mesh->broken = result;
-        cecl_keep_message(mesh->broken_text);
-    }
-    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
-        const struct mesh_header *theirs = &mesh->peers[r].transfer.header;
-        if (r == mesh->rank || matches(theirs, &x->header))
+    struct pollfd polls[CECL_INBOX_CALLERS + 1];
+    struct cecl_letter letter;
+    struct mesh_verdict verdict;
+    for (;;) {
+        const ceclResult_t taken =
+            cecl_inbox_take(&mesh->exchange, mesh->nranks, &verdict, sizeof(verdict), &letter);
+        if (taken == ceclSuccess && letter.rank == 0)
+            return keep_memory(mesh, &letter, &verdict);
+        if (taken == ceclSuccess) /* no other rank sends anything yet */
+            cecl_net_drop(letter.fds, letter.nfds);
+        else if (taken != ceclInProgress)
+            return taken;
+        if (poll(polls, (nfds_t)cecl_inbox_polls(&mesh->exchange, polls), TICK_MS) != 0)
             continue;
-        result =
-            cecl_fail(ceclInvalidUsage,
-                      "rank %d is in '%.8s' (%" PRIu64
-                      " bytes) while rank %d is in '%.8s' (%" PRIu64 " bytes): "
-                      "ranks must make the same calls in the same order",
-                      r, theirs->kind, theirs->bytes, mesh->rank, x->header.kind, x->header.bytes);
+        CECL_TRY(mesh_check_joining(mesh, 0));
+        if (cecl_ms_left(mesh->init_deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "joining: rank 0 did not come within %" PRId64
+                             " ms (CECL_INIT_TIMEOUT_MS); has a process ended?",
+                             mesh->init_timeout_ms);
     }
+}
+
+static ceclResult_t map_rows(struct cecl_mesh *mesh)
+{
+    const size_t bytes = mesh_rows_bytes(mesh->nranks);
+    struct stat info = {.st_size = -1};
+    const int seals = fcntl(mesh->memory, F_GET_SEALS);
+    if (fstat(mesh->memory, &info) != 0 || info.st_size < (off_t)bytes || seals < 0 ||
+        !(seals & F_SEAL_SHRINK))
+        return cecl_fail(ceclInternalError,
+                         "the ranks' shared memory: %lld bytes with seals %#x, at least %zu bytes "
+                         "with %#x expected",
+                         (long long)info.st_size, (unsigned)seals, bytes, (unsigned)F_SEAL_SHRINK);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mesh->memory, 0);
+    if (at == MAP_FAILED)
+        return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));
+    mesh->rows = at;
+    return ceclSuccess;
+}
+
+/* ---- joining */
+
+bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer)
+{
+    const struct cecl_process *its = &mesh->peers[peer].invitation.process;
+    return its->space == 0 || !cecl_process_is(its, &mesh->peers[mesh->rank].invitation.process);
+}
+
+ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
+{
+    const struct cecl_invitation *its = &mesh->peers[peer].invitation;
+    int process = cecl_process_watch(&its->process);
+    const bool listens = cecl_inbox_is_taken(its->at.name, MESH_EXCHANGE),
+               is_known = process >= 0 || !mesh_is_elsewhere(mesh, peer),
+               has_ended = cecl_process_ends_within(process, listens ? 0 : CECL_PROCESS_ENDING_MS);
+    cecl_net_drop(&process, 1);
+    if (has_ended)
+        return cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", peer);
+    if (listens)
+        return ceclSuccess;
+    return cecl_fail(ceclRemoteError,
+                     is_known ? "rank %d left while the communicator was made"
+                              : "rank %d has ended, or it is on another host that has the same id; "
+                                "in that case give each host an id of its own (CECL_HOST_ID)",
+                     peer);
+}
+
+/* Makes a descriptor that becomes readable at others when this process ends. Where the system refuses a pidfd, this
+ * is a pipe, whose other end this process keeps. */
+static ceclResult_t open_life(struct cecl_mesh *mesh, int *fd)
+{
+    int ends[2];
+    *fd = cecl_process_open_self();
+    if (*fd >= 0)
+        return ceclSuccess;
+    if (!cecl_net_is_scarce(errno)) {
+        cecl_fds_begin();
+        if (pipe2(ends, O_CLOEXEC) == 0) {
+            cecl_fds_add(*fd = ends[0]);
+            cecl_fds_add(mesh->life = ends[1]);
+        }
+        cecl_fds_end();
+    }
+    return *fd >= 0
+               ? ceclSuccess
+               : cecl_fail(ceclSystemError, "a descriptor of this process: %s", strerror(errno));
+}
+
+/* Gives this process to the peers in other processes, and takes theirs. */
+static ceclResult_t swap_lives(struct cecl_mesh *mesh)
+{
+    int mine = -1, *all = malloc((size_t)mesh->nranks * sizeof(*all));
+    ceclResult_t result =
+        all ? open_life(mesh, &mine)
+            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
+    result = cecl_mesh_agree(mesh, result); /* nobody sends before all have the memory */
+    if (result == ceclSuccess)
+        result = mesh_swap_fds(mesh, "join", mine, all, mesh_is_elsewhere);
+    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
+        mesh->peers[r].process = all[r];
+    cecl_net_drop(&mine, 1);
+    free(all);
     return result;
 }
 
-/* Exchanges `bytes` bytes, in as many frames as that takes. The first frame shows whether a rank is inside
- * another call. */
-static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const char *send, char *recv,
-                             size_t bytes, int fd)
+ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
 {
-    const int64_t deadline =
-        atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
-    struct mesh_exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
-    ceclResult_t result = ceclSuccess;
-    size_t done = 0;
-
-    if (mesh->broken != ceclSuccess)
-        return cecl_fail_with(mesh->broken, mesh->broken_text);
-    strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
-    do {
-        x.bytes = bytes - done < CECL_PACKET_BODY ? bytes - done : CECL_PACKET_BODY;
-        x.send = x.bytes > 0 ? send + done : NULL;
-        x.recv = x.bytes > 0 ? recv + done : NULL;
-        result = exchange_frames(mesh, &x, deadline);
-        done += x.bytes;
-    } while (result == ceclSuccess && done < bytes);
-    if (result == ceclSuccess && bytes > 0)
-        memcpy(recv + (size_t)mesh->rank * bytes, send, bytes);
-    return result;
-}
-
-/* ---- the public calls */
-
-ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
-                                 void *recv, size_t bytes)
-{
-    ceclResult_t result = exchange(mesh, kind, send, recv, bytes, -1);
-    drop_descriptors(mesh); /* a rank inside another call may have sent descriptors */
-    return result;
-}
-
-struct verdict {
-    int32_t result;
-    char text[MESH_TEXT_BYTES];
-};
-
-ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
-{
-    struct verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
-    if (mine != ceclSuccess)
-        cecl_shorten(verdict.text, sizeof(verdict.text), cecl_message());
-    CECL_TRY(cecl_mesh_allgather(mesh, "agree", &verdict, all, sizeof(verdict)));
     for (int r = 0; r < mesh->nranks; r++)
-        if (all[r].result != ceclSuccess)
-            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.*s", r, MESH_TEXT_BYTES,
-                             all[r].text);
+        memcpy(&mesh->peers[r].invitation, (const char *)invitations + (size_t)r * apart,
+               sizeof(mesh->peers[r].invitation));
+    CECL_TRY(mesh->rank == 0 ? hand_out(mesh) : await_memory(mesh));
+    CECL_TRY(map_rows(mesh));
+    return swap_lives(mesh);
+}
+
+/* ---- messages */
+
+/* Whether a message may be sent later. ETOOMANYREFS: this user has too many sent descriptors that are not received
+ * yet. EPIPE, ECONNRESET: the receiver has turned this rank away, because others had said nothing. */
+static bool may_try_again(int error)
+{
+    return cecl_net_is_early(error) || error == ETOOMANYREFS || error == EPIPE ||
+           error == ECONNRESET;
+}
+
+/* The error for a peer that does not listen. A process that ends closes its inboxes a little before others see that
+ * it has ended. */
+static ceclResult_t no_listener(struct cecl_mesh *mesh, int peer)
+{
+    if (atomic_load(&mesh->joining))
+        CECL_TRY(mesh_check_joining(mesh, peer));
+    for (int ms = 0; ms < CECL_PROCESS_ENDING_MS && mesh_look(mesh, peer) == MESH_ALIVE; ms++)
+        poll(NULL, 0, 1);
+    return mesh_look(mesh, peer) == MESH_ALIVE
+               ? cecl_fail(ceclRemoteError, "rank %d takes no messages any more", peer)
+               : mesh_peer_error(mesh, peer);
+}
+
+ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,
+                       size_t bytes, const int *fds, int nfds, int64_t deadline)
+{
+    const struct cecl_inbox_address *to = &mesh->peers[peer].invitation.at;
+    const int64_t bear = cecl_deadline(BEAR_MS);
+    for (;;) {
+        if (mesh_look(mesh, peer) != MESH_ALIVE)
+            return mesh_peer_error(mesh, peer);
+        const int error =
+            cecl_inbox_send(to, kind, mesh->rank, mesh->sequence, message, bytes, fds, nfds);
+        const bool is_scarce = cecl_net_is_scarce(error), is_late = cecl_ms_left(deadline) == 0;
+        if (error == 0)
+            return ceclSuccess;
+        if (error == ECONNREFUSED)
+            return no_listener(mesh, peer);
+        if (error == EPERM)
+            return cecl_fail(ceclInvalidUsage, "rank %d runs as another user", peer);
+        if (is_scarce ? is_late || cecl_ms_left(bear) == 0 : !may_try_again(error))
+            return cecl_fail(ceclSystemError, "sending a message to rank %d: %s", peer,
+                             strerror(error));
+        if (is_late)
+            return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
+        if (atomic_load(&mesh->interrupted))
+            return mesh_interrupted(mesh);
+        poll(NULL, 0, 1);
+    }
+}
+
+static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t bytes, int nfds)
+{
+    if (peer < 0 || peer >= mesh->nranks || peer == mesh->rank)
+        return cecl_fail(ceclInvalidArgument, "message to rank %d: another rank of %d expected",
+                         peer, mesh->nranks);
+    if (bytes > CECL_MESH_POST_BYTES)
+        return cecl_fail(ceclInvalidArgument, "message of %zu bytes: at most %d expected", bytes,
+                         CECL_MESH_POST_BYTES);
+    if (nfds < 0 || nfds > CECL_MESH_POST_FDS)
+        return cecl_fail(ceclInvalidArgument, "message with %d descriptors: 0 to %d expected", nfds,
+                         CECL_MESH_POST_FDS);
     return ceclSuccess;
 }
 
-/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank. */
-static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
+ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
+                            const int *fds, int nfds, int64_t deadline)
 {
-    struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
-    if (rank != mesh->rank && transfer->fd < 0)
-        return transfer->fd_lost
-                   ? cecl_fail(ceclSystemError,
-                               "rank %d has no descriptor left for the one that rank %d sent; is "
-                               "the limit of open files (ulimit -n) reached?",
-                               mesh->rank, rank)
-                   : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);
-    *fd = transfer->fd;
-    transfer->fd = -1;
+    CECL_TRY(check_post(mesh, peer, bytes, nfds));
+    return mesh_send(mesh, peer, MESH_POST, message, bytes, fds, nfds, deadline);
+}
+
+ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_letter *letter)
+{
+    if (letter->fault)
+        return cecl_fail(ceclRemoteError, "a message of rank %d cannot be taken: %s", letter->rank,
+                         letter->fault);
+    /* Our own descriptor limit, not the peer's fault. The lost descriptors cannot be sent again. */
+    if (letter->has_lost_fds)
+        return cecl_fail(ceclSystemError,
+                         "rank %d has no descriptor left for those that rank %d sent; is the limit "
+                         "of open files (ulimit -n) reached?",
+                         mesh->rank, letter->rank);
     return ceclSuccess;
 }
 
-/* Exchanges descriptors, and keeps those of the ranks from `first` on. */
-static ceclResult_t exchange_fds(struct cecl_mesh *mesh, const char *kind, int fd, int first,
-                                 int count, int *fds)
+ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
+                            size_t *bytes, int *fds, int *nfds)
 {
-    ceclResult_t result = exchange(mesh, kind, NULL, NULL, 0, fd);
-    int taken = 0;
-    for (; taken < count && result == ceclSuccess; taken += result == ceclSuccess)
-        result = take_descriptor(mesh, first + taken, &fds[taken]);
-    drop_descriptors(mesh);
-    if (result != ceclSuccess)
-        cecl_net_drop(fds, taken);
-    return result;
+    struct cecl_letter letter;
+    CECL_TRY(cecl_inbox_take(&mesh->post, mesh->nranks, message, room, &letter));
+    CECL_TRY(mesh_check_letter(mesh, &letter));
+    *peer = letter.rank;
+    *bytes = letter.bytes;
+    *nfds = letter.nfds;
+    memcpy(fds, letter.fds, (size_t)letter.nfds * sizeof(int));
+    return ceclSuccess;
 }
 
-ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+static void hear_rouse(struct cecl_mesh *mesh)
 {
-    return exchange_fds(mesh, "fd", fd, 0, mesh->nranks, fds);
+    eventfd_t events;
+    (void)!eventfd_read(mesh->rouse_fd, &events);
 }
 
-ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd)
+bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
-    const bool is_root = mesh->rank == root;
-    return exchange_fds(mesh, "share", is_root ? *fd : -1, root, !is_root, fd);
+    struct pollfd polls[CECL_INBOX_CALLERS + 2];
+    const int count = cecl_inbox_polls(&mesh->post, polls);
+    polls[count] = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
+    int ready = poll(polls, (nfds_t)count + 1, wait_ms);
+    if (ready > 0 && polls[count].revents) {
+        hear_rouse(mesh);
+        ready--;
+    }
+    return ready > 0;
+}
+
+void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms)
+{
+    struct pollfd rouse = {.fd = mesh->rouse_fd, .events = POLLIN};
+    if (poll(&rouse, 1, wait_ms) > 0)
+        hear_rouse(mesh);
+}
+
+void cecl_mesh_rouse(struct cecl_mesh *mesh)
+{
+    (void)!eventfd_write(mesh->rouse_fd, 1);
 }

@@ -1,26 +1,25 @@
-/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives.
+/* The mesh: how the ranks of a communicator on one host exchange a few bytes and descriptors, and learn of each
+ * other's ends, for as long as it lives.
  *
- * The sockets carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS),
- * messages about memory at any time, and the news that a peer left, died or aborted. The sockets' names
- * are abstract and random, and each rank has a secret. A rank accepts a connection only from an expected
- * rank that shows the secret and has the same user id. */
+ * All ranks map one memory, in which each has a row: what it brings to the exchange that it is in, and whether it has
+ * left or given up. Descriptors, and messages about memory at any time, come by an inbox (inbox.h). A death is noticed
+ * by a descriptor of the peer's process, which the peer sends; ranks of one process need none. A datagram, the bell,
+ * makes a rank's watchdog look at the rows. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "boot/inbox.h"
 #include "boot/oob.h"
-#include "boot/packet.h"
 #include "boot/process.h"
 
 struct cecl_mesh;
 
-/* What a rank tells the others before they connect: where it listens, what a caller must show, and its
- * process. */
+/* What a rank tells the others before they connect: where it listens, and its process. */
 struct cecl_invitation {
-    char name[40];
-    uint8_t secret[16];
+    struct cecl_inbox_address at;
     struct cecl_process process;
 };
 
@@ -45,8 +44,8 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
  *
  * invitations  rank r's invitation is `apart` * r bytes behind it
  *
- * From here on a peer's end is noticed even if a child of it keeps its sockets open. On failure
- * this function tells the reason to the peers without a connection; cecl_mesh_tell_abort tells the others. */
+ * On failure cecl_mesh_tell_abort tells the peers why, unless this rank could not map the memory. Then the peers
+ * notice that it has left. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
 /* Called when the communicator is made, or given up. Local. */
@@ -62,7 +61,7 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 struct cecl_mesh_goodbye {
     uint32_t epoch; /* the last one of the main lane */
 };
-/* Says goodbye to the peers, so that they do not take this rank for dead when the connections end. Local.
+/* Says goodbye to the peers, so that they do not take this rank for dead when its process ends. Local.
  * words: what the goodbye says, or NULL. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
@@ -87,13 +86,12 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
  * and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Rank `root` sends *fd to every peer. On the other ranks *fd
- * becomes a descriptor of the same file, which the caller closes. On failure *fd is unchanged. If root's
- * *fd is -1, the other ranks fail. Collective. */
-ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
+/* The memory that all ranks share, and how many bytes of it the mesh uses, a whole number of pages. Whoever takes the
+ * descriptor closes it; -1: it was taken before. A rank may make the memory larger. No rank can make it smaller. Local. */
+int cecl_mesh_take_memory(struct cecl_mesh *mesh, size_t *used);
 
-/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree,
- * cecl_mesh_exchange_fd and cecl_mesh_share_fd count 1 each. */
+/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree and cecl_mesh_exchange_fd count 1
+ * each, if they move at most a kilobyte. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
@@ -106,29 +104,28 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
  *
  * bytes     at most CECL_MESH_POST_BYTES; 0 is a message too
  * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; the caller keeps them
- * deadline  limits the wait while the socket is full
+ * deadline  limits the wait while the peer's queue is full
  *
  * ceclInvalidArgument for a message that is too long. ceclTimeout at the deadline. ceclRemoteError
  * when the peer has gone, or after cecl_mesh_interrupt. */
 ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
                             const int *fds, int nfds, int64_t deadline);
 
-/* Takes a message that has arrived, from any peer in turn, without waiting. One thread at a time
+/* Takes the first message that has arrived, from any peer, without waiting. One thread at a time
  * takes. Local.
  *
  * room     bytes at `message`; CECL_MESH_POST_BYTES are enough for every message
  * fds      [CECL_MESH_POST_FDS] the *nfds received descriptors, which are close-on-exec; the caller closes
  *          them
  *
- * ceclInProgress if there is no message. ceclRemoteError if a peer's message is invalid or too long for
- * `room`, or if descriptors were lost on the way; the error message names the peer, from which no further
- * message is taken. The outputs are set on success only. */
+ * ceclInProgress if there is no message. ceclRemoteError if a peer's message is invalid or too long for `room`;
+ * ceclSystemError if this process has no descriptor left for it. The error message names the peer. The outputs are set
+ * on success only. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 
-/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take.
- * Also returns true if a connection for messages has ended. Called by the thread that takes messages.
- * Local. */
+/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message. Returns whether cecl_mesh_take may find one. Called by
+ * the thread that takes messages. Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
 /* Waits up to wait_ms, or until cecl_mesh_rouse. Messages do not end the wait. */
 void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);
@@ -136,13 +133,12 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
 /* -- news of peers. Any thread may call these, while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes,
- * which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names
- * it. */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes.
+ * ceclRemoteError: a peer died or aborted; cecl_message() names it. One thread at a time. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Reads the news that has arrived, without waiting; results as for cecl_mesh_watch. A thread that has seen
- * a peer's write to this rank's memory also gets the news that the peer sent before that write. */
+/* Looks for news without waiting; results as for cecl_mesh_watch. A thread that has seen a peer's write to this
+ * rank's memory also sees the news that the peer told before that write. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left; the message says which. Succeeds for a peer that
  * gave up and has not left, and for this rank itself.

@@ -37,25 +37,25 @@ struct cecl_process cecl_process_self(void)
     return (struct cecl_process){.space = cecl_namespace_id("pid"), .pid = (int32_t)getpid()};
 }
 
-int cecl_process_watch_pid(int32_t pid)
+static int open_pid(pid_t pid)
 {
-    errno = 0;
-    if (pid <= 0 || pid == (int32_t)getpid())
-        return -1;
-    const int fd = CECL_FD((int)syscall(SYS_pidfd_open, pid, 0));
-    if (fd < 0 &&
-        errno == ESRCH) /* the process has ended, so the returned descriptor is readable at
-                                   * once */
-        return CECL_FD(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-    return fd;
+    return CECL_FD((int)syscall(SYS_pidfd_open, pid, 0));
+}
+
+int cecl_process_open_self(void)
+{
+    return open_pid(getpid());
 }
 
 int cecl_process_watch(const struct cecl_process *process)
 {
     errno = 0;
-    return process->space != 0 && process->space == cecl_namespace_id("pid")
-               ? cecl_process_watch_pid(process->pid)
-               : -1;
+    if (process->space == 0 || process->space != cecl_namespace_id("pid") || process->pid <= 0 ||
+        process->pid == (int32_t)getpid())
+        return -1;
+    const int fd = open_pid(process->pid);
+    /* ESRCH: the process has ended, so the returned descriptor is readable at once */
+    return fd < 0 && errno == ESRCH ? CECL_FD(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) : fd;
 }
 
 bool cecl_process_ends_within(int watched, int ms)

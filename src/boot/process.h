@@ -1,5 +1,5 @@
-/* Watching the process of another rank. Sockets alone do not show that a rank has died, if it has a child
- * that keeps them open. A child of fork() closes them (util/fds.h); one of a bare clone() does not. */
+/* Watching the process of another rank. A socket does not show that a rank has died, if a child that a bare clone()
+ * made keeps it open. (A child of fork() closes it: util/fds.h.) */
 #ifndef CECL_BOOT_PROCESS_H
 #define CECL_BOOT_PROCESS_H
 
@@ -30,8 +30,8 @@ static inline bool cecl_process_is(const struct cecl_process *one, const struct 
  * namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no descriptors
  * left. */
 int cecl_process_watch(const struct cecl_process *process);
-/* Like cecl_process_watch, for the process whose id in this namespace is `pid`. */
-int cecl_process_watch_pid(int32_t pid);
+/* Returns a descriptor of this process, to send to others: it is readable once the process has ended. -1: errno. */
+int cecl_process_open_self(void);
 
 /* A process that ends closes its sockets a little before its descriptor becomes readable. A thread that
  * has seen a socket close waits up to this many ms for the descriptor. */

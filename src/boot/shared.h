@@ -19,8 +19,7 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
 };
 
-/* Rank 0 makes the memory, and all ranks map it, or all fail. The memory is
- * zeroed and cannot be resized. Collective over `mesh`.
+/* All ranks map the memory, or all fail. It is zeroed, and cannot become smaller. Collective over `mesh`; once.
  *
  * sizes  [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX */
 ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *sizes, int count,

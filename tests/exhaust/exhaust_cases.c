@@ -284,12 +284,11 @@ static const struct {
 } found[] = {
     {"join", "connect@tcp.c"},
     {"join", "socket@net.c"},
-    {"join", "connect@mesh_connect.c"},
+    {"join", "connect@inbox.c"},
     {"join", "sendmsg@packet.c"},
     {"join-callbacks", "open@process.c"},
     {"join-callbacks", "recvmsg@packet.c"},
     {"join-tuned", "fopen@file.c"},
-    {"split", "malloc@door.c"},
     {"group", "pthread_key_create@"},
     {"gather-compared", "realloc@tell.c"},
     {"exchange-sizes", "realloc@tell.c"},

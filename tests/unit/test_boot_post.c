@@ -5,10 +5,12 @@
 
 #include "../with_cmocka.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "../descriptors.h"
@@ -97,15 +99,12 @@ static void expect_nothing(int rank)
     assert_int_equal(take(rank, &taken), ceclInProgress);
 }
 
-/* Shuts down the rank's sockets to all peers, as the end of its process does. */
-static void cut_off(int rank)
+/* All others find that this rank's process has ended. */
+static void die(int rank)
 {
     for (int r = 0; r < RANKS; r++)
-        if (r != rank) {
-            shutdown(ranks[rank].mesh->peers[r].data, SHUT_RDWR);
-            shutdown(ranks[rank].mesh->peers[r].life, SHUT_RDWR);
-            shutdown(ranks[rank].mesh->peers[r].post, SHUT_RDWR);
-        }
+        if (r != rank && ranks[r].mesh)
+            atomic_store(&ranks[r].mesh->peers[rank].has_died, true);
 }
 
 TEST_BETWEEN(messages_of_every_pair_arrive_in_order, open_ranks, close_ranks)
@@ -144,7 +143,7 @@ TEST_BETWEEN(lengths_from_none_to_the_most_are_kept, open_ranks, close_ranks)
     }
 }
 
-TEST_BETWEEN(peers_are_taken_from_in_turn, open_ranks, close_ranks)
+TEST_BETWEEN(messages_are_taken_in_the_order_in_which_they_came, open_ranks, close_ranks)
 {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(post(0, 2, "a", NULL, 0), ceclSuccess);
@@ -196,7 +195,7 @@ static void *post_many(void *argument)
     return NULL;
 }
 
-/* The receiver sleeps now and then, so that the sender finds the socket full. */
+/* The receiver sleeps now and then, so that the sender finds the queue full. */
 TEST_BETWEEN(many_messages_are_neither_lost_nor_mixed, open_ranks, close_ranks)
 {
     const int before = open_descriptors();
@@ -221,7 +220,7 @@ TEST_BETWEEN(many_messages_are_neither_lost_nor_mixed, open_ranks, close_ranks)
     assert_int_equal(open_descriptors(), before);
 }
 
-TEST_BETWEEN(a_full_socket_times_out_and_goes_on_once_drained, open_ranks, close_ranks)
+TEST_BETWEEN(a_full_queue_times_out_and_goes_on_once_drained, open_ranks, close_ranks)
 {
     char text[32];
     int sent = 0;
@@ -253,9 +252,9 @@ TEST_BETWEEN(a_post_to_a_peer_that_left_or_died_says_so, open_ranks, close_ranks
     ranks[1].mesh = NULL;
     assert_int_equal(post(0, 1, "x", NULL, 0), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 1 has left: its process or its communicator ended");
-    cut_off(2);
+    die(2);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
-    assert_string_equal(cecl_message(), "rank 2 ended, or left while the communicator was made");
+    assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
     expect_text(0, 1,
                 "farewell"); /* a message that a peer posted before it left is still received */
     expect_nothing(0);
@@ -269,12 +268,12 @@ static void *fill(void *argument)
     return NULL;
 }
 
-/* A forked child may keep a dead rank's sockets open, although no process receives from them. */
+/* A cloned child may keep a dead rank's inboxes open, although no process takes from them. */
 TEST_BETWEEN(a_peer_that_is_known_to_be_dead_is_sent_nothing, open_ranks, close_ranks)
 {
-    shutdown(ranks[2].mesh->peers[0].life, SHUT_RDWR);
+    die(2);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
-    assert_string_equal(cecl_message(), "rank 2 ended, or left while the communicator was made");
+    assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
     expect_nothing(2);
 }
 
@@ -283,7 +282,7 @@ TEST_BETWEEN(a_waiting_post_ends_when_the_peer_does, open_ranks, close_ranks)
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
     usleep(50000);
-    cut_off(1);
+    die(1);
     pthread_join(ranks[0].thread, NULL);
     assert_int_equal(ranks[0].result, ceclRemoteError);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
@@ -318,58 +317,139 @@ TEST_BETWEEN(a_message_beyond_the_limits_is_refused, open_ranks, close_ranks)
     expect_text(1, 0, "good");
 }
 
-/* Sends a message that cecl_mesh_post never sends: `bytes` bytes with `nfds` descriptors, from rank 0
- * to 1. */
+/* ---- messages that cecl_mesh_post never sends */
+
+struct head {
+    uint32_t magic, number;
+    uint16_t rank, nfds;
+    uint32_t bytes;
+    uint8_t secret[16];
+};
+#define HEAD_MAGIC 0x6c746572u
+
+static struct head head_from_0(void)
+{
+    struct head head = {.magic = HEAD_MAGIC};
+    memcpy(head.secret, ranks[1].mesh->post.secret, sizeof(head.secret));
+    return head;
+}
+
+/* Connects to rank 1's inbox, and says nothing. */
+static int call_rank_1(void)
+{
+    const char *name = ranks[0].mesh->peers[1].invitation.at.name;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t length = strnlen(name, 40);
+    memcpy(address.sun_path + 1, name, length);
+    address.sun_path[1 + length] = MESH_POST;
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address,
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2)),
+                     0);
+    return fd;
+}
+
 static void send_raw(const void *bytes, size_t length, int nfds)
 {
     int fds[DESCRIPTORS_MOST];
     for (int i = 0; i < nfds; i++)
         fds[i] = 2;
-    assert_int_equal(send_descriptors(ranks[0].mesh->peers[1].post, bytes, length, fds, nfds, 0),
-                     (ssize_t)length);
+    const int fd = call_rank_1();
+    assert_int_equal(send_descriptors(fd, bytes, length, fds, nfds, 0), (ssize_t)length);
+    close(fd);
 }
 
-/* Rank 1 refuses rank 0's message, closes its descriptors, and still receives from rank 2. */
+/* Rank 1 refuses rank 0's message, and closes its descriptors. */
 static void expect_refusal(const char *words)
 {
     struct taken taken = {.peer = -1};
     const int before = open_descriptors();
-    assert_int_equal(post(0, 1, "too late", NULL, 0), ceclSuccess);
     assert_int_equal(take(1, &taken), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "a message of rank 0 cannot be taken: "));
     assert_non_null(strstr(cecl_message(), words));
     assert_int_equal(taken.peer, -1);
     assert_int_equal(open_descriptors(), before);
     expect_nothing(1);
-    assert_int_equal(post(0, 1, "x", NULL, 0), ceclRemoteError);
-    assert_string_equal(cecl_message(), "rank 1 has closed its connection for messages");
     assert_int_equal(post(2, 1, "still here", NULL, 0), ceclSuccess);
     expect_text(1, 2, "still here");
 }
 
-static const char no_message[8000];
-
-TEST_BETWEEN(what_is_no_message_ends_its_connection, open_ranks, close_ranks)
+/* A stranger knows all but one byte of a message's head. */
+TEST_BETWEEN(who_does_not_know_the_secret_is_not_heard, open_ranks, close_ranks)
 {
-    send_raw(no_message, 100, 3);
-    expect_refusal("it is not a message of cecl's");
+    const int before = open_descriptors();
+    send_raw("", 1, 3);
+    for (size_t i = 0; i < sizeof(((struct head *)0)->secret) + 2; i++) {
+        struct head head = head_from_0();
+        if (i < sizeof(head.secret))
+            head.secret[i] ^= 1;
+        else if (i == sizeof(head.secret))
+            head.magic ^= 1;
+        else
+            head.rank = RANKS;
+        send_raw(&head, sizeof(head), 0);
+    }
+    expect_nothing(1);
+    assert_int_equal(open_descriptors(), before);
 }
 
-TEST_BETWEEN(a_received_message_that_is_too_long_ends_its_connection, open_ranks, close_ranks)
+TEST_BETWEEN(a_received_message_of_another_length_is_refused, open_ranks, close_ranks)
 {
-    send_raw(no_message, sizeof(no_message), 5);
+    struct {
+        struct head head;
+        char text[8];
+    } message = {.head = head_from_0()};
+    message.head.bytes = 7;
+    send_raw(&message, sizeof(message), 3);
+    expect_refusal("it has more or fewer bytes");
+}
+
+TEST_BETWEEN(a_received_message_that_is_too_long_is_refused, open_ranks, close_ranks)
+{
+    struct {
+        struct head head;
+        char text[8000];
+    } message = {.head = head_from_0()};
+    send_raw(&message, sizeof(message), 5);
     expect_refusal("it is too long");
 }
 
-TEST_BETWEEN(too_many_descriptors_end_their_connection, open_ranks, close_ranks)
+TEST_BETWEEN(a_received_message_with_too_many_descriptors_is_refused, open_ranks, close_ranks)
 {
-    const uint32_t good_header[] = {0x74736f70u, 100u << 16};
-    send_raw(good_header, sizeof(good_header), 100);
+    struct head head = head_from_0();
+    head.nfds = 100;
+    send_raw(&head, sizeof(head), 100);
     expect_refusal("it has more or fewer descriptors");
 }
 
+/* More callers say nothing than an inbox keeps. The first ones are turned away, and must call again. */
+TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
+{
+    enum { SILENT = 3 * CECL_INBOX_CALLERS };
+    int silent[SILENT];
+    const struct head head = head_from_0();
+    for (int i = 0; i < SILENT; i++)
+        silent[i] = call_rank_1();
+    assert_int_equal(post(2, 1, "heard", NULL, 0), ceclSuccess);
+    for (int tries = 0; tries < SILENT; tries++) { /* a take accepts a bounded number */
+        struct taken taken;
+        if (take(1, &taken) == ceclInProgress)
+            continue;
+        assert_string_equal(taken.text, "heard");
+        break;
+    }
+    assert_int_equal(send(silent[0], &head, sizeof(head), MSG_NOSIGNAL), -1);
+    assert_int_equal(errno, EPIPE);
+    assert_int_equal(send(silent[SILENT - 1], &head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
+    struct taken taken;
+    assert_int_equal(take(1, &taken), ceclSuccess);
+    assert_int_equal(taken.bytes, 0);
+    for (int i = 0; i < SILENT; i++)
+        close(silent[i]);
+}
+
 /* The limit of open files leaves room for only some of the descriptors. */
-TEST_BETWEEN(lost_descriptors_end_their_connection, open_ranks, close_ranks)
+TEST_BETWEEN(lost_descriptors_are_told, open_ranks, close_ranks)
 {
     struct rlimit limit;
     struct taken taken;
@@ -436,13 +516,14 @@ TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
     assert_true(cecl_now_ms() - roused >= 50);
 }
 
-/* A closed socket is always readable. */
-TEST_BETWEEN(the_wait_for_a_message_rests_when_a_connection_has_ended, open_ranks, close_ranks)
+/* A closed connection is always readable. */
+TEST_BETWEEN(the_wait_for_a_message_rests_when_a_caller_has_gone, open_ranks, close_ranks)
 {
-    shutdown(ranks[0].mesh->peers[1].post, SHUT_RDWR);
-    cecl_mesh_await(ranks[1].mesh, 1000); /* notices that the peer has left */
+    close(call_rank_1());
+    assert_true(cecl_mesh_await(ranks[1].mesh, LONG_MS));
+    expect_nothing(1);
     const int64_t start = cecl_now_ms();
-    cecl_mesh_await(ranks[1].mesh, 100);
+    assert_false(cecl_mesh_await(ranks[1].mesh, 100));
     assert_true(cecl_now_ms() - start >= 100);
 }
 

@@ -20,7 +20,7 @@
 #define RANKS 4
 #define EXCLUDED 1
 
-/* A mesh without connections regards every rank as alive. */
+/* A mesh without rows regards every rank as alive. */
 static struct cecl_mesh *mesh_without_news(int rank)
 {
     struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + RANKS * sizeof(mesh->peers[0]));
@@ -28,14 +28,12 @@ static struct cecl_mesh *mesh_without_news(int rank)
     mesh->nranks = RANKS;
     mesh->rank = rank;
     for (int r = 0; r < RANKS; r++)
-        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
-    pthread_mutex_init(&mesh->life_lock, NULL);
+        mesh->peers[r].process = -1;
     return mesh;
 }
 
 static void end_mesh(struct cecl_mesh *mesh)
 {
-    pthread_mutex_destroy(&mesh->life_lock);
     free(mesh);
 }
 

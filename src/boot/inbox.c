@@ -1,0 +1,250 @@
+/* See inbox.h. */
+#include "boot/inbox.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "boot/net.h"
+#include "util/clock.h"
+#include "util/fds.h"
+
+#define MAGIC 0x6c746572u
+#define BACKLOG 4096
+#define BEAR_MS 1000   /* how long descriptors or memory may lack before that is an error */
+#define REST_MS 20     /* rest meanwhile: the listener stays readable */
+#define ACCEPTS_MAX 64 /* connections that are accepted in a call */
+
+/* The first bytes of each message. */
+struct head {
+    uint32_t magic, number;
+    uint16_t rank, nfds;
+    uint32_t bytes;
+    uint8_t secret[16];
+};
+
+static socklen_t address_of(const char name[40], char kind, struct sockaddr_un *address)
+{
+    const size_t length = strnlen(name, 40);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    /* the leading zero byte makes the name abstract: there is no file */
+    memcpy(address->sun_path + 1, name, length);
+    address->sun_path[1 + length] = kind;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2);
+}
+
+/* Whether the process at the other end is of this user, according to the kernel. */
+static bool is_same_user(int fd)
+{
+    struct ucred credentials = {.uid = (uid_t)-1};
+    socklen_t length = sizeof(credentials);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+           credentials.uid == geteuid();
+}
+
+/* ---- sockets */
+
+ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *out)
+{
+    struct sockaddr_un address;
+    const socklen_t length = address_of(name, kind, &address);
+    const int fd = cecl_net_open(AF_UNIX, type);
+    if (fd < 0)
+        return ceclSystemError;
+    if (bind(fd, (struct sockaddr *)&address, length) == 0 &&
+        (type == SOCK_DGRAM || listen(fd, BACKLOG) == 0)) {
+        *out = fd;
+        return ceclSuccess;
+    }
+    const int error = errno;
+    cecl_fds_close(fd);
+    return cecl_fail(ceclSystemError, "listening on a Unix socket: %s", strerror(error));
+}
+
+/* A name that is taken cannot be bound. To connect would show this, too, but would leave a caller in the queue. */
+bool cecl_inbox_is_taken(const char name[40], char kind)
+{
+    struct sockaddr_un address;
+    const socklen_t length = address_of(name, kind, &address);
+    const int fd = CECL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0;
+    if (fd >= 0)
+        cecl_fds_close(fd);
+    return !is_free;
+}
+
+void cecl_inbox_ring(int from, const char name[40], char kind)
+{
+    struct sockaddr_un address;
+    const socklen_t length = address_of(name, kind, &address);
+    (void)!sendto(from, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address, length);
+}
+
+ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_address *mine,
+                             char kind)
+{
+    *inbox = (struct cecl_inbox){.listener = -1};
+    memcpy(inbox->secret, mine->secret, sizeof(inbox->secret));
+    return cecl_inbox_bind(SOCK_SEQPACKET, mine->name, kind, &inbox->listener);
+}
+
+void cecl_inbox_close(struct cecl_inbox *inbox)
+{
+    cecl_net_drop(inbox->callers, inbox->count);
+    if (inbox->listener >= 0)
+        cecl_net_close(inbox->listener);
+    *inbox = (struct cecl_inbox){.listener = -1};
+}
+
+/* ---- sending */
+
+int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
+                    const void *message, size_t bytes, const int *fds, int nfds)
+{
+    struct sockaddr_un address;
+    const socklen_t length = address_of(to->name, kind, &address);
+    struct head head = {.magic = MAGIC,
+                        .number = number,
+                        .rank = (uint16_t)rank,
+                        .nfds = (uint16_t)nfds,
+                        .bytes = (uint32_t)bytes};
+    struct iovec parts[CECL_PACKET_PARTS] = {
+        {.iov_base = &head, .iov_len = sizeof(head)},
+        {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes},
+    };
+    memcpy(head.secret, to->secret, sizeof(head.secret));
+    const int fd = CECL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd < 0)
+        return errno;
+    int error = connect(fd, (struct sockaddr *)&address, length) != 0 ? errno
+                : !is_same_user(fd)                                   ? EPERM
+                                                                      : 0;
+    if (error == 0 && cecl_packet_send(fd, parts, fds, nfds) < 0)
+        error = errno;
+    cecl_fds_close(fd);
+    return error;
+}
+
+/* ---- taking */
+
+static void take_off(struct cecl_inbox *inbox, int which)
+{
+    cecl_fds_close(inbox->callers[which]);
+    inbox->count--;
+    memmove(&inbox->callers[which], &inbox->callers[which + 1],
+            (size_t)(inbox->count - which) * sizeof(int));
+}
+
+/* Why a message with the right secret cannot be taken, or NULL. */
+static const char *find_fault(const struct head *head, size_t got, int nfds, int flags)
+{
+    if (flags & MSG_TRUNC)
+        return "it is too long";
+    if (head->bytes != got - sizeof(*head))
+        return "it has more or fewer bytes than its header says";
+    if (head->nfds > CECL_PACKET_FDS || (nfds != head->nfds && !(flags & MSG_CTRUNC)))
+        return "it has more or fewer descriptors than its header says";
+    return NULL;
+}
+
+enum heard { NOTHING_YET, NO_RANK, LETTER };
+
+/* Reads what a caller has sent. */
+static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void *message,
+                       size_t room, struct cecl_letter *letter)
+{
+    struct head head = {0};
+    struct iovec parts[CECL_PACKET_PARTS] = {
+        {.iov_base = &head, .iov_len = sizeof(head)},
+        {.iov_base = message, .iov_len = room},
+    };
+    int flags = 0;
+    const ssize_t got = cecl_packet_take(fd, parts, letter->fds, &letter->nfds, &flags);
+    if (got < 0)
+        return cecl_net_is_closed(errno) ? NO_RANK : NOTHING_YET;
+    if (got < (ssize_t)sizeof(head) || head.magic != MAGIC || head.rank >= nranks ||
+        !cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret)) || !is_same_user(fd)) {
+        cecl_net_drop(letter->fds, letter->nfds);
+        return NO_RANK;
+    }
+    letter->rank = head.rank;
+    letter->number = head.number;
+    letter->bytes = head.bytes;
+    letter->has_lost_fds = flags & MSG_CTRUNC;
+    letter->fault = find_fault(&head, (size_t)got, letter->nfds, flags);
+    if (letter->fault || letter->has_lost_fds) {
+        cecl_net_drop(letter->fds, letter->nfds);
+        letter->nfds = 0;
+    }
+    return LETTER;
+}
+
+/* Takes the first message that has come. A rank connects again only once its message before this one is sent. That
+ * one's connection is earlier in the list, so its message is taken first. */
+static bool hear_all(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
+                     struct cecl_letter *letter)
+{
+    for (int i = 0; i < inbox->count;) {
+        const enum heard heard = hear(inbox, inbox->callers[i], nranks, message, room, letter);
+        if (heard == NOTHING_YET) {
+            i++;
+            continue;
+        }
+        take_off(inbox, i);
+        if (heard == LETTER)
+            return true;
+    }
+    return false;
+}
+
+/* Accepts one more connection. Returns false if there is none, or if this process lacks descriptors or memory. */
+static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
+{
+    const int fd = CECL_FD(accept4(inbox->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd >= 0) {
+        inbox->callers[inbox->count++] = fd;
+        inbox->scarce_since = 0;
+        return true;
+    }
+    if (!cecl_net_is_scarce(errno))
+        return errno == EINTR || errno == ECONNABORTED;
+    const int error = errno;
+    const int64_t now = cecl_now_ms();
+    if (inbox->scarce_since == 0)
+        inbox->scarce_since = now;
+    if (now - inbox->scarce_since >= BEAR_MS)
+        *result = cecl_fail(ceclSystemError, "messages of other ranks cannot be taken: %s",
+                            strerror(error));
+    else
+        (void)poll(NULL, 0, REST_MS);
+    return false;
+}
+
+ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
+                             struct cecl_letter *letter)
+{
+    ceclResult_t result = ceclInProgress;
+    for (int accepts = 0; accepts < ACCEPTS_MAX; accepts++) {
+        if (hear_all(inbox, nranks, message, room, letter))
+            return ceclSuccess;
+        if (inbox->count == CECL_INBOX_CALLERS) {
+            /* The caller that has been silent for longest must connect again. If it has just sent something, that can
+             * still be read. */
+            (void)shutdown(inbox->callers[0], SHUT_RDWR);
+        } else if (!let_in(inbox, &result)) {
+            return result;
+        }
+    }
+    return result;
+}
+
+int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls)
+{
+    int count = 0;
+    polls[count++] = (struct pollfd){.fd = inbox->listener, .events = POLLIN};
+    for (int i = 0; i < inbox->count; i++)
+        polls[count++] = (struct pollfd){.fd = inbox->callers[i], .events = POLLIN};
+    return count;
+}

@@ -1,0 +1,69 @@
+/* An inbox: where a rank receives messages with descriptors. Each message comes by a connection of its own, which
+ * the sender closes at once. So an inbox costs its rank one descriptor, and its peers none, and a message waits in the
+ * kernel until the receiver takes it. Messages of one sender arrive in order.
+ *
+ * A message counts only with the inbox's secret, and from the same user. Other callers are turned away: they can send
+ * anything, or nothing, and change nothing. One thread at a time uses an inbox. */
+#ifndef CECL_BOOT_INBOX_H
+#define CECL_BOOT_INBOX_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "boot/packet.h"
+#include "util/error.h"
+
+#define CECL_INBOX_CALLERS                                                                         \
+    16 /* most connections that are open because nothing has come by them yet */
+
+/* Where an inbox is, and what a message must show. */
+struct cecl_inbox_address {
+    char name[40]; /* of an abstract Unix socket */
+    uint8_t secret[16];
+};
+
+struct cecl_inbox {
+    int listener;
+    uint8_t secret[16];
+    int callers[CECL_INBOX_CALLERS]; /* in the order in which they came */
+    int count;
+    int64_t scarce_since; /* no connection could be accepted since then, in ms; 0: it could */
+};
+
+/* Where a message comes from, and what came with its bytes. */
+struct cecl_letter {
+    int rank;
+    uint32_t number; /* the sender's */
+    size_t bytes;
+    int nfds, fds[CECL_PACKET_FDS]; /* close-on-exec; the caller closes them */
+    bool has_lost_fds;              /* this process had no descriptor left for them */
+    const char *fault;              /* why the message cannot be taken; NULL: it can */
+};
+
+/* Opens a socket of this type at an abstract name: this one, and `kind`. SOCK_SEQPACKET: it listens. */
+ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *fd);
+/* Whether a listener has this name. */
+bool cecl_inbox_is_taken(const char name[40], char kind);
+/* Sends a datagram of one byte to the socket at this name, by `from`. Does not wait, and may be lost. */
+void cecl_inbox_ring(int from, const char name[40], char kind);
+
+/* An inbox whose listener is -1 may be closed. */
+ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_address *mine,
+                             char kind);
+void cecl_inbox_close(struct cecl_inbox *inbox);
+
+/* Sends a message, whole or not at all, without waiting. rank, number: of the sender. Returns 0 or an errno;
+ * ECONNREFUSED: nobody listens; EPERM: another user does; EPIPE: turned away, which a second try may not be. */
+int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
+                    const void *message, size_t bytes, const int *fds, int nfds);
+
+/* Takes the next message without waiting. nranks: the sender is one of so many.
+ * ceclInProgress: there is none. ceclSystemError: no connection could be accepted for a second. */
+ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
+                             struct cecl_letter *letter);
+/* Lists what becomes readable when there may be a message. polls: [CECL_INBOX_CALLERS + 1]. Returns how many. */
+int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls);
+
+#endif

@@ -1,0 +1,205 @@
+/* News of peers' ends: goodbye, abort, death. The first two are words in the peer's row. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/rank_list.h"
+
+/* ---- telling */
+
+/* Wakes the peers' watchdogs, and those that wait for this rank. */
+static void tell(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++)
+        if (r != mesh->rank)
+            cecl_inbox_ring(mesh->bell, mesh->peers[r].invitation.at.name, MESH_BELL);
+    mesh_wake_waiters(mesh);
+}
+
+/* A copy of what a peer has written, which may be anything. */
+static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_BYTES])
+{
+    memcpy(why, mesh->rows[rank].why, MESH_TEXT_BYTES - 1);
+    why[MESH_TEXT_BYTES - 1] = '\0';
+}
+
+/* If this rank gives up because another rank did, copies the other rank's message, which `cause`
+ * contains. While ranks join, that message may also have come through their exchange. It
+ * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". */
+static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
+                           char why[MESH_TEXT_BYTES])
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        if (r == mesh->rank || atomic_load(&mesh->rows[r].state) != MESH_ABORTED)
+            continue;
+        copy_why(mesh, r, why);
+        if (strstr(cause, why))
+            return true;
+    }
+    const char *began = atomic_load(&mesh->joining) ? cecl_words_who_began(cause) : NULL;
+    if (began)
+        cecl_shorten(why, MESH_TEXT_BYTES, began);
+    return began;
+}
+
+/* Says in this rank's row how it ends, unless it has said so before. */
+static void end_as(struct cecl_mesh *mesh, enum mesh_state state)
+{
+    uint32_t alive = MESH_ALIVE;
+    atomic_compare_exchange_strong(&mesh->rows[mesh->rank].state, &alive, state);
+}
+
+void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
+{
+    char words[CECL_MESSAGE_BYTES + 32], why[MESH_TEXT_BYTES];
+    if (!mesh->rows)
+        return;
+    if (!find_beginning(mesh, cause, why)) {
+        snprintf(words, sizeof(words), "rank %d gave up: %s", mesh->rank, cause);
+        cecl_shorten(why, sizeof(why), words);
+    }
+    pthread_mutex_lock(&mesh->lock);
+    struct mesh_row *mine = &mesh->rows[mesh->rank];
+    if (atomic_load(&mine->state) == MESH_ALIVE) {
+        memcpy(mine->why, why, sizeof(why));
+        end_as(mesh, MESH_ABORTED);
+    }
+    pthread_mutex_unlock(&mesh->lock);
+    tell(mesh);
+}
+
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words)
+{
+    struct mesh_row *mine = mesh->rows ? &mesh->rows[mesh->rank] : NULL;
+    if (!mine || atomic_load(&mine->gone))
+        return;
+    if (words)
+        mine->words = *words;
+    mine->has_words = words != NULL;
+    end_as(mesh, MESH_LEFT);
+    atomic_store(&mine->gone, 1);
+    tell(mesh);
+}
+
+/* ---- looking */
+
+enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
+{
+    struct mesh_peer *peer = &mesh->peers[rank];
+    /* first the process: what it wrote before its end is then seen */
+    if (cecl_process_has_ended(peer->process))
+        atomic_store(&peer->has_died, true);
+    const uint32_t state = mesh->rows ? atomic_load(&mesh->rows[rank].state) : MESH_ALIVE;
+    return state == MESH_LEFT || state == MESH_ABORTED ? (enum mesh_state)state
+           : atomic_load(&peer->has_died)              ? MESH_DEAD
+                                                       : MESH_ALIVE;
+}
+
+static ceclResult_t left_error(int rank)
+{
+    return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
+                     rank);
+}
+
+ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
+{
+    const enum mesh_state state = mesh_look(mesh, rank);
+    char why[MESH_TEXT_BYTES];
+    if (state == MESH_LEFT)
+        return left_error(rank);
+    if (state == MESH_DEAD)
+        return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
+    copy_why(mesh, rank, why);
+    return cecl_fail_with(ceclRemoteError, why);
+}
+
+/* The error for the first peer that aborted or died; ceclSuccess if there is none. */
+static ceclResult_t first_error(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        const enum mesh_state state = r == mesh->rank ? MESH_ALIVE : mesh_look(mesh, r);
+        if (state == MESH_ABORTED || state == MESH_DEAD)
+            return mesh_peer_error(mesh, r);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
+{
+    CECL_TRY(first_error(mesh));
+    return cecl_fail(ceclRemoteError, "given up, because the communicator has failed");
+}
+
+ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++)
+        if (r != mesh->rank && atomic_load(&mesh->rows[r].state) == MESH_ABORTED)
+            return mesh_peer_error(mesh, r);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
+{
+    return first_error(mesh);
+}
+
+/* A process that becomes another program (exec) does not end, but does not listen any more. */
+static void look_for_exec(struct cecl_mesh *mesh)
+{
+    for (int r = 0; r < mesh->nranks; r++)
+        if (mesh_is_elsewhere(mesh, r) && mesh_look(mesh, r) == MESH_ALIVE &&
+            !cecl_inbox_is_taken(mesh->peers[r].invitation.at.name, MESH_POST))
+            atomic_store(&mesh->peers[r].has_died, true);
+}
+
+ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
+{
+    struct pollfd *polls = mesh->polls, *bell = &polls[mesh->nranks];
+    char byte;
+    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own process is -1 */
+        const bool lives = mesh_look(mesh, r) == MESH_ALIVE;
+        polls[r] = (struct pollfd){.fd = lives ? mesh->peers[r].process : -1, .events = POLLIN};
+    }
+    *bell = (struct pollfd){.fd = mesh->bell, .events = POLLIN};
+    if (cecl_net_poll(polls, mesh->nranks + 1, wait_ms) == 0)
+        look_for_exec(mesh);
+    else if (bell->revents)
+        while (recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0)
+            ;
+    return first_error(mesh);
+}
+
+ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
+{
+    if (rank == mesh->rank)
+        return ceclSuccess;
+    const enum mesh_state state = mesh_look(mesh, rank);
+    if (state == MESH_LEFT)
+        return left_error(rank);
+    if (state == MESH_ABORTED &&
+        (atomic_load(&mesh->peers[rank].has_died) || atomic_load(&mesh->rows[rank].gone)))
+        return cecl_fail(ceclRemoteError,
+                         "rank %d gave up and then ended, or destroyed its communicator", rank);
+    return state == MESH_DEAD ? mesh_peer_error(mesh, rank) : ceclSuccess;
+}
+
+bool cecl_mesh_left(struct cecl_mesh *mesh, int peer)
+{
+    return atomic_load(&mesh->rows[peer].state) == MESH_LEFT;
+}
+
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words)
+{
+    const struct mesh_row *its = &mesh->rows[peer];
+    if (!cecl_mesh_left(mesh, peer) || !its->has_words)
+        return false;
+    *words = its->words;
+    return true;
+}
+
+void cecl_mesh_wake(struct cecl_mesh *mesh)
+{
+    cecl_inbox_ring(mesh->bell, mesh->peers[mesh->rank].invitation.at.name, MESH_BELL);
+}

@@ -1,0 +1,308 @@
+/* Exchanges, through the rows of the shared memory. A rank writes what it brings into a slot of its row, says in `came`
+ * that it has come, and waits until all have come. So no order of calls can deadlock ranks, and no rank serves the
+ * others. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/rank_list.h"
+#include "util/clock.h"
+#include "util/fds.h"
+
+/* ns between two looks at the ranks that do not come, and as many more for each rank: the looks of many ranks would
+ * keep few cores busy */
+#define LOOK_NS 2000000
+#define LOOK_RANK_NS 40000
+#define EARLY_MS 50 /* ms after which a late rank may have ended unseen */
+
+/* What this rank brings, and where the bytes of all go. */
+struct exchange {
+    const char *kind;
+    const char *send;
+    char *recv;   /* the bytes of rank r go to recv + bytes * r */
+    size_t bytes; /* of a rank, in all */
+    size_t piece; /* of them, now */
+    int64_t since, deadline;
+};
+
+size_t mesh_rows_bytes(int nranks)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return ((size_t)nranks * sizeof(struct mesh_row) + page - 1) / page * page;
+}
+
+/* ---- waiting */
+
+static bool has_come(const struct cecl_mesh *mesh, int rank)
+{
+    return (int32_t)(atomic_load(&mesh->rows[rank].came) - mesh->sequence) >= 0;
+}
+
+void mesh_wake_waiters(struct cecl_mesh *mesh)
+{
+    syscall(SYS_futex, &mesh->rows[mesh->rank].came, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A late rank may itself wait for a third rank, which came to the previous exchange with this rank but not with
+ * the late one. The late rank's own wait ends soon, and the late rank then names the rank for which it waited. So
+ * this rank listens a little longer. */
+static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
+{
+    const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
+    do {
+        CECL_TRY(mesh_first_reason(mesh));
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } while (cecl_now_ms() < end);
+    return ceclSuccess;
+}
+
+static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
+{
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < mesh->nranks; r++)
+        if (!has_come(mesh, r))
+            cecl_rank_list_add(&list, r);
+    if (list.count > 1)
+        CECL_TRY(listen_for_reason(mesh));
+    const bool joins = atomic_load(&mesh->joining);
+    return cecl_fail(ceclTimeout, "%s did not come within %" PRId64 " ms (%s); %s",
+                     cecl_rank_list_words(&list), joins ? mesh->init_timeout_ms : mesh->timeout_ms,
+                     joins ? "CECL_INIT_TIMEOUT_MS" : "CECL_TIMEOUT_MS",
+                     joins ? "has a process ended?" : "did every rank make the call?");
+}
+
+/* Whether a rank's end may not show yet: it has no memory to say so, or its process is not known. */
+static bool may_end_unseen(const struct cecl_mesh *mesh, int rank)
+{
+    return atomic_load(&mesh->rows[rank].came) == 0 ||
+           (mesh_is_elsewhere(mesh, rank) && mesh->peers[rank].process < 0);
+}
+
+/* The error of a rank that has ended, as its row says or else unseen. */
+static ceclResult_t check_unseen(struct cecl_mesh *mesh, int rank)
+{
+    if (rank == mesh->rank)
+        return ceclSuccess;
+    return mesh_look(mesh, rank) != MESH_ALIVE ? mesh_peer_error(mesh, rank)
+                                               : mesh_check_joining(mesh, rank);
+}
+
+/* Looks whether one of the late ranks has ended unseen, each time at another one: that takes several system calls. */
+static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
+{
+    for (int i = 0; i < mesh->nranks; i++) {
+        const int rank = mesh->last_looked = (mesh->last_looked + 1) % mesh->nranks;
+        if (has_come(mesh, rank) || !may_end_unseen(mesh, rank))
+            continue;
+        if (mesh_check_joining(mesh, rank) == ceclSuccess || has_come(mesh, rank))
+            return ceclSuccess;
+        /* it may have left because rank 0 ended before it sent the memory */
+        CECL_TRY(check_unseen(mesh, 0));
+        return check_unseen(mesh, rank);
+    }
+    return ceclSuccess;
+}
+
+/* Returns an error if a rank that has not come has ended, if the time is up, or if another thread ends the wait. */
+static ceclResult_t look_at_missing(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    if (atomic_load(&mesh->interrupted))
+        return mesh_interrupted(mesh);
+    for (int r = 0; r < mesh->nranks; r++)
+        if (!has_come(mesh, r) && mesh_look(mesh, r) != MESH_ALIVE && !has_come(mesh, r))
+            return mesh_peer_error(mesh, r);
+    if (cecl_ms_left(x->deadline) == 0)
+        return name_who_is_late(mesh);
+    return atomic_load(&mesh->joining) && cecl_now_ms() - x->since > EARLY_MS
+               ? look_for_leaver(mesh)
+               : ceclSuccess;
+}
+
+/* Waits until all have come. A rank that comes wakes those that wait for it. */
+static ceclResult_t await_all(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    const int64_t between = LOOK_NS + (int64_t)mesh->nranks * LOOK_RANK_NS;
+    int64_t next = cecl_now_ns() + between;
+    for (int r = 0; r < mesh->nranks; r++)
+        while (!has_come(mesh, r)) {
+            const int64_t left = next - cecl_now_ns();
+            if (left <= 0) {
+                CECL_TRY(look_at_missing(mesh, x));
+                next = cecl_now_ns() + between;
+                continue;
+            }
+            const uint32_t now = atomic_load(&mesh->rows[r].came);
+            const struct timespec slice = {.tv_nsec = left};
+            if ((int32_t)(now - mesh->sequence) < 0)
+                syscall(SYS_futex, &mesh->rows[r].came, FUTEX_WAIT, now, &slice, NULL, 0);
+        }
+    return ceclSuccess;
+}
+
+/* ---- exchanging */
+
+static ceclResult_t meet(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    struct mesh_row *mine = &mesh->rows[mesh->rank];
+    struct mesh_slot *slot = &mine->slots[mesh->sequence % 2];
+    slot->bytes = x->bytes;
+    memset(slot->kind, 0, sizeof(slot->kind));
+    memcpy(slot->kind, x->kind, strnlen(x->kind, sizeof(slot->kind) - 1));
+    if (x->piece > 0)
+        memcpy(slot->piece, x->send, x->piece);
+    atomic_store(&mine->came, ++mesh->sequence);
+    mesh_wake_waiters(mesh);
+    return await_all(mesh, x);
+}
+
+/* Copies what all ranks have brought. Fails if a rank is in another exchange. */
+static ceclResult_t collect(struct cecl_mesh *mesh, const struct exchange *x)
+{
+    const uint32_t turn = (mesh->sequence - 1) % 2;
+    const struct mesh_slot *mine = &mesh->rows[mesh->rank].slots[turn];
+    for (int r = 0; r < mesh->nranks; r++) {
+        const struct mesh_slot *its = &mesh->rows[r].slots[turn];
+        if (its->bytes != x->bytes || memcmp(its->kind, mine->kind, sizeof(its->kind)) != 0)
+            return cecl_fail(ceclInvalidUsage,
+                             "rank %d is in '%.8s' (%" PRIu64
+                             " bytes) while rank %d is in '%.8s' (%" PRIu64 " bytes): "
+                             "ranks must make the same calls in the same order",
+                             r, its->kind, its->bytes, mesh->rank, mine->kind, mine->bytes);
+        if (x->piece > 0)
+            memcpy(x->recv + (size_t)r * x->bytes, its->piece, x->piece);
+    }
+    return ceclSuccess;
+}
+
+uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
+{
+    return mesh->sequence;
+}
+
+/* All-gathers in as many pieces as that takes. The first piece shows whether a rank is inside another call. */
+ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
+                                 void *recv, size_t bytes)
+{
+    struct exchange x = {.kind = kind,
+                         .send = send,
+                         .recv = recv,
+                         .bytes = bytes,
+                         .since = cecl_now_ms(),
+                         .deadline = mesh_deadline(mesh)};
+    if (mesh->broken != ceclSuccess)
+        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    size_t done = 0;
+    do {
+        x.piece = bytes - done < MESH_PIECE_BYTES ? bytes - done : MESH_PIECE_BYTES;
+        const ceclResult_t met = meet(mesh, &x);
+        if (met != ceclSuccess) { /* a peer may still come to this exchange */
+            mesh->broken = cecl_fail(met, "%s: %s", mesh->activity, cecl_message());
+            cecl_keep_message(mesh->broken_text);
+            return mesh->broken;
+        }
+        CECL_TRY(collect(mesh, &x));
+        done += x.piece;
+        x.send += x.piece;
+        x.recv += x.piece;
+    } while (done < bytes);
+    return ceclSuccess;
+}
+
+static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
+{
+    struct mesh_verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
+    if (mine != ceclSuccess)
+        cecl_shorten(verdict.text, sizeof(verdict.text), cecl_message());
+    CECL_TRY(cecl_mesh_allgather(mesh, kind, &verdict, all, sizeof(verdict)));
+    for (int r = 0; r < mesh->nranks; r++)
+        if (all[r].result != ceclSuccess)
+            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.*s", r, MESH_TEXT_BYTES,
+                             all[r].text);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
+{
+    return agree(mesh, "agree", mine);
+}
+
+/* ---- descriptors */
+
+static bool is_peer(const struct cecl_mesh *mesh, int peer)
+{
+    (void)mesh;
+    (void)peer;
+    return true;
+}
+
+static ceclResult_t take_from_inbox(struct cecl_mesh *mesh, uint32_t number, int *fds)
+{
+    struct cecl_letter letter;
+    CECL_TRY(cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter));
+    CECL_TRY(mesh_check_letter(mesh, &letter));
+    /* others are of an exchange that has failed */
+    if (letter.number == number && letter.nfds > 0 && fds[letter.rank] < 0) {
+        fds[letter.rank] = letter.fds[0];
+        letter.fds[0] = -1;
+    }
+    cecl_net_drop(letter.fds, letter.nfds);
+    return ceclSuccess;
+}
+
+/* Takes the descriptors of an exchange to which all have come, so they are in this rank's inbox. */
+static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int wanted,
+                             int64_t deadline)
+{
+    ceclResult_t result = ceclSuccess;
+    while (result == ceclSuccess || (result == ceclInProgress && cecl_ms_left(deadline) != 0)) {
+        int got = 0;
+        for (int r = 0; r < mesh->nranks; r++)
+            got += fds[r] >= 0;
+        if (got == wanted)
+            return ceclSuccess;
+        result = take_from_inbox(mesh, number, fds);
+        if (result == ceclInProgress)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return result == ceclInProgress
+               ? cecl_fail(ceclTimeout, "other ranks' descriptors did not come in time")
+               : result;
+}
+
+ceclResult_t mesh_swap_fds(struct cecl_mesh *mesh, const char *kind, int fd, int *fds,
+                           bool (*has)(const struct cecl_mesh *mesh, int peer))
+{
+    const uint32_t number = mesh->sequence;
+    const int64_t deadline = mesh_deadline(mesh);
+    ceclResult_t result = ceclSuccess;
+    int wanted = 0;
+    if (mesh->broken != ceclSuccess)
+        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    for (int r = 0; r < mesh->nranks; r++) {
+        fds[r] = -1;
+        if (r == mesh->rank || result != ceclSuccess || !(has ? has : is_peer)(mesh, r))
+            continue;
+        wanted++;
+        const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
+        if (sent != ceclRemoteError) /* all notice if a rank has gone */
+            result = sent;
+    }
+    CECL_TRY(agree(mesh, kind, result));
+    result = take_fds(mesh, number, fds, wanted, deadline);
+    if (result != ceclSuccess)
+        cecl_net_drop(fds, mesh->nranks);
+    return result;
+}
+
+ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+{
+    return mesh_swap_fds(mesh, "fd", fd, fds, NULL);
+}
