@@ -125,7 +125,7 @@ static inline uint64_t expected_element(const struct cecl_reduction *r, uint64_t
         f = f / (float)by;
         value = is_double ? d : (double)f;
     }
-    return float_bits(r->type, value);
+    return float_bits(r->widens ? ceclFloat32 : r->type, value);
 }
 
 #endif

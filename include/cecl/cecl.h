@@ -1202,6 +1202,27 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
+/* ceclReduceScatter whose sums are not rounded to the type of the elements: gradients of 16 bits travel as
+ * such, and arrive as sums in fp32.
+ * sendbuff   [nranks * recvcount] elements of sendtype.
+ * recvbuff   [recvcount] elements of recvtype. Must not overlap sendbuff, unless the types are equal.
+ * recvcount  elements, equal on all ranks; 0 is a call without effect.
+ * sendtype   ceclFloat16 or ceclBfloat16; equal on all ranks.
+ * recvtype   ceclFloat32, or sendtype: then the call is ceclReduceScatter, with any type and op.
+ *            Equal on all ranks.
+ * op         ceclSum or ceclAvg; equal on all ranks.
+ * Each buffer must be aligned to the size of its elements. The result is what ceclReduceScatter gives for
+ * sendbuff as fp32, bit for bit, from half the bytes.
+ * Over several hosts it is refused: convert sendbuff, and call ceclReduceScatter.
+ * memory of the buffers, stream, collective, threads, ownership: as ceclReduceScatter.
+ * Errors, nothing enqueued: as ceclReduceScatter, and ceclInvalidArgument (other types or operations;
+ * buffers that overlap), ceclInvalidUsage (a communicator over several hosts).
+ * Since 0.3. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterAs(const void *sendbuff, void *recvbuff,
+                                                       size_t recvcount, ceclDataType_t sendtype,
+                                                       ceclDataType_t recvtype, ceclRedOp_t op,
+                                                       ceclComm_t comm, ceclStream_t stream);
+
 /* Tiles: parts of a matrix that have equal shapes. */
 typedef struct {
     size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */

@@ -105,6 +105,22 @@ DEFINE(ceclReduceScatterTiles, REDUCE_SCATTER_TILES,
         ceclRedOp_t op),
        .send = sendbuff, .recv = recvbuff, .tiles = tiles, .type = datatype, .red_op = op)
 
+CECL_API ceclResult_t ceclReduceScatterAs(const void *sendbuff, void *recvbuff, size_t recvcount,
+                                          ceclDataType_t sendtype, ceclDataType_t recvtype,
+                                          ceclRedOp_t op, ceclComm_t comm, ceclStream_t stream)
+{
+    CECL_PUBLIC;
+    const struct cecl_args args = {.send = sendbuff,
+                                   .recv = recvbuff,
+                                   .count = recvcount,
+                                   .type = sendtype,
+                                   .recv_type = recvtype,
+                                   .red_op = op};
+    return cecl_collective(sendtype == recvtype ? CECL_OP_REDUCE_SCATTER
+                                                : CECL_OP_REDUCE_SCATTER_AS,
+                           &args, comm, stream);
+}
+
 DEFINE(ceclAllReduce, ALL_REDUCE,
        (const void *sendbuff, void *recvbuff, size_t count, ceclDataType_t datatype,
         ceclRedOp_t op),

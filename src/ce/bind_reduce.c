@@ -26,6 +26,7 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         .count = reduce->bytes / call->element,
         .type = (ceclDataType_t)call->type,
         .op = (ceclRedOp_t)call->red_op,
+        .widens = call->op->widens,
         .divisor = (uint32_t)call->nranks,
         .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
@@ -33,7 +34,8 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
         CECL_TRY(cecl_bound_address(engine, bound, &source, reduce->bytes, &address));
         bound->sources[reduce->first + i] = address;
     }
-    CECL_TRY(cecl_bound_address(engine, bound, &reduce->dst, reduce->bytes, &address));
+    CECL_TRY(cecl_bound_address(engine, bound, &reduce->dst,
+                                cecl_call_result_bytes(call, reduce->bytes), &address));
     out->dst = address;
     return ceclSuccess;
 }

@@ -49,6 +49,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .bytes = call->bytes,
         .type = (ceclDataType_t)call->type,
         .op = (ceclRedOp_t)call->red_op,
+        .widens = call->op->widens,
         .slot_bytes = engine->slot_bytes,
         .end = cecl_pads_ended(&engine->flags),
         .late = engine->flags.late,

@@ -55,7 +55,9 @@ static inline struct cecl_place output_at(const struct cecl_part *part, int rank
                                           uint64_t first)
 {
     const bool alone = scatters(part) && !part->call.in_place;
-    return cecl_place_at(CECL_AREA_RECV, rank, (alone ? 0 : share_begin(part, block)) + first);
+    return cecl_place_at(CECL_AREA_RECV, rank,
+                         alone ? cecl_call_result_bytes(&part->call, first)
+                               : share_begin(part, block) + first);
 }
 
 /* The unit in which chunks of about `bytes` bytes are measured. */

@@ -17,6 +17,9 @@ ceclResult_t cecl_net_check(const struct cecl_call *call, int version)
         return refuse("splits on the device", "read them on the host, and call ceclAlltoAllv");
     if (call->op->has_tiles)
         return refuse("tiles", "call ceclReduceScatter");
+    if (call->op->widens)
+        return refuse("fp32 results of a narrower type",
+                      "convert sendbuff, and call ceclReduceScatter with ceclFloat32");
     if (call->view.shape.width > 0)
         return refuse("strided blocks", is_exchange ? "call ceclAlltoAll with contiguous blocks"
                                                     : "call ceclAllGather with contiguous blocks");

@@ -60,7 +60,7 @@ _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t
 
 /* A block that goes from one rank to another. One offset is into the sender's input (in place, the
  * sender's recvbuff), the other into the receiver's recvbuff. The bytes of a strided block are
- * counted as if it were dense. */
+ * counted as if it were dense. Where the result of a reduction is wider than its input, `bytes` are of the input. */
 struct cecl_block {
     uint64_t bytes, send_offset, recv_offset;
 };
@@ -83,6 +83,12 @@ static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t
 static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t pitch)
 {
     return (rows - 1) * pitch + bytes;
+}
+
+/* Bytes of the result of so many bytes of a block. */
+static inline uint64_t cecl_call_result_bytes(const struct cecl_call *call, uint64_t bytes)
+{
+    return cecl_reduction_result_bytes(call->op->widens, bytes);
 }
 
 /* Bytes of an element; 0 if `type` is no type. */

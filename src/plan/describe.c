@@ -53,6 +53,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
 {
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
     const struct cecl_shape *shape = &call->view.shape;
+    if (call->op->widens)
+        return false;
     if (shape->rows > 1 && shape->send_pitch != shape->recv_pitch)
         return false;
     if (shape->width && cecl_call_input_blocks(call) > 1 &&
@@ -110,16 +112,29 @@ ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t 
     return ceclSuccess;
 }
 
+static ceclResult_t check_widens(const struct cecl_args *args)
+{
+    if (args->recv_type != ceclFloat32)
+        return cecl_fail(ceclInvalidArgument, "recvtype %d: ceclFloat32 or sendtype (%d) expected",
+                         (int)args->recv_type, (int)args->type);
+    return cecl_reduction_check_widens(args->type, args->red_op);
+}
+
 ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struct cecl_args *args,
                                      struct cecl_call *call)
 {
+    const size_t blocks = cecl_call_input_blocks(call);
     CECL_TRY(cecl_reduction_check(args->type, args->red_op));
-    CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
+    if (call->op->widens)
+        CECL_TRY(check_widens(args));
+    CECL_TRY(
+        cecl_describe_bytes(call, args->count, cecl_call_result_bytes(call, blocks), &call->bytes));
     CECL_TRY(cecl_describe_buffers(scope, args, call));
     if (cecl_call_is_empty(call))
         return ceclSuccess;
     CECL_TRY(cecl_describe_aligned("sendbuff", args->send, call->element));
-    return cecl_describe_aligned("recvbuff", args->recv, call->element);
+    return cecl_describe_aligned("recvbuff", args->recv,
+                                 cecl_call_result_bytes(call, call->element));
 }
 
 ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cecl_args *args,

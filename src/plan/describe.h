@@ -17,8 +17,8 @@ struct cecl_splits_args {
 struct cecl_args {
     const void *send;
     void *recv;
-    size_t count; /* for each rank, in the function's own unit */
-    ceclDataType_t type;
+    size_t count;                   /* for each rank, in the function's own unit */
+    ceclDataType_t type, recv_type; /* recv_type: for calls that widen */
     ceclRedOp_t red_op;
     int root;
     const ceclStrided_t *strided;

@@ -53,7 +53,8 @@ struct cecl_op {
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
     bool has_experts, goes_back;
-    bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
+    bool has_tiles; /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
+    bool widens;    /* CECL_FAMILY_REDUCTION: the result is fp32, of fp16 or bf16; never in place */
     const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL:
@@ -92,6 +93,7 @@ enum cecl_op_index {
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
     CECL_OP_REDUCE_SCATTER_TILES,
+    CECL_OP_REDUCE_SCATTER_AS,
     CECL_OP_ALL_TO_ALLV_DEVICE,
     CECL_OP_DISPATCH,
     CECL_OP_COMBINE,

@@ -59,7 +59,7 @@ struct cecl_copy {
  * and the operation are those of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
-    uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
+    uint64_t bytes;       /* of each source; whole elements, >= 1; of dst: cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
     /* index of the reduction's call in a group, because the places may all be in staging and do not show
      * the call */

@@ -37,7 +37,8 @@ static void find_blocks(const struct cecl_call *call, bool written, struct block
     for (int peer = 0; peer < call->nranks; peer++) {
         const struct cecl_block block = cecl_touched_block(call, received, peer);
         const uint64_t low = received ? block.recv_offset : block.send_offset,
-                       high = low + (blocks->rows > 1 ? shape->width : block.bytes);
+                       bytes = received ? cecl_call_result_bytes(call, block.bytes) : block.bytes,
+                       high = low + (blocks->rows > 1 ? shape->width : bytes);
         const struct cecl_range *last = blocks->count > 0 ? &blocks->of[blocks->count - 1] : NULL;
         if (block.bytes == 0 || (last && last->low == low && last->high == high))
             continue;

@@ -98,7 +98,8 @@ static struct extent output_of(const struct cecl_call *call)
         return rows_of(call, true);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_touched_block(call, true, from);
-        include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
+        include(&extent, call, block.recv_offset, cecl_call_result_bytes(call, block.bytes),
+                call->view.shape.recv_pitch);
     }
     return extent;
 }
@@ -193,7 +194,8 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
     const void *from = cecl_buffer_address(call->send), *to = cecl_buffer_address(call->recv);
-    if (call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS)
+    if (call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS ||
+        call->op->widens)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
                          " are sent, bytes %" PRIu64 " to %" PRIu64

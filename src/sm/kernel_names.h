@@ -6,6 +6,10 @@
 
 #include <cecl/cecl.h>
 
+/* The type of kernels whose results are fp32, of fp16 or bf16: such sums are not rounded to `type`. */
+#define CECL_TO_FLOAT32(type) (CECL_NUM_TYPES + (type))
+#define CECL_KERNEL_TYPES (2 * CECL_NUM_TYPES)
+
 /* X(name of the type, type, name of the operation, operation) for each pair that has kernels */
 #define CECL_REDUCE_PAIRS(X)                                                                       \
     CECL_REDUCE_ORDERED(X, int8, ceclInt8)                                                         \
@@ -19,7 +23,9 @@
     CECL_REDUCE_ALL_OPS(X, float64, ceclFloat64)                                                   \
     CECL_REDUCE_ALL_OPS(X, bfloat16, ceclBfloat16)                                                 \
     CECL_REDUCE_ALL_OPS(X, float8e4m3, ceclFloat8e4m3)                                             \
-    CECL_REDUCE_ALL_OPS(X, float8e5m2, ceclFloat8e5m2)
+    CECL_REDUCE_ALL_OPS(X, float8e5m2, ceclFloat8e5m2)                                             \
+    X(float16_to_float32, CECL_TO_FLOAT32(ceclFloat16), sum, ceclSum)                              \
+    X(bfloat16_to_float32, CECL_TO_FLOAT32(ceclBfloat16), sum, ceclSum)
 #define CECL_REDUCE_ORDERED(X, name, type)                                                         \
     X(name, type, max, ceclMax)                                                                    \
     X(name, type, min, ceclMin)
@@ -34,7 +40,9 @@
     CECL_REDUCE_SUMS_OF(X, float16, ceclFloat16)                                                   \
     CECL_REDUCE_SUMS_OF(X, bfloat16, ceclBfloat16)                                                 \
     CECL_REDUCE_SUMS_OF(X, float32, ceclFloat32)                                                   \
-    CECL_REDUCE_SUMS_OF(X, float64, ceclFloat64)
+    CECL_REDUCE_SUMS_OF(X, float64, ceclFloat64)                                                   \
+    CECL_REDUCE_SUMS_OF(X, float16_to_float32, CECL_TO_FLOAT32(ceclFloat16))                       \
+    CECL_REDUCE_SUMS_OF(X, bfloat16_to_float32, CECL_TO_FLOAT32(ceclBfloat16))
 #define CECL_REDUCE_SUMS_OF(X, name, type)                                                         \
     X(name, type, 2)                                                                               \
     X(name, type, 3)                                                                               \
@@ -49,6 +57,13 @@
     X(float16, ceclFloat16)                                                                        \
     X(bfloat16, ceclBfloat16)                                                                      \
     X(float32, ceclFloat32)                                                                        \
-    X(float64, ceclFloat64)
+    X(float64, ceclFloat64)                                                                        \
+    X(float16_to_float32, CECL_TO_FLOAT32(ceclFloat16))                                            \
+    X(bfloat16_to_float32, CECL_TO_FLOAT32(ceclBfloat16))
+
+static inline int cecl_kernel_type(ceclDataType_t type, int widens)
+{
+    return widens ? CECL_TO_FLOAT32((int)type) : (int)type;
+}
 
 #endif

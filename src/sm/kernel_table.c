@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const struct {
-    ceclDataType_t type;
+    int type;
     ceclRedOp_t op;
     const char *name;
 } pairs[] = {
@@ -27,10 +27,10 @@ ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel
 
 ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
                                        const char *prefix, int shared,
-                                       CUkernel kernels[CECL_NUM_TYPES])
+                                       CUkernel kernels[CECL_KERNEL_TYPES])
 {
     static const struct {
-        ceclDataType_t type;
+        int type;
         const char *name;
     } counted[] = {
 #define COUNTED(type_name, type) {type, #type_name},
@@ -45,7 +45,7 @@ ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_ker
     return ceclSuccess;
 }
 
-static ceclDataType_t as_unsigned(ceclDataType_t type)
+static int as_unsigned(int type)
 {
     switch (type) {
     case ceclInt8: return ceclUint8;
@@ -55,8 +55,7 @@ static ceclDataType_t as_unsigned(ceclDataType_t type)
     }
 }
 
-CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, ceclDataType_t type,
-                              ceclRedOp_t op)
+CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, int type, ceclRedOp_t op)
 {
     const ceclRedOp_t as = op == ceclAvg ? ceclSum : op;
     const CUkernel own = table->kernel[type][as];

@@ -64,7 +64,7 @@ static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
 
 struct cecl_kernel_table {
     /* NULL: the pair uses the kernel of another pair */
-    CUkernel kernel[CECL_NUM_TYPES][CECL_NUM_RED_OPS];
+    CUkernel kernel[CECL_KERNEL_TYPES][CECL_NUM_RED_OPS];
 };
 
 /* Loads kernels named PREFIX_TYPE_OP, as cecl_kernel_load does. */
@@ -75,10 +75,9 @@ ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel
 /* Loads kernels named PREFIX_counted_TYPE. Entries of types without such a kernel stay as they are. */
 ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
                                        const char *prefix, int shared,
-                                       CUkernel kernels[CECL_NUM_TYPES]);
+                                       CUkernel kernels[CECL_KERNEL_TYPES]);
 
-/* The kernel of a pair that has passed cecl_reduction_check. */
-CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, ceclDataType_t type,
-                              ceclRedOp_t op);
+/* The kernel of a pair that has passed cecl_reduction_check. `type`: of cecl_kernel_type. */
+CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, int type, ceclRedOp_t op);
 
 #endif

@@ -33,3 +33,17 @@ ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op)
                          types[type].name);
     return ceclSuccess;
 }
+
+ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op)
+{
+    if (type != ceclFloat16 && type != ceclBfloat16)
+        return cecl_fail(ceclInvalidArgument,
+                         "sendtype %d: ceclFloat16 or ceclBfloat16 expected, where recvtype is "
+                         "ceclFloat32",
+                         (int)type);
+    if (op != ceclSum && op != ceclAvg)
+        return cecl_fail(ceclInvalidArgument,
+                         "op %d: ceclSum or ceclAvg expected, where recvtype is ceclFloat32",
+                         (int)op);
+    return ceclSuccess;
+}

@@ -8,6 +8,30 @@
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
 
+/* ---- elements whose results are fp32 */
+
+template <int type> struct widening_element : element<type> {
+    static INLINE float narrow(float x)
+    {
+        return element<ceclFloat32>::narrow(x);
+    }
+};
+
+template <> struct element<CECL_TO_FLOAT32(ceclFloat16)> : widening_element<ceclFloat16> {
+};
+template <> struct element<CECL_TO_FLOAT32(ceclBfloat16)> : widening_element<ceclBfloat16> {
+};
+
+/* How many vectors the results of a vector of elements fill. */
+template <int type> DEVICE constexpr int result_vectors(void)
+{
+    return sizeof(element<type>::narrow(0)) / sizeof(typename element<type>::raw);
+}
+
+template <int type> struct results {
+    vector v[result_vectors<type>()];
+};
+
 /* ---- a op x. The compiler does not fuse these intrinsics with other operations. */
 
 template <int op> DEVICE float combine(float a, float x)
@@ -124,23 +148,34 @@ DEVICE void vector_combine(typename element<type>::acc acc[element<type>::per], 
 }
 
 template <int type, int op>
-DEVICE vector vector_end(typename element<type>::acc acc[element<type>::per],
-                         const cecl_average &by)
+DEVICE results<type> vector_end(typename element<type>::acc acc[element<type>::per],
+                                const cecl_average &by)
 {
     typedef element<type> E;
-    vector v;
+    results<type> out;
     divide<op, E::per>(acc, by);
-    E::pack(acc, v);
-    return v;
+    if constexpr (result_vectors<type>() == 1)
+        E::pack(acc, out.v[0]);
+    else
+#pragma unroll
+        for (int i = 0; i < result_vectors<type>(); i++)
+            element<ceclFloat32>::pack(acc + i * element<ceclFloat32>::per, out.v[i]);
+    return out;
 }
 
-/* Stores a result vector at dst and at all other destinations; `at` is the offset in bytes from the
- * body's begin. */
-DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const vector &v)
+/* Stores the results of a vector at dst and at all other destinations; `at` is the vector's offset in bytes
+ * from the body's begin. */
+template <int type>
+DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const results<type> &out)
 {
-    vector_store(args.dst + at, v);
+    const int n = result_vectors<type>();
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        vector_store(args.dst + at * n + i * 16, out.v[i]);
     for (uint32_t k = 0; k < args.nalso; k++)
-        vector_store(args.also[k] + at, v);
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            vector_store(args.also[k] + at * n + i * 16, out.v[i]);
 }
 
 DEVICE bool reduce_has_end(const cecl_reduce_args &args)
@@ -174,7 +209,7 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (uint64_t first = thread; first < all; first += strides * stride) {
         typename E::acc acc[strides];
-        int64_t at[strides]; /* bytes from the body's begin */
+        int64_t at[strides]; /* bytes from the body's begin, in a source */
 #pragma unroll
         for (int k = 0; k < strides; k++) {
             const uint64_t i = first + k * stride;
@@ -204,10 +239,11 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
 #pragma unroll
         for (int k = 0; k < strides; k++)
             if (first + k * stride < all) {
-                const raw value = E::narrow(acc[k]);
-                single_store(args.dst + at[k], value);
+                const auto value = E::narrow(acc[k]);
+                const int64_t to = at[k] * result_vectors<type>();
+                single_store(args.dst + to, value);
                 for (uint32_t a = 0; a < args.nalso; a++)
-                    single_store(args.also[a] + at[k], value);
+                    single_store(args.also[a] + to, value);
             }
     }
 }

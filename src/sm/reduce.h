@@ -8,7 +8,8 @@
  *   integers    wrap around; min and max are those of the type.
  *   fp64, fp32  are accumulated in their own type, each step rounded to nearest even. No step is
  *               fused with another, and subnormals are not flushed.
- *   fp16, bf16, fp8   are accumulated in fp32 and rounded once, at the end, to nearest even.
+ *   fp16, bf16, fp8   are accumulated in fp32 and rounded once, at the end, to nearest even; not at all
+ *               in a reduction that widens.
  *   overflow    fp64, fp32, fp16, bf16, e5m2 give an infinity. e4m3 has none and gives 448 with the
  *               result's sign, also for an infinity of the fp32 accumulator.
  *   NaN         in any source gives a NaN, in min and max too; so do inf - inf and 0 * inf. A NaN
@@ -47,6 +48,7 @@ struct cecl_reduction {
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
+    bool widens; /* dst has fp32: for sums and averages of fp16 and bf16 */
     /* For ceclAvg: the number of ranks in a call's last reduction, and 0 (or 1: no division) in the
      * reductions before that. Other operations ignore it. */
     uint32_t divisor;
@@ -74,6 +76,13 @@ enum cecl_reduce_kernel {
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
  * ceclInvalidArgument. */
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
+/* Refuses types and operations of which no reduction widens. */
+ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op);
+/* Bytes of results for so many bytes of a source. */
+static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
+{
+    return widens ? 2 * bytes : bytes;
+}
 /* Whether a call that numbers itself can have this type and operation. GPUs have kernels for such calls only
  * for the usual sums (CECL_REDUCE_COUNTED). Equal on every device, because ranks must not differ. */
 static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)

@@ -27,8 +27,8 @@ static inline struct cecl_average cecl_average_of(ceclRedOp_t op, uint32_t ranks
     return average;
 }
 
-/* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors; head and
- * tail are the elements before and behind it. If the buffers do not all have the same alignment,
+/* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors of the sources; head
+ * and tail are the elements before and behind it. If vectors do not begin at the same element in all buffers,
  * everything is head. */
 struct cecl_reduce_args {
     unsigned char *dst; /* where the body begins; the head lies in front of it */

@@ -15,12 +15,12 @@ static struct reduce_gpu {
     uint32_t sms;
     bool bulk;
     struct cecl_kernel_table any, bulks;
-    CUkernel counted_any[CECL_NUM_TYPES], counted_bulk[CECL_NUM_TYPES];
-    CUkernel sums[CECL_NUM_TYPES][CECL_REDUCE_SUMS_MOST + 1];
+    CUkernel counted_any[CECL_KERNEL_TYPES], counted_bulk[CECL_KERNEL_TYPES];
+    CUkernel sums[CECL_KERNEL_TYPES][CECL_REDUCE_SUMS_MOST + 1];
 } gpus[CECL_GPUS_MAX];
 
 static const struct {
-    ceclDataType_t type;
+    int type;
     uint32_t nsrc;
     const char *name;
 } sums[] = {
@@ -71,67 +71,68 @@ ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
 
 /* ---- one reduction */
 
-static ceclResult_t check_buffer(const char *name, const void *at, uint32_t element)
+static ceclResult_t check_buffer(const char *name, const void *at, uint64_t element)
 {
     if ((uintptr_t)at % element)
         return cecl_fail(
             ceclInvalidArgument,
             "reduction: %s %p: an address aligned to its elements of %u bytes is expected", name,
-            at, element);
+            at, (unsigned)element);
     return ceclSuccess;
 }
 
 static ceclResult_t check(const struct cecl_reduction *r)
 {
     CECL_TRY(cecl_reduction_check(r->type, r->op));
+    if (r->widens)
+        CECL_TRY(cecl_reduction_check_widens(r->type, r->op));
     if (r->counting && !cecl_reduction_counts(r->type, r->op))
         return cecl_fail(ceclInternalError,
                          "reduction: no kernel of this type counts captured calls");
-    const uint32_t element = cecl_reduction_element_bytes(r->type);
+    const uint64_t element = cecl_reduction_element_bytes(r->type),
+                   result = cecl_reduction_result_bytes(r->widens, element);
     if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)
         return cecl_fail(ceclInvalidArgument, "reduction of %u sources: 1 to %d expected", r->nsrc,
                          CECL_REDUCE_CUDA_SOURCES_MAX);
-    CECL_TRY(check_buffer("dst", r->dst, element));
+    CECL_TRY(check_buffer("dst", r->dst, result));
     if (r->nalso > CECL_REDUCE_ALSO_MAX)
         return cecl_fail(ceclInvalidArgument, "reduction to %u more places: 0 to %d expected",
                          r->nalso, CECL_REDUCE_ALSO_MAX);
     for (uint32_t a = 0; a < r->nalso; a++)
-        CECL_TRY(check_buffer("dst", r->also[a], element));
+        CECL_TRY(check_buffer("dst", r->also[a], result));
     for (uint32_t s = 0; s < r->nsrc; s++)
         CECL_TRY(check_buffer("source", r->src[s], element));
     return ceclSuccess;
 }
 
-/* Whether all buffers have the same offset from a multiple of 16 bytes. */
-static bool aligned_alike(const struct cecl_reduction *r)
+/* How many elements lie before the body, whose vectors are aligned in all buffers; all of them, if no
+ * element begins a vector in each. */
+static uint64_t head_of(const struct cecl_reduction *r, uint64_t element, uint64_t result)
 {
-    uintptr_t differ = 0;
-    for (uint32_t s = 0; s < r->nsrc; s++)
-        differ |= (uintptr_t)r->src[s] ^ (uintptr_t)r->dst;
+    const uint64_t before = (16 - (uintptr_t)r->src[0] % 16) % 16 / element;
+    uintptr_t differ = (uintptr_t)r->dst + before * result;
+    for (uint32_t s = 1; s < r->nsrc; s++)
+        differ |= (uintptr_t)r->src[s] ^ (uintptr_t)r->src[0];
     for (uint32_t a = 0; a < r->nalso; a++)
         differ |= (uintptr_t)r->also[a] ^ (uintptr_t)r->dst;
-    return differ % 16 == 0;
+    return differ % 16 == 0 && before < r->count ? before : r->count;
 }
 
 static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *args)
 {
-    const uint64_t element = cecl_reduction_element_bytes(r->type), per = 16 / element;
-    const uint64_t before = (16 - (uintptr_t)r->dst % 16) % 16 / element;
-    args->head = r->count;
-    args->vectors = 0;
-    if (aligned_alike(r) && before < r->count) {
-        args->head = before;
-        args->vectors = (r->count - before) / per;
-    }
+    const uint64_t element = cecl_reduction_element_bytes(r->type), per = 16 / element,
+                   result = cecl_reduction_result_bytes(r->widens, element);
+    args->head = head_of(r, element, result);
+    args->vectors = (r->count - args->head) / per;
     args->tail = r->count - args->head - args->vectors * per;
     args->nsrc = r->nsrc;
     args->meeting = r->meeting ? *r->meeting : (struct cecl_meeting){0};
     args->counting = r->counting ? *r->counting : (struct cecl_counting){0};
     args->average = cecl_average_of(r->op, r->divisor);
-    args->dst = (unsigned char *)r->dst + args->head * element;
+    args->dst = (unsigned char *)r->dst + args->head * result;
     args->nalso = r->nalso;
     for (uint32_t a = 0; a < r->nalso; a++)
-        args->also[a] = (unsigned char *)r->also[a] + args->head * element;
+        args->also[a] = (unsigned char *)r->also[a] + args->head * result;
     for (uint32_t s = 0; s < r->nsrc; s++)
         args->src[s] = (const unsigned char *)r->src[s] + args->head * element;
 }
@@ -154,14 +155,14 @@ static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_
 
 static CUkernel any_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
-    return r->counting ? gpu->counted_any[r->type]
-                       : cecl_kernel_table_at(&gpu->any, r->type, r->op);
+    const int type = cecl_kernel_type(r->type, r->widens);
+    return r->counting ? gpu->counted_any[type] : cecl_kernel_table_at(&gpu->any, type, r->op);
 }
 
 static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
-    return r->counting ? gpu->counted_bulk[r->type]
-                       : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
+    const int type = cecl_kernel_type(r->type, r->widens);
+    return r->counting ? gpu->counted_bulk[type] : cecl_kernel_table_at(&gpu->bulks, type, r->op);
 }
 
 /* The kernel that takes vectors: the one for exactly this number of sources, if it exists. */
@@ -169,7 +170,7 @@ static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_redu
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;
     const CUkernel made = is_sum && !r->counting && r->nsrc <= CECL_REDUCE_SUMS_MOST
-                              ? gpu->sums[r->type][r->nsrc]
+                              ? gpu->sums[cecl_kernel_type(r->type, r->widens)][r->nsrc]
                               : NULL;
     return made ? made : any_kernel(gpu, r);
 }

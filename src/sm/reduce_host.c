@@ -180,7 +180,9 @@ static void divide(union block *a, ceclDataType_t type, float by, size_t n)
 void cecl_reduce_host(const struct cecl_reduction *reduction)
 {
     const struct cecl_reduction r = *reduction;
-    const uint64_t size = cecl_reduction_element_bytes(r.type);
+    const uint64_t size = cecl_reduction_element_bytes(r.type),
+                   result_size = cecl_reduction_result_bytes(r.widens, size);
+    narrow_function *const narrow = r.widens ? narrow_f32 : table[r.type].narrow;
     const struct cecl_average average = cecl_average_of(r.op, r.divisor);
     union block acc, more;
 
@@ -197,6 +199,6 @@ void cecl_reduce_host(const struct cecl_reduction *reduction)
         }
         if (average.divisor != 1)
             divide(&acc, r.type, average.divisor, n);
-        table[r.type].narrow((unsigned char *)r.dst + first * size, &acc, n);
+        narrow((unsigned char *)r.dst + first * result_size, &acc, n);
     }
 }

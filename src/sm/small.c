@@ -30,6 +30,8 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
     if (!cecl_small_reduces(small))
         return ceclSuccess;
     CECL_TRY(cecl_reduction_check(small->type, small->op));
+    if (small->widens)
+        CECL_TRY(cecl_reduction_check_widens(small->type, small->op));
     if (small->counting && !cecl_reduction_counts(small->type, small->op))
         return cecl_fail(ceclInternalError,
                          "small collective: no kernel of this type counts captured calls");

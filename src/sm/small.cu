@@ -138,18 +138,23 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes, const vector v[PER])
+/* Stores a share of which each vector has become `n` vectors. `bytes`: those of the block before. */
+template <int n>
+DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
+                        const vector v[PER * n])
 {
     const bool whole = share_is_whole(block, s, bytes);
 #pragma unroll
     for (int k = 0; k < PER; k++)
-        if (k < s.vectors) {
-            unsigned char *const at = block + (s.vector + 32 * k) * 16;
-            if (whole)
-                vector_store(at, v[k]);
-            else
-                bytes_store(at, bytes - (s.vector + 32 * k) * 16, v[k]);
-        }
+        if (k < s.vectors)
+#pragma unroll
+            for (int i = 0; i < n; i++) {
+                const uint32_t at = (s.vector + 32 * k) * 16 * n + i * 16;
+                if (whole)
+                    vector_store(block + at, v[k * n + i]);
+                else if (n == 1 || at < bytes * n)
+                    bytes_store(block + at, bytes * n - at, v[k * n + i]);
+            }
 }
 
 /* ---- sending and receiving */
@@ -353,11 +358,16 @@ template <int type, int op> struct reduction {
 
     INLINE void end(const cecl_small_args &args, const share &s)
     {
-        vector v[PER];
+        const int n = result_vectors<type>();
+        vector v[PER * n];
 #pragma unroll
-        for (int k = 0; k < PER; k++)
-            v[k] = vector_end<type, op>(acc[k], args.average);
-        share_store(args.recv, s, args.bytes, v);
+        for (int k = 0; k < PER; k++) {
+            const results<type> out = vector_end<type, op>(acc[k], args.average);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                v[k * n + i] = out.v[i];
+        }
+        share_store<n>(args.recv, s, args.bytes, v);
     }
 };
 
@@ -367,7 +377,7 @@ struct move {
     INLINE void take(const cecl_small_args &args, uint32_t rank, const share &s,
                      const vector v[PER])
     {
-        share_store(args.recv + (uint64_t)rank * args.bytes, s, args.bytes, v);
+        share_store<1>(args.recv + (uint64_t)rank * args.bytes, s, args.bytes, v);
     }
 
     INLINE void end(const cecl_small_args &, const share &)

@@ -61,6 +61,7 @@ struct cecl_small {
     uint64_t bytes;
     ceclDataType_t type;
     ceclRedOp_t op;
+    bool widens; /* a reduction: as in struct cecl_reduction; then the call is not in place */
     /* the slots of each rank: cecl_small_slots_bytes bytes, 256-byte aligned */
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */

@@ -23,7 +23,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* For each GPU, once it is prepared: the most SMs that a call may take, and the kernels. */
 static struct small_gpu {
     uint32_t most;
-    CUkernel move, counted_move, counted[CECL_NUM_TYPES];
+    CUkernel move, counted_move, counted[CECL_KERNEL_TYPES];
     struct cecl_kernel_table reduce;
 } gpus[CECL_GPUS_MAX];
 
@@ -53,8 +53,8 @@ static CUkernel kernel_of(const struct small_gpu *gpu, const struct cecl_small *
     const bool is_counted = small->counting;
     if (!cecl_small_reduces(small))
         return is_counted ? gpu->counted_move : gpu->move;
-    return is_counted ? gpu->counted[small->type]
-                      : cecl_kernel_table_at(&gpu->reduce, small->type, small->op);
+    const int type = cecl_kernel_type(small->type, small->widens);
+    return is_counted ? gpu->counted[type] : cecl_kernel_table_at(&gpu->reduce, type, small->op);
 }
 
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small)

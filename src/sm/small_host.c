@@ -223,14 +223,15 @@ static void group_use(const struct cecl_small *small, const struct cecl_small_ar
     }
     if (!cecl_small_reduces(small))
         return;
-    const struct cecl_reduction reduction = {.dst = args->recv + group->offset,
-                                             .src = src,
-                                             .nsrc = args->nranks,
-                                             .count = group->bytes /
-                                                      cecl_reduction_element_bytes(small->type),
-                                             .type = small->type,
-                                             .op = small->op,
-                                             .divisor = args->nranks};
+    const struct cecl_reduction reduction = {
+        .dst = args->recv + cecl_reduction_result_bytes(small->widens, group->offset),
+        .src = src,
+        .nsrc = args->nranks,
+        .count = group->bytes / cecl_reduction_element_bytes(small->type),
+        .type = small->type,
+        .op = small->op,
+        .widens = small->widens,
+        .divisor = args->nranks};
     cecl_reduce_host(&reduction);
 }
 

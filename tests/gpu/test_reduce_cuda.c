@@ -33,6 +33,11 @@ static void fill(ceclDataType_t type, uint64_t seed)
     }
 }
 
+static ceclDataType_t result_type(const struct cecl_reduction *r)
+{
+    return r->widens ? ceclFloat32 : r->type;
+}
+
 /* Where each buffer's elements begin: at a multiple of 16, at the same offset from one, or at
  * different offsets. */
 enum lie { ALIGNED, ALIKE, DIFFERENT, NLIES };
@@ -46,7 +51,7 @@ static size_t offset_of(enum lie lie, int buffer, ceclDataType_t type)
 static void gpu_gives(const struct cecl_reduction *r, int home, const unsigned char *expected,
                       enum lie lie)
 {
-    const size_t bytes = r->count * formats[r->type].bytes;
+    const size_t bytes = r->count * formats[result_type(r)].bytes;
     const size_t at = (size_t)((unsigned char *)r->dst - device[home]);
     unsigned char *const before = here[home];
     must_cuda(cudaMemcpyAsync(device[home], before, ROOM, cudaMemcpyDefault, stream));
@@ -81,7 +86,7 @@ static void gpu_gives_what_the_host_gives(struct cecl_reduction r, enum lie lie,
     r.dst = expected;
     r.src = host_src;
     cecl_reduce_host(&r);
-    r.dst = device[home] + offset_of(lie, home, r.type);
+    r.dst = device[home] + offset_of(lie, home, result_type(&r));
     r.src = src;
     for (int k = CECL_REDUCE_AUTO; k <= CECL_REDUCE_BULK; k++)
         for (int s = k == CECL_REDUCE_AUTO ? 3 : 0; s < (k == CECL_REDUCE_AUTO ? 4 : 3); s++) {
@@ -122,6 +127,16 @@ static void visit_counts_and_lies(struct cecl_reduction r)
 static void every_type_and_operation_gives_the_hosts_bits(void **state)
 {
     for_every_pair(visit_counts_and_lies);
+}
+
+static void sums_that_widen_give_the_hosts_bits(void **state)
+{
+    static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16};
+    for (int i = 0; i < 4; i++) {
+        fill(types[i % 2], 31 + (uint64_t)i);
+        visit_counts_and_lies((struct cecl_reduction){
+            .type = types[i % 2], .op = i < 2 ? ceclSum : ceclAvg, .widens = true});
+    }
 }
 
 /* Of each number of ranks, because scales and divisors differ. */
@@ -1033,6 +1048,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
         cmocka_unit_test(in_place_gives_the_hosts_bits),
         cmocka_unit_test(every_pattern_passes_as_on_the_host),
         cmocka_unit_test(as_many_sources_as_are_promised),
@@ -1053,6 +1069,7 @@ int main(void)
     const struct CMUnitTest few[] = {
         cmocka_unit_test(averages_of_the_largest_numbers_are_the_hosts_and_finite),
         cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
+        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
         cmocka_unit_test(every_place_gets_the_hosts_bits),
         cmocka_unit_test(a_result_replaces_all_of_its_sources),
         cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),

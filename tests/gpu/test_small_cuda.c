@@ -207,6 +207,7 @@ static void expect(const struct cecl_small *s, int g, size_t lie, bool in_place,
                                      .count = s->bytes / formats[s->type].bytes,
                                      .type = s->type,
                                      .op = s->op,
+                                     .widens = s->widens,
                                      .divisor = (uint32_t)n};
     cecl_reduce_host(&r);
 }
@@ -215,7 +216,9 @@ static void ranks_get_what_they_should(struct cecl_small s, size_t lie, bool in_
 {
     static unsigned char expected[ROOM];
     const size_t blocks = (size_t)n * s.bytes, in = has_blocks(&s) ? blocks : s.bytes;
-    const size_t all = !reduces(&s) || (in_place && has_blocks(&s)) ? blocks : s.bytes;
+    const size_t all = !reduces(&s) || (in_place && has_blocks(&s))
+                           ? blocks
+                           : cecl_reduction_result_bytes(s.widens, s.bytes);
     for (int g = 0; g < n; g++) {
         must_cuda(cudaSetDevice(g));
         must_cuda(cudaMemset(recv[g], GUARD, ROOM));
@@ -287,6 +290,23 @@ static void reductions_of_any_size_give_the_hosts_bits(void **state)
                                                                .type = ceclFloat32,
                                                                .max_sms = sms},
                                            sms % 2 * 4, sms > 1);
+}
+
+static void sums_that_widen_give_the_hosts_bits(void **state)
+{
+    for (int type = 0; type < 2; type++) {
+        fill(type ? ceclFloat16 : ceclBfloat16, 17);
+        for (size_t i = 0; i < EDGES; i++)
+            for (uint32_t sms = 0; sms < 4; sms++)
+                ranks_get_what_they_should(
+                    (struct cecl_small){.kind = CECL_SMALL_REDUCE_SCATTER,
+                                        .bytes = edges[i] - sms / 2 * 2,
+                                        .type = type ? ceclFloat16 : ceclBfloat16,
+                                        .op = sms % 2 ? ceclAvg : ceclSum,
+                                        .widens = true,
+                                        .max_sms = sms},
+                    sms % 2 * 4, false);
+    }
 }
 
 static void blocks_of_every_few_bytes_arrive_whole(void **state)
@@ -567,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
         cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
         cmocka_unit_test(reductions_of_any_size_give_the_hosts_bits),
+        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
         cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
         cmocka_unit_test(blocks_of_every_few_bytes_arrive_whole),
         cmocka_unit_test(blocks_around_edges_arrive_whole),
@@ -575,6 +596,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_meeting_is_told_and_its_end_too),
         cmocka_unit_test(calls_follow_each_other_without_a_pause),
         COUNTED(reductions_of_any_size_give_the_hosts_bits),
+        COUNTED(sums_that_widen_give_the_hosts_bits),
         COUNTED(blocks_arrive_whole_at_any_alignment),
         COUNTED(epochs_may_wrap_around),
         COUNTED(all_lines_are_renewed_by_and_by),

@@ -17,7 +17,7 @@ void random_take_limits_of(ceclComm_t comm)
 size_t random_room(void)
 {
     const size_t block = random_largest + 64 > MAX_ROOM ? random_largest + 64 : MAX_ROOM;
-    return (size_t)multi_nranks * block + 2 * RANDOM_GUARD;
+    return (size_t)(multi_nranks + 1) * block + 2 * RANDOM_GUARD;
 }
 
 uint64_t random_next(uint64_t *x)
@@ -43,7 +43,17 @@ static bool differ(const struct random_call *c)
 bool random_reduces(const struct random_call *c)
 {
     return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER || c->kind == REDUCE ||
-           c->kind == REDUCE_SCATTER_TILES;
+           c->kind == REDUCE_SCATTER_TILES || c->kind == REDUCE_SCATTER_AS;
+}
+
+bool random_never_in_place(enum kind kind)
+{
+    return kind == ALL_TO_ALLV || kind == REDUCE_SCATTER_TILES || kind == REDUCE_SCATTER_AS;
+}
+
+size_t random_result_size(const struct random_call *c)
+{
+    return c->kind == REDUCE_SCATTER_AS ? sizeof(float) : c->size;
 }
 
 /* Whether some ranks may be in place and others out of place. (A root decides this alone
@@ -215,6 +225,10 @@ static void draw_type(struct random_call *c, uint64_t *x)
 {
     c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
     c->op = (ceclRedOp_t)(random_next(x) % CECL_NUM_RED_OPS);
+    if (c->kind == REDUCE_SCATTER_AS) {
+        c->type = c->type % 2 ? ceclFloat16 : ceclBfloat16;
+        c->op = c->op % 2 ? ceclSum : ceclAvg;
+    }
     if (c->op == ceclAvg && formats[c->type].fraction == 0)
         c->op = ceclSum;
 }
@@ -225,7 +239,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->kind = kind;
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
-    c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV && c->kind != REDUCE_SCATTER_TILES;
+    c->in_place = random_next(x) % 2 && !random_never_in_place(c->kind);
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
     c->repeats = random_next(x) % 4 == 0;
@@ -301,6 +315,8 @@ size_t random_sent(const struct random_call *c, int r)
 size_t random_received(const struct random_call *c)
 {
     size_t end = (size_t)c->nranks * c->count;
+    if (c->kind == REDUCE_SCATTER_AS)
+        return c->count * random_result_size(c);
     if (c->kind == BY_SPLITS)
         return c->recv_rows * c->row_count + 8 + words_bytes(c);
     for (int from = 0; from < c->nranks; from++)
@@ -421,6 +437,8 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     case REDUCE_SCATTER: return ceclReduceScatter(c->in, c->out, count, type, c->op, comm, stream);
     case REDUCE_SCATTER_TILES:
         return ceclReduceScatterTiles(c->in, c->out, &tiles, type, c->op, comm, stream);
+    case REDUCE_SCATTER_AS:
+        return ceclReduceScatterAs(c->in, c->out, count, type, ceclFloat32, c->op, comm, stream);
     case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, stream);
     case ALL_GATHERV:
         return ceclAllGatherv(c->in, s.receives[c->rank], c->out, s.receives, to, type, comm,
@@ -508,8 +526,10 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
                                              .nsrc = (uint32_t)c->nranks,
                                              .type = c->type,
                                              .op = c->op,
+                                             .widens = c->kind == REDUCE_SCATTER_AS,
                                              .divisor = (uint32_t)c->nranks};
     const unsigned size = (unsigned)c->size;
+    const size_t result = random_result_size(c);
     if (c->count == 0 || (c->kind == REDUCE && c->root != c->rank))
         return;
     if (!started)
@@ -524,7 +544,7 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
         const uint64_t element = c->nranks == 1 && is_in_place_here(c)
                                      ? read_element(inputs + i * c->size, size)
                                      : expected_element(&reduction, i);
-        memcpy(out + i * c->size, &element, c->size);
+        memcpy(out + i * result, &element, result);
     }
     free(inputs);
 }
@@ -600,7 +620,8 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
                     const struct memory *recv, uint64_t *y, unsigned char *host)
 {
     struct random_call *c = &s->call;
-    const size_t align = random_reduces(c) ? c->size : 1, sent = random_bytes_sent(c, c->rank);
+    const size_t align = random_reduces(c) ? random_result_size(c) : 1,
+                 sent = random_bytes_sent(c, c->rank);
     s->bytes = random_bytes_received(c);
     assert_true(s->bytes <= random_room() && sent <= random_room());
     c->send = place_in(send, sent, align, y);

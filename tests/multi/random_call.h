@@ -19,6 +19,7 @@ enum kind {
     REDUCE_SCATTER,
     REDUCE,
     REDUCE_SCATTER_TILES, /* one tile for each rank; always out of place */
+    REDUCE_SCATTER_AS,    /* to fp32; always out of place */
     KINDS,
     /* Splits on the device: not drawn by random_draw, because recvbuff must be in the communicator's
      * pool and the policy CECL_SM_ALLOW. In a group of calls it is a variable all-to-all. */
@@ -77,6 +78,9 @@ uint64_t random_next(uint64_t *x);
 void random_draw(struct random_call *c, uint64_t *x);
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
 bool random_reduces(const struct random_call *c); /* reductions need aligned buffers */
+bool random_never_in_place(enum kind kind);
+/* Bytes of an element of the result. */
+size_t random_result_size(const struct random_call *c);
 
 /* Bytes from the first byte to the last that rank `r` reads, and bytes that its recvbuff needs. */
 size_t random_sent(const struct random_call *c, int r);

@@ -30,7 +30,7 @@ static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
     c->seed = random_next(x);
     random_draw(c, x);
     if (random_reduces(c))
-        shift -= shift % c->size; /* reductions need aligned buffers */
+        shift -= shift % random_result_size(c); /* reductions need aligned buffers */
     for (int r = 0; r < multi_nranks; r++)
         if (random_sent(c, r) > most)
             most = random_sent(c, r);

@@ -280,6 +280,9 @@ static void refused_calls(struct rank *r)
             "another buffer");
     REFUSED(ceclReduceScatterTiles(r->send, r->recv, &tiles, ceclInt32, ceclSum, comm, r->stream),
             ceclInvalidUsage, "call ceclReduceScatter");
+    REFUSED(ceclReduceScatterAs(r->send, r->recv, 4, ceclBfloat16, ceclFloat32, ceclSum, comm,
+                                r->stream),
+            ceclInvalidUsage, "convert sendbuff, and call ceclReduceScatter");
     REFUSED(ceclAlltoAllvDevice(r->send + 4096, 1, splits, r->recv + 4096, 1, out, 1, ceclInt8,
                                 comm, r->stream),
             ceclInvalidUsage, "call ceclAlltoAllv");

@@ -29,7 +29,7 @@ static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
 static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, uint64_t elements,
                                             uint32_t element)
 {
-    const bool scatters = op == CECL_OP_REDUCE_SCATTER;
+    const bool scatters = cecl_ops[op].to == CECL_TO_EACH;
     struct cecl_part part = part_of(op, false, CECL_PUSH, elements * element);
     part.call.element = (uint8_t)element;
     part.way.reduce.share = (scatters ? elements : (elements + n - 1) / n) * element;

@@ -203,6 +203,7 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_ALL_REDUCE] = all_reduce,
     [CECL_OP_REDUCE] = reduce,
     [CECL_OP_REDUCE_SCATTER_TILES] = tiles,
+    [CECL_OP_REDUCE_SCATTER_AS] = reduce_scatter,
     [CECL_OP_BARRIER] = barrier,
     [CECL_OP_ALL_TO_ALLV_DEVICE] = unknown,
     [CECL_OP_DISPATCH] = unknown,
@@ -412,6 +413,7 @@ BLOCKS_TEST(blocks_of_a_gather, CECL_OP_GATHER)
 BLOCKS_TEST(blocks_of_a_scatter, CECL_OP_SCATTER)
 BLOCKS_TEST(blocks_of_a_reduce_scatter, CECL_OP_REDUCE_SCATTER)
 BLOCKS_TEST(blocks_of_a_reduce_scatter_of_tiles, CECL_OP_REDUCE_SCATTER_TILES)
+BLOCKS_TEST(blocks_of_a_reduce_scatter_to_fp32, CECL_OP_REDUCE_SCATTER_AS)
 BLOCKS_TEST(blocks_of_an_all_reduce, CECL_OP_ALL_REDUCE)
 BLOCKS_TEST(blocks_of_a_reduce, CECL_OP_REDUCE)
 BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)

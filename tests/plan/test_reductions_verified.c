@@ -9,14 +9,15 @@
 static void draw(uint64_t *x, int n, struct cecl_part *part)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
-                                             CECL_OP_REDUCE};
-    const uint32_t element = 1u << next(x) % 3;
+                                             CECL_OP_REDUCE, CECL_OP_REDUCE_SCATTER_AS};
     const uint64_t extra = next(x) % 3; /* elements by which shares are larger than necessary */
-    const enum cecl_op_index op = ops[next(x) % 3];
+    const enum cecl_op_index op = ops[next(x) % 4];
+    const bool widens = cecl_ops[op].widens;
+    const uint32_t element = widens ? 2 : 1u << next(x) % 3;
     *part = reduction_of(op, (uint64_t)n, 1 + next(x) % 40, element);
-    if (op != CECL_OP_REDUCE_SCATTER)
+    if (cecl_ops[op].to != CECL_TO_EACH)
         part->way.reduce.share += extra * element;
-    part->call.in_place = next(x) % 2;
+    part->call.in_place = !widens && next(x) % 2;
     part->way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
     part->way.reduce.sms_end =
         op == CECL_OP_ALL_REDUCE && next(x) % 2 ? (next(x) % 12) * element : 0;
@@ -48,7 +49,7 @@ static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n,
         struct cecl_part *part = &parts[p / n];
         part->call.nranks = n;
         part->call.rank = p % n;
-        part->call.in_place = next(x) % 2;
+        part->call.in_place = !part->call.op->widens && next(x) % 2;
         assert_int_equal(cecl_lower(part, &plans[p]), ceclSuccess);
     }
     return plans;
@@ -138,7 +139,8 @@ TEST(reductions_in_groups_are_right)
                 mine[i] = parts[i];
                 mine[i].call.nranks = n;
                 mine[i].call.rank = p % n;
-                if (mine[i].call.op->family == CECL_FAMILY_REDUCTION && round % 2)
+                if (mine[i].call.op->family == CECL_FAMILY_REDUCTION && !mine[i].call.op->widens &&
+                    round % 2)
                     mine[i].call.in_place = next(&x) % 2;
             }
             assert_int_equal(cecl_lower_group(mine, count, &plans[p]), ceclSuccess);

@@ -8,7 +8,8 @@
 #define RANKS_MAX 16
 
 static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCATTER,
-                                         CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
+                                         CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                         CECL_OP_REDUCE_SCATTER_AS};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
 /* A small call of `bytes` to each peer, through this half of the slots. */
@@ -18,7 +19,7 @@ static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_plac
     struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
                                 ? reduction_of(op, n, bytes, 1)
                                 : part_of(op, false, CECL_PUSH, bytes);
-    part.call.in_place = in_place;
+    part.call.in_place = in_place && !cecl_ops[op].widens;
     part.way.small = true;
     part.means = (struct cecl_means){
         .staging_bytes = 8192, .slots_offset = 8192, .slot_bytes = SLOT, .half = half};

@@ -41,7 +41,7 @@ static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, in
 {
     static uint64_t expected[ROOM];
     const void *src[SOURCES];
-    const unsigned bytes = formats[r.type].bytes;
+    const unsigned bytes = formats[r.widens ? ceclFloat32 : r.type].bytes;
     for (int b = 0; b <= SOURCES; b++)
         memset(buffers[b], GUARD, ROOM);
     for (uint32_t s = 0; s < r.nsrc; s++) {
@@ -93,6 +93,25 @@ static void visit_counts_and_shifts(struct cecl_reduction r)
 TEST(every_type_and_operation_is_right)
 {
     for_every_pair(visit_counts_and_shifts);
+}
+
+TEST(sums_that_widen_are_not_rounded_to_their_elements)
+{
+    const uint16_t big = 0x4380, one = 0x3f80; /* bf16: 256, whose next value is 258, and 1 */
+    const void *src[2] = {&big, &one};
+    float got = 0;
+    struct cecl_reduction r = {.dst = &got, .src = src, .nsrc = 2, .count = 1, .widens = true};
+    r.type = ceclBfloat16;
+    cecl_reduce_host(&r);
+    assert_true(got == 257);
+}
+
+TEST(every_type_that_widens_is_right)
+{
+    static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16};
+    for (int i = 0; i < 4; i++)
+        visit_counts_and_shifts((struct cecl_reduction){
+            .type = types[i % 2], .op = i < 2 ? ceclSum : ceclAvg, .widens = true, .divisor = 3});
 }
 
 static void visit_places(struct cecl_reduction r)

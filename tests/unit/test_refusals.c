@@ -139,6 +139,16 @@ TEST(collectives)
     REFUSED("peer 1: 0 to 0 expected", ceclSend, buffer, 1, type, 1, comm, NULL);
     REFUSED("recvbuff: NULL", ceclRecv, NULL, 1, type, 0, comm, NULL);
     REFUSED("op 9", ceclReduceScatter, buffer, buffer, 1, type, (ceclRedOp_t)9, comm, NULL);
+    REFUSED("sendtype 2: ceclFloat16 or", ceclReduceScatterAs, buffer, buffer, 1, type, ceclFloat,
+            ceclSum, comm, NULL);
+    REFUSED("recvtype 8: ceclFloat32 or sendtype (6) expected", ceclReduceScatterAs, buffer, buffer,
+            1, ceclHalf, ceclDouble, ceclSum, comm, NULL);
+    REFUSED("op 2: ceclSum or ceclAvg", ceclReduceScatterAs, buffer, buffer, 1, ceclHalf, ceclFloat,
+            ceclMax, comm, NULL);
+    REFUSED("must not overlap", ceclReduceScatterAs, buffer, buffer, 1, ceclHalf, ceclFloat,
+            ceclSum, comm, NULL);
+    REFUSED("not aligned to its elements of 4 bytes", ceclReduceScatterAs, buffer,
+            (char *)buffer + 6, 1, ceclHalf, ceclFloat, ceclSum, comm, NULL);
     REFUSED("tiles.rows: 0", ceclReduceScatterTiles, buffer, buffer, &tiles, type, ceclSum, comm,
             NULL);
     REFUSED("count 18446744073709551615", ceclAllReduce, buffer, buffer, SIZE_MAX, type, ceclSum,

@@ -81,9 +81,10 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     const struct cecl_block block = cecl_call_block(c, rank, rank);
     /* in place on a single rank, the result exists before the call */
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
-    for (uint64_t i = 0; i < block.bytes; i++) {
+    const uint64_t bytes = cecl_call_result_bytes(c, block.bytes);
+    for (uint64_t i = 0; i < bytes; i++) {
         CECL_TRY(verify_writes_of(v, call, part, rank, block.recv_offset + i, expected));
-        const uint32_t tag = reduced_tag(v, call, part, rank, i);
+        const uint32_t tag = reduced_tag(v, call, part, rank, i * block.bytes / bytes);
         if (tags[block.recv_offset + i] != (expected > 0 ? verify_reduced(tag) : tag))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " of the result is not that of all ranks' bytes, in order",

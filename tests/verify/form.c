@@ -235,9 +235,12 @@ static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_
 static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
                                     int rank, const struct cecl_reduce *reduce)
 {
-    const struct cecl_copy result = {.dst = reduce->dst, .bytes = reduce->bytes, .rows = 1};
     if (reduce->part >= cecl_plan_parts(plan))
         return VERIFY_FAULT("a reduction is of part %" PRIu32 ": there is none", reduce->part);
+    const struct cecl_copy input = {.bytes = reduce->bytes, .rows = 1},
+                           result = {.dst = reduce->dst,
+                                     .bytes = verify_result_bytes(plan, reduce),
+                                     .rows = 1};
     if (reduce->nsrc < 1 || reduce->nsrc > (uint32_t)v->nranks || reduce->nsrc > plan->nsources ||
         reduce->first > plan->nsources - reduce->nsrc)
         return VERIFY_FAULT("a reduction is out of the plan's sources: %" PRIu32 " from %" PRIu32
@@ -248,7 +251,7 @@ static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_
     for (uint32_t i = 0; i < reduce->nsrc; i++) {
         const struct cecl_place source = verify_source(v, plan, &plan->sources[reduce->first + i]);
         CECL_TRY(check_known(plan, &source));
-        CECL_TRY(check_place(v, plan, &source, &result, 0, "a source"));
+        CECL_TRY(check_place(v, plan, &source, &input, 0, "a source"));
     }
     const struct cecl_call *call = &cecl_plan_part(plan, reduce->part)->call;
     if (reduce->dst.rank != rank || call->element == 0 || reduce->bytes % call->element != 0)

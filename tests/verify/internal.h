@@ -188,6 +188,12 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
 /* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
+/* Bytes that a reduction writes. Byte i of a result of twice the bytes counts as made of bytes i / 2. */
+static inline uint64_t verify_result_bytes(const struct cecl_plan *plan,
+                                           const struct cecl_reduce *reduce)
+{
+    return cecl_call_result_bytes(&cecl_plan_part(plan, reduce->part)->call, reduce->bytes);
+}
 
 /* The area that holds a call's input, and the pitch of the input's rows. */
 static inline enum cecl_area verify_input_area(const struct cecl_call *call)

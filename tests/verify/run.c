@@ -318,11 +318,13 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
         /* a source that is also dst counts as no extra access: each element is read before it is written */
         if (!is_same(&src[s], dst))
             CECL_TRY(verify_note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
-    CECL_TRY(verify_note(v, dst, dst->offset, reduce->bytes, actor, true));
-    for (uint64_t b = 0; b < reduce->bytes; b++) {
-        uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b];
+    const uint64_t bytes = verify_result_bytes(plan, reduce), each = bytes / reduce->bytes;
+    CECL_TRY(verify_note(v, dst, dst->offset, bytes, actor, true));
+    for (uint64_t b = 0; b < bytes; b++) {
+        uint32_t tag = verify_tags(v, src[0].area, src[0].rank)[src[0].offset + b / each];
         for (uint32_t s = 1; s < reduce->nsrc; s++)
-            tag = verify_combine(tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b]);
+            tag = verify_combine(
+                tag, verify_tags(v, src[s].area, src[s].rank)[src[s].offset + b / each]);
         result[b] = verify_reduced(tag);
         writes[b]++;
     }

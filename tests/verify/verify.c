@@ -40,7 +40,8 @@ uint64_t verify_recv_bytes(const struct cecl_call *call)
         return cecl_call_recv_needed(call);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
-        end = further(call, end, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
+        end = further(call, end, block.recv_offset, cecl_call_result_bytes(call, block.bytes),
+                      call->view.shape.recv_pitch);
     }
     return end;
 }
@@ -77,7 +78,8 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             measure_copy(v, &plan->copies[plan->steps[s].first + i]);
     for (uint32_t i = 0; i < plan->nreductions; i++) {
         const struct cecl_reduce *reduce = &plan->reductions[i];
-        at_least(&v->area_bytes[reduce->dst.area], reduce->dst.offset + reduce->bytes);
+        at_least(&v->area_bytes[reduce->dst.area],
+                 reduce->dst.offset + verify_result_bytes(plan, reduce));
         for (uint32_t s = 0; s < reduce->nsrc; s++) {
             const struct cecl_place *src = &plan->sources[reduce->first + s];
             at_least(&v->area_bytes[src->area], src->offset + reduce->bytes);
