@@ -118,7 +118,7 @@ _FUNCTIONS = {
     "ceclBroadcast": [_P, _P, _SIZE, _INT, _INT, _P, _P],
     "ceclGather": [_P, _P, _SIZE, _INT, _INT, _P, _P],
     "ceclScatter": [_P, _P, _SIZE, _INT, _INT, _P, _P],
-    "ceclReduceScatter": [_P, _P, _SIZE, _INT, _INT, _P, _P],
+    "ceclReduceScatterAs": [_P, _P, _SIZE, _INT, _INT, _INT, _P, _P],
     "ceclAllReduce": [_P, _P, _SIZE, _INT, _INT, _P, _P],
     "ceclReduce": [_P, _P, _SIZE, _INT, _INT, _INT, _P, _P],
     "ceclSend": [_P, _SIZE, _INT, _INT, _P, _P],

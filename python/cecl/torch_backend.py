@@ -10,6 +10,8 @@ messages are collected. They are then sent together, so two ranks may send to ea
 As with NCCL, a call on GPU tensors is enqueued on a stream of the group's own, after the work of the current stream.
 `wait()` makes the current stream wait for the call, not the host. On CPU tensors `wait()` waits for the result.
 """
+import weakref
+
 import torch
 import torch.distributed as dist
 
@@ -29,6 +31,19 @@ def group_of(function, group):
         raise ValueError(f"cecl: {function}: {given}: a group of the backend 'cecl' expected, such as of "
                          "dist.new_group(backend='cecl')")
     return group
+
+
+_beside = weakref.WeakKeyDictionary()  # groups of other backends: one of this backend, of the same ranks
+
+
+def beside(group):
+    """The group itself or, if it is of another backend, one of this backend of the same ranks, which meet by its store."""
+    if isinstance(group, ProcessGroupCecl):
+        return group
+    if group not in _beside:
+        store = dist.PrefixStore("cecl/beside", dist.distributed_c10d._get_process_group_store(group))
+        _beside[group] = ProcessGroupCecl(store, group.rank(), group.size(), dist.distributed_c10d.default_pg_timeout)
+    return _beside[group]
 
 
 def finish(work, async_op):
@@ -314,11 +329,12 @@ class ProcessGroupCecl(dist.ProcessGroup):
                           opts.rootRank)
 
     def _reduce_scatter(self, output, source, op):
-        if source.numel() != output.numel() * self._size or output.dtype != source.dtype:
+        widens = output.dtype == torch.float32 and source.dtype in (torch.bfloat16, torch.float16)
+        if source.numel() != output.numel() * self._size or not (widens or output.dtype == source.dtype):
             raise ValueError(f"cecl: reduce-scatter of {source.numel()} elements of {source.dtype} on {self._size} "
                              f"ranks: {output.numel()} elements of {output.dtype} as output")
-        return self._call("ceclReduceScatter", [source, output], [output], source, output, output.numel(),
-                          type_of(output, True), operation_of(op))
+        return self._call("ceclReduceScatterAs", [source, output], [output], source, output, output.numel(),
+                          type_of(source, True), type_of(output, True), operation_of(op))
 
     def reduce_scatter_single(self, output, source, opts):
         return self._reduce_scatter(output, source, opts.reduceOp)
