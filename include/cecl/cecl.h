@@ -1653,10 +1653,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams. If ranks launch graphs of collectives in different
- *     orders, all get ceclInvalidUsage before any of the data has moved, and the error names both
- *     calls; then, as after any failure, results are undefined. The order of graphs of messages, and
- *     of a graph and a call that is not captured, is not compared: ranks that differ in it wait until
- *     CECL_TIMEOUT_MS, and the error names the peer. No message's bytes arrive as another's.
+ *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
+ *     ceclRemoteError on ranks that a peer told first). As after any failure, results are undefined.
+ *     The order of graphs of messages, and of a graph and a call that is not captured, is not compared:
+ *     ranks that differ in it wait until CECL_TIMEOUT_MS, and the error names the peer. No message's
+ *     bytes arrive as another's.
  *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
  *     One-sided calls cannot be captured.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at

@@ -55,6 +55,9 @@ CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
     CECL_TRY(check_handle(graph));
+    if (cecl_comm_check_handle(graph->comm) != ceclSuccess)
+        return cecl_fail(ceclInvalidUsage,
+                         "graph %p: its communicator has ended; destroy the graph", (void *)graph);
     CECL_TRY(cecl_comm_check(graph->comm));
     return graph->ops->graph_launch(graph->comm->dev, graph->graph, stream);
 }

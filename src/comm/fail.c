@@ -191,10 +191,14 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
     if (mine && theirs && cecl_facts_differ(mine, theirs, &difference))
         return cecl_comm_differ_in(name, difference.field, comm->rank, difference.one, other,
                                    difference.other);
+    if (mine && theirs && mine->ncalls > 1)
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: rank %d made other calls than rank %d: of the group's %d calls one "
+                         "after the first differs, or an earlier call%s",
+                         name, other, comm->rank, mine->ncalls, cecl_comm_hint(comm));
     return cecl_fail(ceclInvalidUsage,
                      "%s: rank %d made a different call than rank %d: counts of single ranks, "
-                     "displacements, rows, tiles, splits, another call of its group, or "
-                     "an earlier call differ%s",
+                     "displacements, rows, tiles, splits or an earlier call differ%s",
                      name, other, comm->rank, cecl_comm_hint(comm));
 }
 

@@ -135,13 +135,14 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* NCCL itself refuses a call with a rank that does not exist. */
+/* NCCL itself refuses a call with a rank that does not exist. If the ranks' policies differ, all pass. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;
     return reason == CECL_NCCL_IN_PROGRESS ||
            (process->policy == CECL_NCCL_STRICT && reason != CECL_NCCL_NO_REASON &&
-            reason != CECL_NCCL_NO_SUCH_RANK && !call->reduces && call->count > 0);
+            reason != CECL_NCCL_NO_SUCH_RANK && reason != CECL_NCCL_SETTINGS_DIFFER &&
+            !call->reduces && call->count > 0);
 }
 
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,

@@ -169,10 +169,13 @@ static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool
     if (is_lowest && !atomic_exchange(&has_warned, true))
         cecl_log(
             CECL_LOG_WARN, entry->rank,
-            "all calls of a communicator of %d ranks are passed to NCCL: its rank %d runs "
+            "all calls of a communicator of %d ranks are passed to NCCL%s: its rank %d runs "
             "without cecl-run, with another version of cecl, with CECL_NCCL=off, or on another "
             "host",
-            entry->nranks, absent);
+            entry->nranks,
+            cecl_nccl_process()->policy == CECL_NCCL_STRICT ? ", or refused (CECL_NCCL=strict)"
+                                                            : "",
+            absent);
 }
 
 /* Gathers `bytes` bytes of each rank. The caller frees the result. NULL: the gather has failed. */
@@ -228,11 +231,18 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
 
 /* ---- the communicator */
 
-/* cecl's own exchanges, in the meeting `context`. */
+/* cecl's own exchanges. */
+struct exchanges {
+    struct cecl_nccl_meeting *meeting;
+    ceclResult_t result;
+};
+
 static int gather(void *context, const void *send, void *recv, size_t bytes)
 {
+    struct exchanges *exchanges = context;
     int absent;
-    return (int)cecl_nccl_meeting_gather(context, send, recv, bytes, &absent);
+    exchanges->result = cecl_nccl_meeting_gather(exchanges->meeting, send, recv, bytes, &absent);
+    return (int)exchanges->result;
 }
 
 /* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
@@ -266,11 +276,13 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
     return ceclSuccess;
 }
 
-/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. */
+/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. If an exchange
+ * fails, its message says why; ceclCommInitOob's only says that. */
 static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const ceclOob_t oob = {.context = meeting, .allGather = gather};
+    struct exchanges exchanges = {.meeting = meeting};
+    const ceclOob_t oob = {.context = &exchanges, .allGather = gather};
     const ceclConfig_t config = config_for(entry);
     ceclResult_t result =
         cecl->ceclCommInitOob(&entry->ours, entry->nranks, entry->rank, &oob, &config);
@@ -278,7 +290,7 @@ static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_ncc
         result = cecl->ceclCommLimits(entry->ours, &entry->limits);
     if (result == ceclSuccess)
         result = check_made(entry);
-    else
+    else if (exchanges.result == ceclSuccess)
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
     if (result == ceclSuccess && entry->learns)
         result = cecl_nccl_learn_open(entry);

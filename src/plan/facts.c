@@ -130,16 +130,19 @@ static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *o
         [CECL_LAYOUT_EXPERTS] = "experts->experts",
         [CECL_LAYOUT_ALIGN] = "experts->align",
         [CECL_LAYOUT_SCALE_BYTES] = "experts->scalebytes"};
-    const bool has_splits =
-        one->op < CECL_OP_COUNT && cecl_ops[one->op].family == CECL_FAMILY_SPLITS;
-    const char *const *names = has_splits ? splits : shape;
+    static const char *const tiles[CECL_FACTS_MORE] = {
+        "tiles.width, in bytes", "tiles.rows * tiles.count", "tiles.pitch, in bytes"};
+    const struct cecl_op *op = one->op < CECL_OP_COUNT ? &cecl_ops[one->op] : NULL;
+    const char *const *names = op && op->family == CECL_FAMILY_SPLITS ? splits
+                               : op && op->has_tiles                  ? tiles
+                                                                      : shape;
     if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
         return false; /* not of one call */
     for (uint32_t i = 0; i < one->nmore; i++) {
-        const struct field field = {
-            .name = one->nmore == 1 ? "recvcounts, displs or rows (a hash of them)" : names[i],
-            .one = one->more[i],
-            .other = other->more[i]};
+        const struct field field = {.name = one->nmore == 1 ? "a hash of recvcounts, displs or rows"
+                                                            : names[i],
+                                    .one = one->more[i],
+                                    .other = other->more[i]};
         if (field_differs(&field, difference))
             return true;
     }

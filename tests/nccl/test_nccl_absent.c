@@ -87,6 +87,17 @@ static bool in_a_group(struct rank *r)
            ncclGroupEnd() == 0 && sums(r, false) && ends(r);
 }
 
+/* A call that `strict` refuses where NCCL makes it, unless the ranks' policies differ. */
+static bool by_gather(struct rank *r)
+{
+    int in = r->rank + 1, out[RANKS] = {0};
+    bool is = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 &&
+              outcome_of(r->comm, ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL)) == 0;
+    for (int i = 0; i < RANKS; i++)
+        is = is && out[i] == i + 1;
+    return is && calls_of("ncclAllGather") == 1 && ends(r);
+}
+
 /* The rank that is absent is left out of the second child. */
 static bool by_split(struct rank *r)
 {
@@ -142,8 +153,9 @@ static const struct {
     bool (*run)(struct rank *);
 } ways[] = {{"rank", by_rank},     {"background", in_background}, {"scalable", by_scalable},
             {"group", in_a_group}, {"split", by_split},           {"shrink", by_shrink},
-            {"grow", NULL}};
+            {"grow", NULL},        {"gather", by_gather}};
 #define WAYS (int)(sizeof(ways) / sizeof(ways[0]))
+#define ABSENT_WAYS (WAYS - 1) /* ways by which the tests of absent ranks make communicators */
 
 static int be_rank(char **arguments)
 {
@@ -183,6 +195,11 @@ static void off(void)
     setenv("CECL_NCCL", "off", 1);
 }
 
+static void by_another_policy(void)
+{
+    setenv("CECL_NCCL", strcmp(getenv("CECL_NCCL"), "strict") == 0 ? "all" : "strict", 1);
+}
+
 static void start(int file, int rank, const char *way, int which, void (*leave)(void), int errors)
 {
     char numbers[3][16];
@@ -211,10 +228,10 @@ static int count_in(int file, const char *words)
     return count;
 }
 
-static bool runs(const char *way, int which, void (*leave)(void))
+/* words  what is logged `times` times */
+static bool runs(const char *way, int which, void (*leave)(void), const char *words, int times)
 {
     const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);
-    char words[64];
     int status;
     bool is = file >= 0 && errors >= 0 && ftruncate(file, sizeof(struct common)) == 0 &&
               fcntl(errors, F_SETFL, O_APPEND) == 0; /* lines of two ranks follow each other */
@@ -222,24 +239,26 @@ static bool runs(const char *way, int which, void (*leave)(void))
         start(file, rank, way, which, leave, errors);
     while (wait(&status) > 0)
         is = status == 0 && is;
-    snprintf(words, sizeof(words), "its rank %d runs without cecl-run", which);
     const int told = count_in(errors, words);
-    if (!is || told != 1) {
+    if (!is || told != times) {
         static char text[4096];
         text[pread(errors, text, sizeof(text) - 1, 0)] = '\0';
         print_error("by %s, rank %d: told %d times\n%s", way, which, told, text);
     }
     close(file);
     close(errors);
-    return is && told == 1;
+    return is && told == times;
 }
 
 static void run_each(void (*leave)(void))
 {
     bool is = true;
-    for (int i = 0; i < WAYS; i++)
-        for (int which = 0; which < RANKS; which++)
-            is = runs(ways[i].name, which, leave) && is;
+    char words[64];
+    for (int i = 0; i < ABSENT_WAYS; i++)
+        for (int which = 0; which < RANKS; which++) {
+            snprintf(words, sizeof(words), "its rank %d runs without cecl-run", which);
+            is = runs(ways[i].name, which, leave, words, 1) && is;
+        }
     assert_true(is);
 }
 
@@ -256,6 +275,13 @@ TEST(results_are_right_where_a_rank_has_another_version)
 TEST(results_are_right_where_a_rank_is_off)
 {
     run_each(off);
+}
+
+TEST(ranks_of_different_policies_pass_every_call)
+{
+    for (int which = 0; which < RANKS; which++)
+        assert_true(
+            runs("gather", which, by_another_policy, "because CECL_NCCL differs between", RANKS));
 }
 
 int main(int argc, char **argv)

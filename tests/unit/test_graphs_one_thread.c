@@ -190,6 +190,24 @@ TEST(a_destroyed_graph_is_refused)
     OK(ceclStreamSynchronize(comms[0], streams[0]));
 }
 
+TEST(a_graph_outlives_its_communicator_and_is_refused)
+{
+    ceclComm_t alone;
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    char from[8] = {0}, to[8];
+    OK(ceclCommInitAll(&alone, 1, NULL));
+    OK(ceclStreamCreate(alone, &stream));
+    OK(ceclStreamBeginCapture(alone, stream));
+    OK(ceclMemcpyAsync(alone, to, from, sizeof(to), stream));
+    OK(ceclStreamEndCapture(alone, stream, &graph));
+    OK(ceclStreamDestroy(alone, stream));
+    OK(ceclCommDestroy(alone));
+    assert_int_equal(ceclGraphLaunch(graph, NULL), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(NULL), "its communicator has ended"));
+    OK(ceclGraphDestroy(graph));
+}
+
 int main(void)
 {
     return tests_run(open_with_memory, close_with_memory);
