@@ -89,92 +89,88 @@ static ceclResult_t check_calls(ceclComm_t comm, const struct cecl_call *calls, 
 
 /* ---- groups on several communicators */
 
+static ceclComm_t comm_of(const struct cecl_check_part *part)
+{
+    return part->launch->comm;
+}
+
 static ceclResult_t check_part(void *argument)
 {
     struct cecl_check_part *part = argument;
     part->is_told = true;
-    part->result =
-        check_calls(part->comm, part->calls, part->count, cecl_fail_with(part->local, part->words));
+    part->result = check_calls(comm_of(part), part->calls, part->count,
+                               cecl_fail_with(part->local, part->words));
     return part->result;
 }
 
-/* Compares the calls on all communicators at the same time, except on those that have a result already. */
-static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
+/* How many parts of a list, up to `end`, are on the communicator `id`, of which this thread may have several ranks. */
+static uint32_t count_of(const struct cecl_check_part *part, const struct cecl_check_part *end,
+                         uint64_t id)
 {
+    uint32_t count = 0;
+    for (; part != end; part = part->next)
+        count += comm_of(part)->id == id;
+    return count;
+}
+
+/* Compares the calls on all communicators at the same time, except on those that have a result already. */
+static ceclResult_t check_together(struct cecl_check_part *first)
+{
+    uint32_t count = 0, ntasks = 0;
+    for (const struct cecl_check_part *part = first; part; part = part->next)
+        count++;
     struct cecl_task *tasks = calloc(count, sizeof(*tasks));
-    uint32_t ntasks = 0;
     if (!tasks)
         return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
                          count);
-    for (uint32_t i = 0; i < count; i++)
-        if (!parts[i].is_told)
-            tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = &parts[i]};
+    for (struct cecl_check_part *part = first; part; part = part->next)
+        if (!part->is_told)
+            tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = part};
     const ceclResult_t result = cecl_together(tasks, ntasks);
     free(tasks);
     return result;
 }
 
-/* Whether ranks of a communicator are missing in this thread, and no other thread could make their
- * calls. */
-static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, uint32_t index)
+/* Refuses calls on communicators of which ranks are missing in this thread, if no other thread could make their
+ * calls. Returns `local`, or the error of a refusal. */
+static ceclResult_t refuse_incomplete(struct cecl_check_part *first, ceclResult_t local)
 {
-    const ceclComm_t comm = parts[index].comm;
-    int here = 0;
-    for (uint32_t i = 0; i < count && comm->ranks_here > 1; i++)
-        here += parts[i].comm->id == comm->id;
-    return here < comm->ranks_here && comm->ranks_here > 1 && cecl_thread_is_alone();
-}
-
-/* Refuses calls on communicators with missing ranks. Returns `local`, or the error of a refusal. */
-static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t count,
-                                      ceclResult_t local)
-{
-    ceclResult_t result = local;
-    for (uint32_t i = 0; i < count; i++)
-        if (is_incomplete(parts, count, i)) {
-            parts[i].is_told = true;
-            result = parts[i].result = refuse_alone(parts[i].comm, parts[i].calls, result);
+    for (struct cecl_check_part *part = first; part; part = part->next) {
+        const ceclComm_t comm = comm_of(part);
+        if (comm->ranks_here > 1 && cecl_thread_is_alone() &&
+            count_of(first, NULL, comm->id) < (uint32_t)comm->ranks_here) {
+            part->is_told = true;
+            local = part->result = refuse_alone(comm, part->calls, local);
         }
-    return result;
+    }
+    return local;
 }
 
-/* Whether a part is the first one in the list with this communicator id. This thread may have several ranks
- * of a communicator, and each rank is a part. */
-static bool is_first_of(const struct cecl_check_part *parts, uint32_t index)
-{
-    for (uint32_t i = 0; i < index; i++)
-        if (parts[i].comm->id == parts[index].comm->id)
-            return false;
-    return true;
-}
-
-ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local)
+ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local)
 {
     char words[CECL_MESSAGE_BYTES];
     uint64_t compared = 0;
-    if (count == 0)
-        return local;
-    for (uint32_t i = 0; i < count; i++)
-        compared += is_first_of(parts, i) ? parts[i].comm->id : 0;
-    for (uint32_t i = 0; i < count; i++)
-        parts[i].comm->launcher->compared = compared == parts[0].comm->id ? 0 : compared;
-    local = refuse_incomplete(parts, count, local);
+    for (const struct cecl_check_part *part = first; part; part = part->next)
+        compared += count_of(first, part, comm_of(part)->id) == 0 ? comm_of(part)->id : 0;
+    for (struct cecl_check_part *part = first; part; part = part->next)
+        comm_of(part)->launcher->compared = compared == comm_of(first)->id ? 0 : compared;
+    local = refuse_incomplete(first, local);
     cecl_keep_message(words);
-    for (uint32_t i = 0; i < count; i++) {
-        parts[i].local = local;
-        parts[i].words = parts[i].words ? parts[i].words : words;
+    for (struct cecl_check_part *part = first; part; part = part->next) {
+        part->local = local;
+        part->words = part->words ? part->words : words;
     }
-    ceclResult_t result = check_together(parts, count);
+    ceclResult_t result = check_together(first);
     if (result == ceclSuccess)
         result = cecl_fail_with(local, words);
     cecl_keep_message(words);
     /* no thread could be started for these parts: tells their peers why */
-    for (uint32_t i = 0; i < count; i++) {
-        if (!parts[i].is_told) {
-            parts[i].local = result;
-            (void)!check_part(&parts[i]);
+    for (struct cecl_check_part *part = first; part; part = part->next) {
+        if (!part->is_told) {
+            part->local = result;
+            (void)!check_part(part);
         }
-        parts[i].comm->launcher->compared = 0;
+        comm_of(part)->launcher->compared = 0;
     }
     return cecl_fail_with(result, words);
 }

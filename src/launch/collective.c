@@ -9,7 +9,6 @@
 static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                struct cecl_call *call)
 {
-    struct cecl_check_part part;
     struct cecl_launches one;
     struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
     if (!launch)
@@ -17,7 +16,6 @@ static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ce
     cecl_launches_begin(&one, call->op);
     one.first = launch;
     one.count = 1;
-    one.parts = &part;
     (void)!cecl_launches_note(&one, comm, cecl_launch_describe(launch, args, call));
     const ceclResult_t result = cecl_launches_make(&one);
     cecl_launch_drop(launch);

@@ -50,7 +50,8 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
 
 /* The calls of a group on one communicator. */
 struct cecl_check_part {
-    ceclComm_t comm;
+    struct cecl_check_part *next; /* in a list */
+    struct cecl_launch *launch;
     const struct cecl_call *calls;
     uint32_t count;
     ceclResult_t result; /* [out] the result, on which all ranks of the communicator agree */
@@ -64,6 +65,6 @@ struct cecl_check_part {
 /* Like cecl_check_call, but for calls that are carried out as one, on several communicators at the same time. So
  * ranks may use the communicators in any order, in one group or in successive calls. This thread may have several
  * ranks of one communicator. */
-ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, ceclResult_t local);
+ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local);
 
 #endif

@@ -52,7 +52,6 @@ static void free_group(void)
     cecl_group_empty(mine);
     if (mine->joins)
         mine->free_joins(mine->joins);
-    free(mine->all.parts);
     free(mine);
     mine = NULL;
 }
@@ -151,14 +150,9 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
     struct cecl_launch **at = place_of(group, comm, kind);
     if (*at && (*at)->comm == comm && (*at)->kind == kind)
         return *at;
-    struct cecl_launch *launch =
-        CECL_HAS_ROOM(group->all.parts, group->all.count, group->parts_room)
-            ? cecl_launch_take(comm, kind, stream)
-            : NULL;
-    if (!launch) {
-        cecl_record("no host memory for a group of %u launches", group->all.count + 1);
+    struct cecl_launch *launch = cecl_launch_take(comm, kind, stream);
+    if (!launch)
         return NULL;
-    }
     launch->is_grouped = true;
     launch->next = *at;
     *at = launch;

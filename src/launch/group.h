@@ -10,9 +10,8 @@ struct cecl_joins;
 struct cecl_group {
     int depth;
     bool has_ranges;          /* at least one call is on a communicator with NVTX ranges */
-    struct cecl_launches all; /* what the group carries out; its parts have `parts_room` */
-    uint32_t parts_room;
-    uint32_t ncalls; /* how many calls were made in the group, refused ones included */
+    struct cecl_launches all; /* what the group carries out */
+    uint32_t ncalls;          /* how many calls were made in the group, refused ones included */
     uint32_t
         failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */

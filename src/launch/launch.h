@@ -23,6 +23,7 @@
 #include "ce/bound.h"
 #include "ce/messages.h"
 #include "comm/comm.h"
+#include "launch/exchange.h"
 #include "plan/describe.h"
 
 enum cecl_launch_state {
@@ -108,6 +109,7 @@ struct cecl_launch {
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
+    struct cecl_check_part part; /* while ranks compare calls */
 
     /* -- what ranks have told each other -- */
     struct cecl_places_group places; /* the entries of the ring that the launch uses */

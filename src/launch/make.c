@@ -256,16 +256,18 @@ static ceclResult_t failure_for(const struct cecl_launches *all, ceclComm_t comm
 
 /* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
  * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
-static ceclResult_t compare_parts(struct cecl_launches *all, uint32_t *nparts)
+static ceclResult_t compare_parts(const struct cecl_launches *all, struct cecl_check_part **first)
 {
     /* the description of a refused call may be incomplete */
     const struct cecl_call refused = {.op = all->op};
     char elsewhere[CECL_MESSAGE_BYTES];
-    for (const struct cecl_launch *launch = all->first; launch; launch = launch->next) {
+    struct cecl_check_part **end = first;
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
         if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
             continue;
-        struct cecl_check_part *part = &all->parts[(*nparts)++];
-        *part = (struct cecl_check_part){.comm = launch->comm, .calls = &refused, .count = 1};
+        struct cecl_check_part *part = *end = &launch->part;
+        *part = (struct cecl_check_part){.launch = launch, .calls = &refused, .count = 1};
+        end = &part->next;
         if (all->failed == ceclSuccess) {
             part->calls = launch->calls;
             part->count = launch->ncalls;
@@ -275,11 +277,10 @@ static ceclResult_t compare_parts(struct cecl_launches *all, uint32_t *nparts)
             part->words = elsewhere;
         }
     }
-    if (*nparts == 0)
-        return all->failed;
-    return cecl_check_parts(all->parts, *nparts,
-                            all->failed == ceclSuccess ? ceclSuccess
-                                                       : cecl_fail_with(all->failed, all->words));
+    return !*first ? all->failed
+                   : cecl_check_parts(*first, all->failed == ceclSuccess
+                                                  ? ceclSuccess
+                                                  : cecl_fail_with(all->failed, all->words));
 }
 
 /* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
@@ -287,17 +288,15 @@ static ceclResult_t compare_parts(struct cecl_launches *all, uint32_t *nparts)
  * calls on B, too, none of them makes the calls on A, so A does not fail. */
 static void compare_calls(struct cecl_launches *all)
 {
-    uint32_t nparts = 0;
-    const ceclResult_t result = compare_parts(all, &nparts);
+    struct cecl_check_part *first = NULL;
+    const ceclResult_t result = compare_parts(all, &first);
     ceclComm_t refuses = NULL;
-    for (uint32_t i = 0; i < nparts && !refuses; i++)
-        refuses = all->parts[i].result != ceclSuccess ? all->parts[i].comm : NULL;
+    for (struct cecl_check_part *part = first; part && !refuses; part = part->next)
+        refuses = part->result != ceclSuccess ? part->launch->comm : NULL;
     (void)!cecl_launches_note(all, refuses, result);
-    for (uint32_t i = 0; i < nparts && result != ceclSuccess; i++)
-        for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
-            if (launch->comm == all->parts[i].comm && launch->kind == CECL_LAUNCH_COLLECTIVES)
-                if (all->parts[i].result == ceclSuccess && !launch->comm->launcher->compares_alike)
-                    cecl_launch_owe(launch);
+    for (struct cecl_check_part *part = first; part && result != ceclSuccess; part = part->next)
+        if (part->result == ceclSuccess && !part->launch->comm->launcher->compares_alike)
+            cecl_launch_owe(part->launch);
 }
 
 /* Asks the peers where a lone call's blocks belong, or tells them that this rank refuses the call: either all

@@ -2,7 +2,6 @@
 #ifndef CECL_LAUNCH_MAKE_H
 #define CECL_LAUNCH_MAKE_H
 
-#include "launch/exchange.h"
 #include "launch/launch.h"
 
 /* Launches that are made together. All of them go through one step before any goes through the next, because one
@@ -12,11 +11,10 @@ struct cecl_launches {
      * messages */
     struct cecl_launch *first;
     uint32_t count;
-    const struct cecl_op *op;      /* the public call: of a lone call its own, else ceclGroupEnd */
-    struct cecl_check_part *parts; /* [count] the communicators where ranks compare calls */
-    uint64_t pending_ns;  /* how much longer to wait for late peers while calls are pending */
-    ceclResult_t failed;  /* the result of the first failure */
-    ceclComm_t failed_on; /* its communicator, or NULL */
+    const struct cecl_op *op; /* the public call: of a lone call its own, else ceclGroupEnd */
+    uint64_t pending_ns;      /* how much longer to wait for late peers while calls are pending */
+    ceclResult_t failed;      /* the result of the first failure */
+    ceclComm_t failed_on;     /* its communicator, or NULL */
     char words[CECL_MESSAGE_BYTES]; /* its message */
 };
 
