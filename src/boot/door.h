@@ -1,10 +1,9 @@
 /* The door: a listener and its callers. Callers are connections that must send a few bytes to be
  * admitted.
  *
- * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use one. A
- * caller that is silent, slow or one of very many must not hold up the others. So all are read at the same
- * time, each has a deadline, and a newer caller may replace one only after it has had some time. Callers
- * use at most half of the process's descriptors. */
+ * The root of the TCP bootstrap has one. A caller that is silent, slow or one of very many must not hold up
+ * the others. So all are read at the same time, each has a deadline, and a newer caller may replace one only
+ * after it has had some time. Callers use at most half of the process's descriptors. */
 #ifndef CECL_BOOT_DOOR_H
 #define CECL_BOOT_DOOR_H
 
