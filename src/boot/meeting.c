@@ -80,15 +80,18 @@ static bool hear(const struct cecl_meeting_plan *plan, int member, struct call *
 }
 
 /* The first member that has ended this rank's call `number`, which this rank may not have made yet, for a reason that
- * concerns it. NOBODY: there is none; then calls up to *skip have ended for other reasons. */
+ * concerns it. NOBODY: there is none; then calls up to *skip have ended for other reasons. What other ranks than members
+ * know to be over does not count: a member may still hear it from them, and then this rank hears it from that member. */
 static int find_teller(const struct cecl_meeting_plan *plan, uint64_t number, uint64_t *skip)
 {
     struct call its;
     for (int r = 0; r < plan->nranks; r++) {
-        const uint64_t ends = r == plan->rank ? 0 : meeting_read(plan, r, &its.head, 0, plan->rank);
+        const uint64_t ends = r == plan->rank || !cecl_rank_set_has(&plan->members, r)
+                                  ? 0
+                                  : meeting_read(plan, r, &its.head, 0, plan->rank);
         if (ends < number)
             continue;
-        if (cecl_rank_set_has(&plan->members, r) && hear(plan, r, &its))
+        if (hear(plan, r, &its))
             return r;
         *skip = ends > *skip ? ends : *skip;
     }
@@ -129,8 +132,17 @@ static void find_ended(const struct cecl_meeting_plan *plan, enum spread spread,
     }
 }
 
+/* Whether a rank has failed because lists differ, and has ended this rank's call `mine` with its own. */
+static bool has_failed_by_lists(const struct cecl_meeting_plan *plan, int rank, uint64_t mine)
+{
+    struct call its;
+    return meeting_read(plan, rank, &its, sizeof(its), plan->rank) >= mine &&
+           its.head.state == FAILED && its.failure.lists_differ;
+}
+
 /* Fails this rank's call in a draft, and those that end with it, with the last message. A rank on their lists that
- * has not come fails when it comes, unless it has made the same call already. */
+ * has not come fails when it comes, unless it has made the same call already, or has failed itself and ended this call
+ * with its own: then it has had its error. */
 static void fail(const struct cecl_meeting_plan *plan, struct draft *draft, enum spread spread,
                  struct failure why)
 {
@@ -148,6 +160,7 @@ static void fail(const struct cecl_meeting_plan *plan, struct draft *draft, enum
         else if (cecl_rank_set_has(&ended, r))
             meeting_end_calls(draft, r, number);
         else if (is_told && !is_waiting(&seen) &&
+                 !(why.lists_differ && has_failed_by_lists(plan, r, draft->call.head.number)) &&
                  !(number > seen.over && is_same(plan, &seen.head)))
             meeting_end_calls(draft, r, next);
     }
