@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "util/round.h"
+#include "util/grow.h"
 
 #define PAGE 4096u
 #define LINE 64u /* bytes of a cache line: two ranks' flags never share one */

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "util/round.h"
+#include "util/grow.h"
 
 /* segments double in size, up to this many times the first segment's size */
 #define GROWTH_STEPS 16u

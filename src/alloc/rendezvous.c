@@ -8,7 +8,6 @@
 
 #include "util/fds.h"
 #include "util/grow.h"
-#include "util/round.h"
 
 /* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)

@@ -1,6 +1,6 @@
 /* The public entry points that return a communicator's limits and counters, and lend its memory and its handle for kernels. */
 #include "comm/comm.h"
-#include "flags/pads.h"
+#include "flags/flags.h"
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");

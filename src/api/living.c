@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "flags/lines.h"
+#include "flags/flags.h"
 #include "net/net.h"
 #include "util/clock.h"
 #include "util/fork.h"

@@ -12,7 +12,7 @@
 
 #include "api/life.h"
 #include "device/nvtx.h"
-#include "flags/lines.h"
+#include "flags/flags.h"
 #include "launch/exchange.h"
 #include "launch/group.h"
 #include "launch/launcher.h"

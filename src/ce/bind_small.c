@@ -1,6 +1,6 @@
 /* Binds a small call: one operation of the device runs the whole plan of its protocol. */
 #include "ce/bound.h"
-#include "flags/pads.h"
+#include "flags/flags.h"
 #include "flags/turns.h"
 
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes no more slots");

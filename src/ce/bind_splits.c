@@ -1,6 +1,6 @@
 /* Binds the kernels of a call by splits on the device. */
 #include "ce/bound.h"
-#include "flags/pads.h"
+#include "flags/flags.h"
 #include "plan/splits.h"
 
 /* The offset of an address in this rank's slice of the pool; 0 for NULL. */

@@ -2,7 +2,7 @@
 #include "ce/engine.h"
 
 #include "ce/bound.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 #define SLOT_ALIGN 512u
 

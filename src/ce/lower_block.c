@@ -1,7 +1,7 @@
 /* Building blocks of lowerings: copies of blocks, dense or of rows, and blocks in pieces. */
 #include "ce/lowering.h"
 #include "plan/block.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 static struct cecl_place place_of(const struct cecl_part *part, const struct cecl_extent *extent,
                                   uint64_t byte)

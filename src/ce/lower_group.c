@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ce/lowering.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
  * that only move data, and the reductions that need no staging. The other reductions join it, or the next

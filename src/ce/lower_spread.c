@@ -12,7 +12,7 @@
 #include <inttypes.h>
 
 #include "ce/lowering.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 struct pieces {
     int root;

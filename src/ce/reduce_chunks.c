@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "ce/reducing.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 /* places in staging are multiples of this, for elements of any type */
 #define SLICE_ALIGN 16u

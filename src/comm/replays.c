@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "flags/awaited.h"
-#include "flags/pads.h"
 #include "util/log.h"
 #include "util/thread.h"
 

@@ -6,7 +6,6 @@
 
 #include "comm/comm.h"
 #include "flags/awaited.h"
-#include "flags/pads.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"

@@ -18,7 +18,7 @@
  *
  * SIGNAL has CECL_SIGNALS rows, one for each number. A word counts the signals that the peer has sent, modulo 2^32.
  * Signals of one number to one peer are sent in the order in which the host made the calls, also on different streams: each
- * first waits until the call that sent the previous one is done (lines.h). Waits are ordered in the same way. So words
+ * first waits until the call that sent the previous one is done (lines.c). Waits are ordered in the same way. So words
  * only grow.
  *
  * Captured messages have fixed values, so their words do not count. They are set to a value that tells the message from

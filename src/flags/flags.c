@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "flags/awaited.h"
-#include "flags/lines.h"
-#include "flags/pads.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {

@@ -41,7 +41,7 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
  * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
-/* How far one-sided calls are, by stream: see lines.h. */
+/* How far one-sided calls are, by stream: see lines.c below. */
 #define CECL_LINES 32
 struct cecl_lines {
     struct cecl_line {
@@ -100,8 +100,8 @@ struct cecl_flags {
     struct cecl_awaited awaited;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;
-    uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
-    /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.h */
+    uint64_t pads_offset; /* offset of the words that kernels use: see pads.c */
+    /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.c */
     uint64_t slices_offset;
     /* the values that counters have when all calls so far are done */
     uint32_t epoch[CECL_COUNTERS_MAX];
@@ -254,5 +254,63 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags);
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);
+
+/* -- lines.c: how far one-sided calls are. Only its stream orders a one-sided call. So each stream has a line: a word of
+ * this rank that counts how many of the stream's calls are done.
+ *
+ * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than CECL_LINES streams
+ * have pending calls, some share a line; a call on a shared line first waits for the earlier calls on that line. If a
+ * stream's id is not known, each call on it counts as a call on a new stream. -- */
+
+/* For cecl_flags_open. words: [CECL_LINES], host-visible. */
+void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words);
+
+/* Gives a call on a stream a line, and a number on that line. *after: an earlier call on the line, for
+ * which this call must wait first; it may be "no call". Call this function before anything of the call is
+ * enqueued. From then on the call is pending. */
+struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
+                                    struct cecl_line_at *after);
+/* Undoes cecl_line_begin for the latest call, of which nothing was enqueued. */
+void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at);
+
+/* The value that the line's word has when a call is done. */
+static inline uint32_t cecl_line_value(struct cecl_line_at at)
+{
+    return CECL_FIRST_EPOCH + (uint32_t)at.call;
+}
+/* Whether a call is done. "No call" counts as done. */
+bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at);
+/* The number of one-sided calls so far. */
+uint64_t cecl_lines_made(const struct cecl_flags *flags);
+/* Whether all one-sided calls are done. */
+bool cecl_lines_idle(const struct cecl_flags *flags);
+
+/* -- pads.c: words by which kernels wait for each other, separate from the rows of flags. The user's own kernels
+ * (ceclDeviceComm_t) and cecl's kernels use them. -- */
+
+/* Fills in *dc, but not the time limit of kernels' waits. The caller fills in that. */
+void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
+
+/* Ends all waits of kernels on this rank's pads. Waits of kernels that start later end, too, so one call of
+ * this function is enough. */
+ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
+
+/* The word that is not 0 once the communicator has failed. */
+uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
+/* The word in which kernels of a lane count their blocks: see struct cecl_meeting. */
+uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
+/* The first function returns the word in which kernels count captured calls of a kind (struct
+ * cecl_counting). The second one returns a rank's row of words for captured calls, whose kernels wait for
+ * each other by these words (struct cecl_meeting). */
+uint32_t *cecl_pads_count(const struct cecl_flags *flags, enum cecl_numbering kind);
+uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
+/* The word in which kernels count calls by splits on the device (struct cecl_splits). */
+uint32_t *cecl_pads_splits(const struct cecl_flags *flags);
+
+/* -- for cecl_flags_open. In this order: how many bytes pads take; zeroing pads; writing the table of
+ * slices, which only this rank reads, and waiting for `stream` -- */
+uint64_t cecl_pads_bytes(int nranks);
+ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
+ceclResult_t cecl_pads_write_slices(const struct cecl_flags *flags, ceclStream_t stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* See lines.h. */
-#include "flags/lines.h"
+/* Lines of one-sided calls; see flags.h. */
+#include "flags/flags.h"
 
 void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words)
 {

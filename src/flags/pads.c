@@ -10,7 +10,7 @@
  *
  * The library zeroes the pads, and ends waits of kernels on them. The library itself never waits for a
  * barrier's word or a signal's word. */
-#include "flags/pads.h"
+#include "flags/flags.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,6 @@
 #include "flags/flags.h"
 
 #include "flags/awaited.h"
-#include "flags/lines.h"
 #include "plan/layout.h"
 
 /* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead

@@ -3,7 +3,7 @@
 
 #include <sched.h>
 
-#include "flags/pads.h"
+#include "flags/flags.h"
 #include "util/clock.h"
 
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)

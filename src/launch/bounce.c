@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "util/round.h"
+#include "util/grow.h"
 
 #define ALIGN 512u
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "flags/awaited.h"
-#include "flags/lines.h"
+#include "flags/flags.h"
 #include "launch/steps.h"
 #include "util/grow.h"
 

@@ -2,7 +2,7 @@
  *
  * A one-sided call is not a launch. Only the call's stream orders it among other calls. Peers are not told
  * of the call, and no peer's host takes part in it. The call is lowered, bound and issued at once. Each
- * stream has a line, a word that counts the stream's calls that are done (flags/lines.h). The call is
+ * stream has a line, a word that counts the stream's calls that are done (flags/lines.c). The call is
  * pending until that word has counted it. */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H

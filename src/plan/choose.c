@@ -4,7 +4,7 @@
 #include "plan/call.h"
 #include "plan/tuning.h"
 #include "sm/reduce.h"
-#include "util/round.h"
+#include "util/grow.h"
 
 #define SHARE_ALIGN 256u /* large shares begin where wide loads can begin */
 

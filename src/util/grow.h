@@ -1,8 +1,9 @@
-/* Lists that grow. */
+/* Lists that grow, and sizes that are rounded up to whole units. */
 #ifndef CECL_UTIL_GROW_H
 #define CECL_UTIL_GROW_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,5 +24,10 @@ static inline bool cecl_list_grow(void *at, size_t bytes)
 #define CECL_HAS_ROOM(list, count, room)                                                           \
     ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&   \
                           ((room) = 2 * (room) + 8) > 0))
+
+static inline uint64_t cecl_round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
 
 #endif

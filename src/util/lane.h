@@ -32,7 +32,7 @@ enum {
     CECL_COUNTER_TAKEN,
     /* A rank tells its own host how far it is: which messages have begun, and which calls are done; in slots, for which
      * value a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h), and how many one-sided calls of a line
-     * are done (flags/lines.h). */
+     * are done (flags/lines.c). */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,

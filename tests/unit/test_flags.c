@@ -4,7 +4,6 @@
 #include "host_fixture.h"
 
 #include "flags/flags.h"
-#include "flags/pads.h"
 
 #define RANKS 3
 #define RANK 1
