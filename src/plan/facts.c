@@ -139,7 +139,7 @@ static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *o
     if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
         return false; /* not of one call */
     for (uint32_t i = 0; i < one->nmore; i++) {
-        const struct field field = {.name = one->nmore == 1 ? "a hash of recvcounts, displs or rows"
+        const struct field field = {.name = one->nmore == 1 ? "recvcounts, displs or rows (a hash)"
                                                             : names[i],
                                     .one = one->more[i],
                                     .other = other->more[i]};

@@ -362,7 +362,8 @@ TEST(a_communicator_that_ends_before_its_graph_says_so)
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 2 captured calls");
-    multi_refused(NULL, ceclGraphLaunch(graph, stream), ceclInvalidArgument, "not a communicator");
+    multi_refused(NULL, ceclGraphLaunch(graph, stream), ceclInvalidUsage,
+                  "its communicator has ended");
     multi_ok(NULL, ceclGraphDestroy(graph));
 }
 
