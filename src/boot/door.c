@@ -12,15 +12,13 @@
 #include "util/clock.h"
 #include "util/fds.h"
 
-/* ms in which a caller must send all its bytes. A process may stand still for some seconds, so a caller that
- * cannot connect again has longer than one that put_off can ask to. */
+/* ms in which a caller must send all its bytes. A process may stand still for some seconds, but it can connect
+ * again. */
 #define PATIENCE_MS 5000
-#define LONG_PATIENCE_MS 60000
-#define HEARING_MS 1000 /* ms that a caller has before a newer one may replace it */
-#define HEARD_MS 100    /* the same, if put_off asks the caller to connect again */
-#define TICK_MS 50      /* ms between two checks of deadlines */
-#define STILL_MS 500    /* if this process has not looked for longer, it stood still */
-#define REST_MS 20 /* ms of rest after an accept that failed for lack of descriptors or memory */
+#define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
+#define TICK_MS 50   /* ms between two checks of deadlines */
+#define STILL_MS 500 /* if this process has not looked for longer, it stood still */
+#define REST_MS 20   /* ms of rest after an accept that failed for lack of descriptors or memory */
 /* ms of such failures before they are reported, because resources may become free meanwhile */
 #define BEAR_MS 1000
 
@@ -34,11 +32,15 @@ static int room_for_callers(void)
 }
 
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
-                            bool (*greet)(struct cecl_caller *caller))
+                            bool (*greet)(struct cecl_caller *caller),
+                            void (*put_off)(const struct cecl_caller *caller))
 {
     const int room = room_for_callers();
-    *door = (struct cecl_door){
-        .listener = listener, .bytes = (uint32_t)bytes, .greet = greet, .room = room};
+    *door = (struct cecl_door){.listener = listener,
+                               .bytes = (uint32_t)bytes,
+                               .greet = greet,
+                               .put_off = put_off,
+                               .room = room};
     door->callers = malloc((size_t)room * sizeof(*door->callers));
     door->polls = malloc(((size_t)room + 1) * sizeof(*door->polls));
     door->said = malloc((size_t)room * bytes);
@@ -65,17 +67,6 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-/* How many ms a caller has before a newer one may replace it. */
-static int hearing_ms(const struct cecl_door *door)
-{
-    return door->put_off ? HEARD_MS : HEARING_MS;
-}
-
-static int patience_ms(const struct cecl_door *door)
-{
-    return door->put_off ? PATIENCE_MS : LONG_PATIENCE_MS;
-}
-
 /* Takes a caller off the list. The other callers stay in their order of arrival. (Times of arrival could not
  * restore this order, because two callers may arrive in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
@@ -87,11 +78,10 @@ static void take_off(struct cecl_door *door, int which)
     door->callers[door->count].said = said;
 }
 
-/* Drops a caller. If callers can connect again, asks it to do so first. */
+/* Asks a caller to connect again, and drops it. */
 static void send_away(const struct cecl_door *door, const struct cecl_caller *one)
 {
-    if (door->put_off)
-        door->put_off(one);
+    door->put_off(one);
     cecl_net_close(one->fd);
 }
 
@@ -103,7 +93,7 @@ static bool push_out(struct cecl_door *door)
     while (oldest < door->count && door->callers[oldest].got == door->bytes)
         oldest++;
     struct cecl_caller *one = &door->callers[oldest];
-    if (oldest == door->count || cecl_now_ms() - one->since < hearing_ms(door))
+    if (oldest == door->count || cecl_now_ms() - one->since < HEARD_MS)
         return false;
     send_away(door, one);
     take_off(door, oldest);
@@ -127,7 +117,7 @@ static void let_in(struct cecl_door *door)
             door->trouble = 0;
             struct cecl_caller *one = &door->callers[door->count];
             *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms(), .said = one->said};
-            if (!door->greet || door->greet(one))
+            if (door->greet(one))
                 door->count++;
             else
                 cecl_net_close(fd);
@@ -167,7 +157,7 @@ static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool re
 {
     if (ready && !hear(door, one))
         cecl_net_close(one->fd);
-    else if (one->got == door->bytes || now - one->since < patience_ms(door))
+    else if (one->got == door->bytes || now - one->since < PATIENCE_MS)
         return true;
     else
         send_away(door, one);
@@ -201,8 +191,8 @@ static void hear_all(struct cecl_door *door, bool has_polled)
 void cecl_door_attend(struct cecl_door *door, int wait_ms)
 {
     const int64_t now = cecl_now_ms();
-    const bool open = now >= door->rest_until && (door->count < door->room ||
-                                                  now - door->callers[0].since >= hearing_ms(door));
+    const bool open = now >= door->rest_until &&
+                      (door->count < door->room || now - door->callers[0].since >= HEARD_MS);
     door->polls[0] = (struct pollfd){.fd = open ? door->listener : -1, .events = POLLIN};
     for (int i = 0; i < door->count; i++)
         door->polls[i + 1] = (struct pollfd){.fd = door->callers[i].fd, .events = POLLIN};
@@ -215,11 +205,6 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
     hear_all(door, has_polled);
     if (open)
         let_in(door);
-}
-
-bool cecl_door_is_idle(const struct cecl_door *door)
-{
-    return door->count == 0 && !somebody_waits(door);
 }
 
 int cecl_door_trouble(const struct cecl_door *door)

@@ -28,12 +28,10 @@ struct cecl_caller {
 struct cecl_door {
     int listener;
     uint32_t bytes; /* number of bytes that a caller must send */
-    /* Called for a new connection. May send but must not wait. Returns false to turn the caller away.
-     * NULL: all are let in. */
+    /* Called for a new connection. May send but must not wait. Returns false to turn the caller away. */
     bool (*greet)(struct cecl_caller *caller);
     /* Called before a caller is dropped for a newer one, or because it was silent for too long: tells the caller
-     * to connect again. May send but must not wait. NULL (as cecl_door_open sets it): callers cannot connect
-     * again, so each has more time. */
+     * to connect again. May send but must not wait. */
     void (*put_off)(const struct cecl_caller *caller);
     /* errno of the last accept, if it failed for lack of descriptors or memory; 0: it succeeded */
     int trouble;
@@ -50,15 +48,13 @@ struct cecl_door {
 
 /* The door owns `listener` from here on, also on failure. A zeroed door may be closed. */
 ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
-                            bool (*greet)(struct cecl_caller *caller));
+                            bool (*greet)(struct cecl_caller *caller),
+                            void (*put_off)(const struct cecl_caller *caller));
 /* Closes the listener and every caller that was not taken. */
 void cecl_door_close(struct cecl_door *door);
 
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
-
-/* Whether no caller waits to be accepted or heard. */
-bool cecl_door_is_idle(const struct cecl_door *door);
 
 /* If no caller could be accepted for a while, returns why, as an errno (descriptors, memory); otherwise 0. */
 int cecl_door_trouble(const struct cecl_door *door);

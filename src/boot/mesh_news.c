@@ -156,16 +156,16 @@ static void look_for_exec(struct cecl_mesh *mesh)
 
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
-    struct pollfd *polls = mesh->polls, *bell = &polls[mesh->nranks];
+    struct pollfd *polls = mesh->polls;
+    int count = 0;
     char byte;
-    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own process is -1 */
-        const bool lives = mesh_look(mesh, r) == MESH_ALIVE;
-        polls[r] = (struct pollfd){.fd = lives ? mesh->peers[r].process : -1, .events = POLLIN};
-    }
-    *bell = (struct pollfd){.fd = mesh->bell, .events = POLLIN};
-    if (cecl_net_poll(polls, mesh->nranks + 1, wait_ms) == 0)
+    polls[count++] = (struct pollfd){.fd = mesh->bell, .events = POLLIN};
+    for (int r = 0; r < mesh->nranks; r++)
+        if (mesh->peers[r].process >= 0 && mesh_look(mesh, r) == MESH_ALIVE)
+            polls[count++] = (struct pollfd){.fd = mesh->peers[r].process, .events = POLLIN};
+    if (poll(polls, (nfds_t)count, wait_ms) == 0)
         look_for_exec(mesh);
-    else if (bell->revents)
+    else if (polls[0].revents)
         while (recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0)
             ;
     return first_error(mesh);

@@ -82,34 +82,6 @@ void cecl_net_drop(int *fds, int count)
     }
 }
 
-static void swap(struct pollfd *a, struct pollfd *b)
-{
-    const struct pollfd kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Swaps the descriptors to the front, in their order, and undoes the swaps after poll(). An empty entry meanwhile
- * holds its own place, as -2 - place. So an entry that was empty at its turn is told from one that was swapped
- * there. */
-int cecl_net_poll(struct pollfd *polls, int count, int wait_ms)
-{
-    int used = 0;
-    for (int i = 0; i < count; i++)
-        if (polls[i].fd < 0)
-            polls[i].fd = -2 - i;
-        else
-            swap(&polls[used++], &polls[i]);
-    const int ready = poll(polls, (nfds_t)used, wait_ms), error = errno;
-    for (int i = count - 1; i >= 0; i--)
-        if (polls[i].fd == -2 - i)
-            polls[i].fd = -1;
-        else
-            swap(&polls[--used], &polls[i]);
-    errno = error;
-    return ready;
-}
-
 /* poll() looks at the process first. So if the process has ended, all that it sent has arrived when poll()
  * looks at `fd`. */
 static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,

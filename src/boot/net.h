@@ -48,10 +48,6 @@ void cecl_net_close(int fd);
 /* Closes each descriptor that is not -1, and sets it to -1. */
 void cecl_net_drop(int *fds, int count);
 
-/* poll(), for a list in which most descriptors may be -1. poll() itself skips these, but refuses a list that is
- * longer than the process's limit of descriptors. */
-int cecl_net_poll(struct pollfd *polls, int count, int wait_ms);
-
 /* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
 ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);
 

@@ -538,8 +538,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =
-        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
-    root->door.put_off = put_off;
+        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet, put_off);
     if (result == ceclSuccess) {
         const int error = cecl_thread_start(&thread, "cecl-root", serve, root);
         if (error)
