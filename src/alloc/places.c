@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "util/clock.h"
 #include "util/fork.h"
@@ -141,27 +140,13 @@ static bool linger(uint32_t *polls, cecl_places_go_on *go_on, void *context)
 
 /* ---- publishing */
 
-/* The time is mixed in, because the ids of processes and threads are reused, and may be equal in two
- * containers. */
-static uint64_t new_thread_number(void)
-{
-    uint64_t number =
-        (uint64_t)cecl_now_ns() ^ (uint64_t)getpid() << 42 ^ (uint64_t)cecl_thread_id() << 20;
-    number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
-    number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
-    return (number ^ (number >> 31)) | 1; /* 0 means no thread */
-}
-
-/* A number for the calling thread that no other thread of any process has. A forked child makes a new one. */
+/* A number for the calling thread that no other thread of any process has; not 0. */
 static uint64_t this_thread(void)
 {
     static _Thread_local uint64_t number;
-    static _Thread_local unsigned generation;
-    if (number == 0 || generation != cecl_fork_generation()) {
-        number = new_thread_number();
-        generation = cecl_fork_generation();
-    }
-    return number;
+    if (number == 0)
+        number = (uint64_t)cecl_thread_id() << 1;
+    return (cecl_fork_process() + number) | 1;
 }
 
 /* The last call that all ranks have finished, according to the peers' words. The result is at most the

@@ -49,8 +49,8 @@ static uint64_t meminfo_bytes(const char *text, const char *key)
     return line ? (uint64_t)strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* Memory that the machine could give now, in bytes: unused, reclaimable and swap. If the kernel
- * does not say, all memory of the machine. */
+/* Memory that the machine could give now, in bytes: unused, reclaimable and swap; without limit if the kernel
+ * does not say. */
 static uint64_t available_bytes(void)
 {
     char text[4096] = "";
@@ -62,10 +62,7 @@ static uint64_t available_bytes(void)
     }
     const uint64_t available =
         meminfo_bytes(text, "MemAvailable:") + meminfo_bytes(text, "SwapFree:");
-    if (available > 0)
-        return available;
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+    return available > 0 ? available : UINT64_MAX;
 }
 
 /* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are
