@@ -370,6 +370,31 @@ static void look(struct cecl_places *places, const struct cecl_places_patience *
     wait->ns = spent;
 }
 
+/* How long a rank waits before it decides LATE, in ns; see struct cecl_places_patience. */
+struct limits {
+    bool may_decide;
+    bool may_be_free; /* the wait may go on while this rank's GPU is behind */
+    uint64_t least;   /* waiting for up to this is not counted as spent */
+    /* -- beyond that -- */
+    uint64_t worth; /* because a LATE call would cost the GPUs that time */
+    uint64_t more;  /* while this rank's GPU has work */
+};
+
+static struct limits limits_of(struct cecl_places *places, const struct cecl_places_group *group,
+                               const struct cecl_places_patience *patience, uint64_t start)
+{
+    const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
+    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET,
+               may_decide = has_order(places) && !must_meet;
+    const uint64_t left = missing == NEVER ? 0 : left_of(places, start);
+    return (struct limits){.may_decide = may_decide,
+                           .may_be_free = may_decide && patience->behind && missing != NEVER &&
+                                          start >= places->stood_still,
+                           .least = missing == SOON || must_meet ? patience->wait_ns : 0,
+                           .worth = missing == SOON ? least_of(patience->worth_ns, left) : 0,
+                           .more = patience->is_pending ? least_of(patience->pending_ns, left) : 0};
+}
+
 /* Meets a group that was not decided yet when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
@@ -377,16 +402,9 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   cecl_places_go_on *go_on, void *context)
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
-    const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET,
-               may_decide = has_order(places) && !must_meet;
-    /* waiting for up to `least` is not counted as spent */
-    const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
-                   left = missing == NEVER ? 0 : left_of(places, start),
-                   worth = missing == SOON ? least_of(patience->worth_ns, left) : 0,
-                   more = patience->is_pending ? least_of(patience->pending_ns, left) : 0;
-    struct free_wait behind = {.goes_on = may_decide && patience->behind && missing != NEVER &&
-                                          start >= places->stood_still};
+    const struct limits limits = limits_of(places, group, patience, start);
+    const uint64_t worth = limits.worth, more = limits.more;
+    struct free_wait behind = {.goes_on = limits.may_be_free};
     uint64_t longer = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
@@ -394,9 +412,9 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         const uint64_t spent = (uint64_t)cecl_now_ns() - start;
         if (behind.goes_on)
             look(places, patience, context, &behind, spent);
-        const bool is_over = spent - behind.ns >= least;
-        longer = is_over ? spent - behind.ns - least : 0;
-        if (may_decide && !behind.goes_on && is_over && longer >= worth &&
+        const bool is_over = spent - behind.ns >= limits.least;
+        longer = is_over ? spent - behind.ns - limits.least : 0;
+        if (limits.may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* after a decision, too, because a hostile peer may overwrite it again and again */

@@ -88,8 +88,6 @@ enum work_kind {
     WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
-    WORK_WAIT_ANY,
-    WORK_WAIT_SAME,
     WORK_AFTER,   /* waits for the place {`own`, `bytes`} of another stream */
     WORK_DROP,    /* `own` is the graph whose launch ends here */
     WORK_NOTHING, /* is not enqueued */
@@ -103,7 +101,7 @@ struct work {
     uint32_t value;
     void *dst;                         /* WRITE: the word to write */
     const void *src;                   /* WAIT: the word to wait for */
-    size_t bytes;                      /* ROWS: bytes in one row */
+    size_t bytes;                      /* ROWS: bytes in one row; WAIT: the enum cecl_memop_kind */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
     /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
      * SPLITS: a struct cecl_splits; SUMS: a struct cecl_row_sums */

@@ -118,17 +118,15 @@ ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t handle,
 ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const struct cecl_memop *ops,
                          size_t count)
 {
-    static const enum work_kind kinds[] = {[CECL_MEMOP_WRITE] = WORK_WRITE,
-                                           [CECL_MEMOP_WAIT] = WORK_WAIT,
-                                           [CECL_MEMOP_WAIT_ANY] = WORK_WAIT_ANY,
-                                           [CECL_MEMOP_WAIT_SAME] = WORK_WAIT_SAME};
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     for (size_t i = 0; i < count; i++)
-        host_add(stream, (struct work){.kind = kinds[ops[i].kind],
-                                       .value = ops[i].value,
-                                       .dst = ops[i].addr,
-                                       .src = ops[i].addr});
+        host_add(stream,
+                 (struct work){.kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
+                               .value = ops[i].value,
+                               .dst = ops[i].addr,
+                               .src = ops[i].addr,
+                               .bytes = ops[i].kind});
     host_finish_adding(stream);
     return ceclSuccess;
 }

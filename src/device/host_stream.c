@@ -50,9 +50,9 @@ static void perform(const struct work *work)
     case WORK_SPLITS: cecl_splits_host(work->own); break;
     case WORK_SUMS: cecl_row_sums_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
-    case WORK_WAIT: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT); break;
-    case WORK_WAIT_ANY: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_ANY); break;
-    case WORK_WAIT_SAME: host_word_wait(work->src, work->value, CECL_MEMOP_WAIT_SAME); break;
+    case WORK_WAIT:
+        host_word_wait(work->src, work->value, (enum cecl_memop_kind)work->bytes);
+        break;
     case WORK_AFTER: host_place_await(&(struct host_place){work->own, work->bytes}); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:
