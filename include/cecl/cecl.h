@@ -420,8 +420,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 
 /* Makes a whole communicator in this process, with one rank for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
- * ndev     number of ranks, 1 .. 1024. The process needs more than 4 * ndev descriptors
- *          (ulimit -n), otherwise ceclSystemError.
+ * ndev     number of ranks, 1 .. 1024. The process needs more than ndev * ndev + 4 * ndev descriptors
+ *          for a moment (ulimit -n; above 1022 ranks also fs.nr_open), otherwise ceclSystemError.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:

@@ -29,7 +29,8 @@
 ceclResult_t cecl_mesh_check_limit(int nranks)
 {
     struct rlimit limit;
-    const uint64_t needed = (uint64_t)nranks * OWN_FDS;
+    /* each rank sends one of its memory to every other rank, and they take them at the same time */
+    const uint64_t n = (uint64_t)nranks, needed = n * (n + OWN_FDS);
     return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed
                ? ceclSuccess
                : cecl_fail(ceclSystemError,
