@@ -553,7 +553,7 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
  * ceclRemoteError), and frees everything. If none of this rank's calls is pending, this rank leaves
- * as by ceclCommDestroy (except after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone
+ * as by ceclCommDestroy (except after ceclGetPeerPointer, ceclWindowPointer or ceclCommGetDeviceComm). `comm` is gone
  * in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
@@ -1479,6 +1479,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * its stream first; another rank refused its call, or gave another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
+
+/* Tells where this rank reaches a peer's memory in a window, for kernels and copies of the program, and on
+ * the host device for the program itself. What a program reads and writes there it orders itself.
+ * From then on ranks may wait for each other without a call, as after ceclGetPeerPointer.
+ * window  of ceclWindowShare on `comm`.
+ * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
+ * ptr     [out] the start of the peer's memory; written on success only.
+ * Local. Threads: one call at a time. Ownership: the peer's; valid until ceclWindowFree, while the peer
+ * keeps the memory allocated.
+ * Errors: ceclInvalidArgument (window NULL, freed before, or of another communicator; peer out of range,
+ * or one that shares no memory; ptr NULL), ceclInvalidUsage (a communicator over several hosts).
+ * Since 0.3. */
+CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow_t window, int peer,
+                                                     void **ptr);
 
 /* Copies `count` elements of this rank into a peer's memory.
  * sendbuff  [count] elements in any memory of this rank's device. It may be written again when

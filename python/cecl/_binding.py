@@ -14,6 +14,7 @@ SUM, PROD, MAX, MIN, AVG = range(5)
 UNDEF = -1
 CONFIG_MAGIC = 0xCEC1C0DE
 OPTIONS_MAGIC = 0xCEC10B75
+SIGNALS = 64  # CECL_SIGNALS
 SM_ALLOW = 2  # ceclSmPolicy_t
 
 
@@ -130,6 +131,7 @@ _FUNCTIONS = {
     "ceclCombine": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
     "ceclWindowShare": [_P, _P, _SIZE, ctypes.POINTER(_P)],
     "ceclWindowFree": [_P, _P],
+    "ceclWindowPointer": [_P, _P, _INT, ctypes.POINTER(_P)],
     "ceclPut": [_P, _SIZE, _INT, _INT, _P, _SIZE, _P, _P],
     "ceclPutSignal": [_P, _SIZE, _INT, _INT, _P, _SIZE, _INT, _P, _P],
     "ceclGet": [_P, _SIZE, _INT, _INT, _P, _SIZE, _P, _P],

@@ -114,6 +114,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._communicators, self._grouped, self._messages, self._name, self._desc = {}, None, [], "", ""
         self._splits_made = 0
+        self.handles, self.handles_made = {}, 0  # of symm_mem, by where the memory begins
 
     # -- what torch asks of a group
 

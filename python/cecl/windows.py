@@ -26,10 +26,13 @@ class Window:
         library.call("ceclWindowShare", self._communicator.handle, tensor.data_ptr(), tensor.nbytes,
                      ctypes.byref(self._handle))
 
+    def _check(self, name):
+        if not self._communicator.handle or not self._handle:
+            raise RuntimeError(f"cecl: {name}: the {'window' if self._communicator.handle else 'group'} has ended")
+        return self._communicator
+
     def _enqueue(self, name, *arguments):
-        communicator = self._communicator
-        if not communicator.handle or not self._handle:
-            raise RuntimeError(f"cecl: {name}: the {'window' if communicator.handle else 'group'} has ended")
+        communicator = self._check(name)
         self._group.begin_messages()
         stream = None if communicator.stream is None else torch.cuda.current_stream(communicator.device).cuda_stream
         library.call(name, *arguments, communicator.handle, stream)
@@ -43,6 +46,12 @@ class Window:
                              f"on {self._tensor.device}, as the window, and an offset of 0 or more expected")
         self._enqueue(name, tensor.data_ptr() or 1, count_of(tensor), type_of(tensor), peer, self._handle,
                       offset * tensor.element_size(), *signal)
+
+    def pointer(self, peer):
+        """Where this rank reaches the peer's memory."""
+        at = ctypes.c_void_p()
+        library.call("ceclWindowPointer", self._check("ceclWindowPointer").handle, self._handle, peer, ctypes.byref(at))
+        return at.value
 
     def put(self, tensor, peer, offset=0, signal=None):
         """Copies a tensor into the peer's memory, and then sends it a signal, unless that is None."""

@@ -320,3 +320,28 @@ CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
     cecl_nvtx_end(range);
     return cecl_comm_left(comm, result);
 }
+
+static ceclResult_t find_pointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
+{
+    CECL_TRY(cecl_window_handle_check(comm, window));
+    if (!ptr)
+        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (peer < 0 || peer >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    if (!window->parts[peer].address)
+        return cecl_fail(ceclInvalidArgument, "window %" PRIu32 ": rank %d shares no memory in it",
+                         window->number, peer);
+    if (peer != comm->rank)
+        atomic_store(&comm->gave_pointers, true);
+    *ptr = window->parts[peer].address;
+    return ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
+{
+    CECL_PUBLIC;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
+    CECL_TRY(cecl_comm_enter(comm, "ceclWindowPointer"));
+    return cecl_comm_left(comm, find_pointer(comm, window, peer, ptr));
+}

@@ -54,6 +54,29 @@ TEST(memory_of_every_kind_is_reached)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* Each rank reads the memory of all others where the window says that it lies. */
+TEST(pointers_reach_the_memory_of_every_peer)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    for (int kind = 0; kind < MEMORY_PRIVATE; kind++) {
+        struct memory shared = memory_new(comm, (enum memory_kind)kind, BYTES);
+        ceclWindow_t window;
+        void *at;
+        multi_fill_device(comm, shared.at, 7, multi_rank, BYTES);
+        multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES, &window));
+        for (int r = 0; r < multi_nranks; r++) {
+            multi_ok(comm, ceclWindowPointer(comm, window, r, &at));
+            assert_true(r != multi_rank || at == shared.at);
+            multi_check_device(comm, at, 7, r, BYTES, BYTES);
+        }
+        multi_ok(comm, ceclBarrier(comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        multi_ok(comm, ceclWindowFree(comm, window));
+        memory_free(comm, &shared);
+    }
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
 TEST(private_memory_cannot_be_shared)
 {
     ceclWindow_t window;
@@ -64,6 +87,9 @@ TEST(private_memory_cannot_be_shared)
     multi_refused(comm, ceclWindowShare(comm, is_bad ? hidden.at : shared.at, BYTES, &window),
                   ceclInvalidUsage, "cannot open");
     multi_ok(comm, ceclWindowShare(comm, shared.at, is_bad ? 0 : BYTES, &window));
+    void *at;
+    multi_refused(comm, ceclWindowPointer(comm, window, multi_nranks - 1, &at), ceclInvalidArgument,
+                  "shares no memory in it");
     multi_refused(comm, ceclPut(shared.at, 1, ceclUint8, multi_nranks - 1, window, 0, comm, 0),
                   ceclInvalidArgument, "end outside the 0 bytes");
     multi_ok(comm, ceclWindowFree(comm, window));

@@ -297,6 +297,7 @@ static void refused_calls(struct rank *r)
     REFUSED(ceclCommGetSharedMemory(comm, &p, &bytes), ceclInvalidUsage, "ceclCommSplit");
     REFUSED(ceclWindowShare(comm, r->send, 64, &window), ceclInvalidUsage, "ceclSend");
     REFUSED(ceclWindowFree(comm, window), ceclInvalidUsage, "ceclSend");
+    REFUSED(ceclWindowPointer(comm, window, 0, &p), ceclInvalidUsage, "ceclSend");
     REFUSED(ceclPut(r->send, 1, ceclInt8, 0, window, 0, comm, r->stream), ceclInvalidUsage,
             "ceclSend");
     REFUSED(ceclGet(r->recv, 1, ceclInt8, 0, window, 0, comm, r->stream), ceclInvalidUsage,

@@ -10,7 +10,7 @@ import tempfile
 from test_torch_backend import Rank, equal, moe, multiprocessing, on_device, rows_of, splits_of, torch  # skips
 import torch.distributed as dist
 import torch.nn.functional as functional
-from cecl import collectives, ops, torch_backend, ulysses, windows
+from cecl import collectives, ops, symm_mem, torch_backend, ulysses, windows
 
 OPS = torch.ops.cecl
 SEED = int(os.environ.get("SEED", "1"))  # of shapes; equal on all ranks
@@ -402,7 +402,47 @@ def graphs_capture_operators(at):
         dist.barrier()
 
 
-TESTS = (gathers_of_rows, gathers_and_exchanges_of_views, exchanges_between_dimensions, puts_gets_and_signals,
+def memory_of_peers_by_handles(at):
+    following, last = (at.rank + 1) % at.size, (at.rank - 1) % at.size
+    for group in (None, ops.name(), dist.new_group(backend="gloo")):
+        tensor = symm_mem.empty(4, 6, dtype=torch.bfloat16, device=at.device)
+        tensor.copy_(world(at, (4, 6), torch.bfloat16, at.rank))
+        handle = symm_mem.rendezvous(tensor[1:], group)
+        assert symm_mem.rendezvous(tensor.t(), group) is handle
+        assert (handle.rank, handle.world_size, handle.buffer_size) == (at.rank, at.size, tensor.nbytes)
+        assert handle.buffer_ptrs[at.rank] == tensor.data_ptr() and handle.multicast_ptr == 0
+        for pointers, array in ((handle.buffer_ptrs, handle.buffer_ptrs_dev), (handle.signal_pad_ptrs, handle.signal_pad_ptrs_dev)):
+            there = symm_mem._bytes_at(array, 8 * at.size, at.device, handle).view(torch.int64)
+            assert there.tolist() == pointers and len(set(pointers)) == at.size
+        handle.barrier()
+        for r in range(at.size):
+            theirs = world(at, (4, 6), torch.bfloat16, r)
+            equal(handle.get_buffer(r, (4, 6), torch.bfloat16), theirs, f"memory of rank {r}")
+            equal(handle.get_buffer(r, [6], torch.bfloat16, 12), theirs[2], f"a row of rank {r}")
+            equal(handle.get_signal_pad(r).view(torch.int32), torch.zeros(512, dtype=torch.int32, device=at.device), "pad")
+        handle.barrier(1)
+        handle.get_buffer(following, (6,), torch.bfloat16).fill_(at.rank)
+        handle.get_signal_pad(following, (2,), torch.int32, 5).fill_(at.rank + 1)
+        handle.put_signal(following, 3)
+        handle.wait_signal(last, 3)
+        equal(tensor[0], torch.full_like(tensor[0], last), "written by the rank before")
+        assert handle.get_signal_pad(at.rank, (8,), torch.int32).tolist() == [0] * 5 + [last + 1] * 2 + [0]
+        refused("48 bytes are there", lambda: handle.get_buffer(0, (4, 6), torch.float32))
+        refused(f"peer {at.size}: ", lambda: handle.get_buffer(at.size, (1,), torch.float32))
+        refused("0 to 31 expected", lambda: handle.put_signal(following, 32))
+        kept, again = handle.get_buffer(following, (4, 6), torch.bfloat16), handle
+        del handle
+        equal(kept[2], world(at, (4, 6), torch.bfloat16, following)[2], "a tensor keeps its memory")
+        again.barrier()
+        again.free()
+        refused("has ended", lambda: again.get_buffer(0, (1,), torch.float32))
+        assert symm_mem.rendezvous(tensor, group) is not again
+    refused("equal numbers expected", lambda: symm_mem.rendezvous(symm_mem.empty(2 + at.rank, device=at.device)))
+    refused("'CUDA' or 'CECL'", lambda: symm_mem.set_backend("NVSHMEM"))
+    assert symm_mem.get_signal_pad_size() == 2048 and not symm_mem.is_nvshmem_available()
+
+
+TESTS = (memory_of_peers_by_handles, gathers_of_rows, gathers_and_exchanges_of_views, exchanges_between_dimensions, puts_gets_and_signals,
          groups_that_are_split, operators_equal_plain_loops, operators_have_gradients_and_compile, operators_that_write_compile,
          operators_pass_opcheck, rows_for_experts_by_operators, heads_and_sequences, attention_equals_that_of_one_rank,
          wrong_arguments_are_named)

@@ -239,10 +239,14 @@ TEST(one_sided)
     const ceclSignalWait_t wait = {.signal = 99, .count = 1}, stranger = {.peer = 8, .count = 1},
                            none = {.count = -4};
     const ceclDataType_t type = ceclInt32;
+    void *at;
     OK(ceclWindowShare(comm, buffer, COUNT * sizeof(int), &window));
     REFUSED("window: NULL", ceclWindowShare, comm, buffer, 8, NULL);
     REFUSED("ptr: NULL", ceclWindowShare, comm, NULL, 8, &window);
     REFUSED("window: NULL", ceclWindowFree, comm, NULL);
+    REFUSED("window: NULL", ceclWindowPointer, comm, NULL, 0, &at);
+    REFUSED("peer -1: 0 to 0 expected", ceclWindowPointer, comm, window, -1, &at);
+    REFUSED("ptr: NULL", ceclWindowPointer, comm, window, 0, NULL);
     REFUSED("peer 3: 0 to 0 expected", ceclPut, buffer, 1, type, 3, window, 0, comm, NULL);
     REFUSED("offset 64", ceclGet, buffer, 1, type, 0, window, 64, comm, NULL);
     REFUSED("signal 64: 0 to 63 expected", ceclPutSignal, buffer, 1, type, 0, window, 0, 64, comm,
