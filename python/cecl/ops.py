@@ -5,13 +5,15 @@
 They have the names and arguments of torch's own operators (_c10d_functional, symm_mem) where torch has such; docs/python.md
 lists the differences. Nothing is left to wait for. Those that return a tensor have gradients, except all_gather_v.
 """
+import ctypes
 import math
 
 import torch
 import torch.distributed as dist
 
-from . import collectives, experts, tiles
-from ._tensors import check
+from . import _binding as binding, collectives, experts, tiles
+from ._binding import library
+from ._tensors import check, operation_of, type_of
 from .torch_backend import finish, group_of
 
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": dist.ReduceOp.PRODUCT,
@@ -140,6 +142,65 @@ def _scatter_along(tensor, dim, reduce_op, group_name):
     return out
 
 
+def _check_matrix(function, tensor, out, count):
+    if tensor.dim() != 2 or not tensor.is_contiguous() or len(out) != count:
+        raise ValueError(f"cecl::{function}: input of shape {tuple(tensor.shape)}, and {len(out)} outputs: a contiguous "
+                         f"matrix, and {count}, as many as this rank owns, expected")
+    for tile in out:
+        check(f"cecl::{function}: out", tile)
+        if tile.dtype != tensor.dtype:
+            raise ValueError(f"cecl::{function}: out of {tile.dtype}: {tensor.dtype} expected, as the input")
+
+
+def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks=None, red_op="sum"):
+    """Blocks by their ends along `dim`. One call reduces the j-th blocks of all ranks, whose sizes are equal."""
+    function, group = "reduce_scatter_offset", group_of("cecl::reduce_scatter_offset", group_name)
+    size, op = group.size(), _operation(function, red_op)
+    if dim not in (0, 1):
+        raise ValueError(f"cecl::{function}: dim {dim}: 0 or 1 expected")
+    length = _length(function, tensor, dim)
+    ends = [length // size * (r + 1) for r in range(size)] if offsets is None else list(offsets)
+    owners = [block % size for block in range(len(ends))] if dst_ranks is None else list(dst_ranks)
+    blocks = list(zip([0, *ends], ends))
+    mine = [[block for block, owner in zip(blocks, owners) if owner == r] for r in range(size)]
+    widths = [{block[1] - block[0] for block in turn} for turn in zip(*mine)]
+    if len(owners) != len(ends) or len({len(blocks) for blocks in mine}) > 1 or sum(map(len, mine)) != len(ends) or any(
+            len(width) > 1 or min(width) < 0 for width in widths):
+        raise ValueError(f"cecl::{function}: offsets {ends} and dst_ranks {owners}: equally many blocks for each of {size} "
+                         f"ranks, and the j-th of all ranks of one size, expected")
+    _check_matrix(function, tensor, out, len(widths))
+    for turn, width, tile in zip(zip(*mine), widths, out):
+        width, begins = width.pop(), [(block[0], 0) if dim == 0 else (0, block[0]) for block in turn]
+        if width > 0:
+            shape = (width, tensor.shape[1]) if dim == 0 else (tensor.shape[0], width)
+            tiles.reduce_scatter(tile, tensor, begins, shape, group, op)
+
+
+def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="sum"):
+    """Tiles are views of one matrix; the tile of each root, in one call."""
+    function, group = "multi_root_tile_reduce", group_of("cecl::multi_root_tile_reduce", group_name)
+    roots = list(roots)
+    if sorted(roots) != list(range(group.size())) or len(in_tiles) != len(roots):
+        raise ValueError(f"cecl::{function}: roots {roots} of {len(in_tiles)} tiles: each of {group.size()} ranks once "
+                         f"expected")
+    first = in_tiles[0]
+    pitch = first.stride(0) if first.dim() == 2 else 0
+    if any(tile.dim() != 2 or tile.shape != first.shape or tile.stride() != (pitch, 1) or tile.dtype != first.dtype or
+           tile.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() for tile in in_tiles):
+        raise ValueError(f"cecl::{function}: tiles of shapes {[tuple(tile.shape) for tile in in_tiles]} and strides "
+                         f"{[tile.stride() for tile in in_tiles]}: views of one matrix expected, of equal shapes")
+    check(f"cecl::{function}: out_tile", out_tile)
+    if out_tile.shape != first.shape or out_tile.dtype != first.dtype:
+        raise ValueError(f"cecl::{function}: out_tile of shape {tuple(out_tile.shape)} and {out_tile.dtype}: those of the tiles, "
+                         f"{tuple(first.shape)} and {first.dtype}, expected")
+    begins = [in_tiles[roots.index(r)].storage_offset() for r in range(group.size())]
+    address = first.data_ptr() + (min(begins) - first.storage_offset()) * first.element_size()
+    fields = binding.Tiles(1, first.shape[1], first.shape[0], pitch, binding.sizes([begin - min(begins) for begin in begins]))
+    arguments = [ctypes.byref(fields), type_of(first, True), operation_of(_operation(function, reduce_op))]
+    finish(group._run(function, [*in_tiles, out_tile], [out_tile], lambda comm, stream: library.call(
+        "ceclReduceScatterTiles", address, out_tile.data_ptr(), *arguments, comm, stream), False), False)
+
+
 def _spread(gradient, reduce_op, size):
     """The gradient of each rank's part of a sum or an average."""
     if reduce_op not in ("sum", "avg"):
@@ -164,6 +225,12 @@ _define("reduce_scatter_along_dim(Tensor input, int dim, str reduce_op, str grou
         lambda gradient, dim, op, group: torch.ops.cecl.all_gather_along_dim(_spread(gradient, op, _size(group)), dim, group))
 _define("all_gather_v(Tensor input, SymInt[] counts, str group_name) -> Tensor", _gather_v,
         lambda tensor, counts, _name: _new(tensor, 0, sum(counts)))
+
+
+_define("reduce_scatter_offset(Tensor input, Tensor(a!)[] out, str group_name, int dim, int[]? offsets=None, "
+        "int[]? dst_ranks=None, str red_op='sum') -> ()", _reduce_scatter_offset)
+_define("multi_root_tile_reduce(Tensor[] in_tiles, Tensor(a!) out_tile, int[] roots, str group_name, str reduce_op='sum') -> ()",
+        _multi_root_tile_reduce)
 
 
 # -- all-reduces

@@ -442,7 +442,49 @@ def memory_of_peers_by_handles(at):
     assert symm_mem.get_signal_pad_size() == 2048 and not symm_mem.is_nvshmem_available()
 
 
-TESTS = (memory_of_peers_by_handles, gathers_of_rows, gathers_and_exchanges_of_views, exchanges_between_dimensions, puts_gets_and_signals,
+def blocks_are_reduced_to_their_owners(at):
+    rng = random.Random(SEED)
+    for dim, turns, op in itertools.product((0, 1), (1, 2, 3), ("sum", "max")):
+        widths = [rng.randint(0, 4) for _ in range(turns)]
+        owners = [r for turn in range(turns) for r in rng.sample(range(at.size), at.size)]
+        sizes = [widths[owners[:block].count(owner)] for block, owner in enumerate(owners)]
+        ends = list(itertools.accumulate(sizes))
+        shape = (ends[-1] + 2, 5) if dim == 0 else (5, ends[-1] + 2)
+        every = torch.stack([world(at, shape, torch.bfloat16, r) for r in range(at.size)])
+        whole = (every.float().sum(0) if op == "sum" else every.float().amax(0)).bfloat16()
+        blocks = [block for block, owner in zip(whole.narrow(dim, 0, ends[-1]).split(sizes, dim), owners) if owner == at.rank]
+        out = [torch.full_like(block.contiguous(), 77) for block in blocks]
+        OPS.reduce_scatter_offset(every[at.rank], out, ops.name(), dim, ends, owners, op)
+        for number, (got, block) in enumerate(zip(out, blocks)):
+            equal(got, block, f"block {number} along {dim}, {sizes} to {owners}")
+    source = world(at, (2 * at.size, 3), torch.float32, at.rank)
+    out = [at.poisoned(6).view(2, 3)]
+    OPS.reduce_scatter_offset(source, out, ops.name(), 0)
+    every = sum(world(at, (2 * at.size, 3), torch.float32, r) for r in range(at.size))
+    equal(out[0], every[2 * at.rank: 2 * at.rank + 2], "equal blocks by default")
+    refused("equally many blocks", lambda: OPS.reduce_scatter_offset(source, out, ops.name(), 0, [1, 2], [0, 0]))
+    refused("of one size", lambda: OPS.reduce_scatter_offset(source, out, ops.name(), 0, [1, 3, 4][:at.size], None))
+
+
+def tiles_are_reduced_to_many_roots(at):
+    places = [(0, 4), (2, 1), (3, 3)][:at.size]
+    roots = [(r + 1) % at.size for r in range(at.size)]
+    source = world(at, (6, 9), torch.float32, at.rank)
+    cut = lambda whole: [whole[row: row + 3, column: column + 4] for row, column in places]  # noqa: E731
+    out = at.poisoned(12).view(3, 4)
+    OPS.multi_root_tile_reduce(cut(source), out, roots, ops.name())
+    whole = sum(world(at, (6, 9), torch.float32, r) for r in range(at.size))
+    equal(out, cut(whole)[roots.index(at.rank)], "tile")
+    compiled = torch.compile(lambda x, y: OPS.multi_root_tile_reduce(cut(x), y, roots, ops.name()), fullgraph=True,
+                             backend="aot_eager")
+    again = at.poisoned(12).view(3, 4)
+    compiled(source, again)
+    equal(again, out, "compiled")
+    refused("each of", lambda: OPS.multi_root_tile_reduce(cut(source), out, [0] * at.size, ops.name()))
+    refused("views of one matrix", lambda: OPS.multi_root_tile_reduce([t.clone() for t in cut(source)], out, roots, ops.name()))
+
+
+TESTS = (memory_of_peers_by_handles, blocks_are_reduced_to_their_owners, tiles_are_reduced_to_many_roots, gathers_of_rows, gathers_and_exchanges_of_views, exchanges_between_dimensions, puts_gets_and_signals,
          groups_that_are_split, operators_equal_plain_loops, operators_have_gradients_and_compile, operators_that_write_compile,
          operators_pass_opcheck, rows_for_experts_by_operators, heads_and_sequences, attention_equals_that_of_one_rank,
          wrong_arguments_are_named)
