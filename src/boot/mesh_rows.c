@@ -268,6 +268,8 @@ static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, 
             got += fds[r] >= 0;
         if (got == wanted)
             return ceclSuccess;
+        if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
+            return mesh_interrupted(mesh);
         result = take_from_inbox(mesh, number, fds);
         if (result == ceclInProgress)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
