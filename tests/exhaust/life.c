@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../fault/blame.h"
+#include "../world/blame.h"
 #include "steps.h"
 
 /* Seconds in which every rank must learn of a refusal: enough on a busy machine, and below TIMEOUT_MS. */
@@ -131,7 +131,7 @@ static bool calls_alone(const struct life *life)
 /* A rank that was refused alone, and whose communicator still works, repeats the call alone. */
 static ceclResult_t run(struct life *life)
 {
-    ceclResult_t result = life->step->run(life);
+    ceclResult_t result = step_make(life);
     if (result == ceclSuccess)
         return result;
     keep_words(life);
@@ -139,7 +139,7 @@ static ceclResult_t run(struct life *life)
     if (!calls_alone(life))
         return result;
     life->report->result = result;
-    result = life->step->run(life);
+    result = step_make(life);
     if (result != ceclSuccess && async_of(life) == ceclSuccess)
         life_fail(life, "refused, and failed again without a refusal: %s; before: %s",
                   ceclGetLastError(life->comm), life->report->words);
@@ -303,7 +303,7 @@ static void call_again(struct life *life)
 {
     AT(life, "the step once more");
     life->attempt++;
-    const ceclResult_t result = life->step->run(life);
+    const ceclResult_t result = step_make(life);
     if (result != ceclSuccess)
         life_fail(life, "once more, without a refusal: %d: %s", (int)result,
                   ceclGetLastError(life->comm));

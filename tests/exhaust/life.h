@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "../fault/census.h"
 #include "../forked.h"
+#include "../world/calls.h"
+#include "../world/census.h"
 #include "refuse.h"
 
 #define RANKS 3
-#define INTS 65536       /* in each of a rank's two symmetric buffers */
 #define TIMEOUT_MS 60000 /* of waits for peers, and of joining; a step that takes longer has hung */
 #define OOB_EXCHANGES 16 /* most exchanges in one join by callbacks */
 #define OOB_PART_BYTES 16384
@@ -47,18 +47,15 @@ struct meeting {
 };
 
 struct life {
+    AS_PLAYER; /* a process with all ranks is rank 0 of 1 */
     const struct step *step;
     struct meeting *meeting;
     struct report *report;
     struct ledger *ledger;
-    int me, n;  /* rank and number of ranks; a process with all ranks is rank 0 of 1 */
     int faulty; /* the rank to which a request is refused, or -1 */
     const uintptr_t
         *kept; /* where a life without a refusal allocates memory that the process keeps */
-    ceclComm_t comm;
     ceclComm_t all[RANKS]; /* all handles, if one process has all ranks */
-    int *in, *out;         /* symmetric memory of INTS ints each */
-    int attempt;           /* makes the inputs of each attempt differ */
     int awaited, joined;   /* values of meeting->passed and meeting->ids that this rank waits for */
     int oob_round;
     int *files[2]; /* shared mappings of files, of INTS ints each */
@@ -69,8 +66,6 @@ struct life {
     struct census start;
 };
 
-_Noreturn void life_fail(struct life *life, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 void life_meet(struct life *life);
 #define AT(life, text) atomic_store(&(life)->report->at, text)
 

@@ -7,66 +7,45 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BLOCK                                                                                      \
-    4000 /* ints of a rank's block: too large for a small call, too small for a large one */
-#define SMALL 500
-#define LARGE 30000
+#define FEW 100
 #define LATE_US 3000
 
 static int private_in[INTS], private_out[INTS]; /* private memory, which peers cannot open */
 
-int step_value(int rank, int attempt, int index)
-{
-    return rank * 1000003 + attempt * 7919 + index;
-}
-
 static void fill(struct life *life, int *in)
 {
     for (int i = 0; i < INTS; i++)
-        in[i] = step_value(life->me, life->attempt, i);
+        in[i] = call_value(life->me, life->attempt, i);
 }
 
-/* ---- checking results */
-
-static void expect(struct life *life, const int *out, int index, int wanted)
+/* Makes a call, waits for it, and checks its output. */
+static ceclResult_t call_between(struct life *life, int *in, int *out, const struct call *call)
 {
-    if (out[index] != wanted)
-        life_fail(life, "success, but element %d is %d and not %d", index, out[index], wanted);
+    fill(life, in);
+    ceclResult_t result = call->make(&life->player, in, out, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
+    if (result == ceclSuccess && call->check)
+        call->check(&life->player, out);
+    return result;
 }
 
-static void check_gathered(struct life *life, const int *out)
+ceclResult_t step_make(struct life *life)
 {
-    for (int r = 0; r < life->n; r++)
-        for (int i = 0; i < BLOCK; i++)
-            expect(life, out, r * BLOCK + i, step_value(r, life->attempt, i));
+    const struct step *step = life->step;
+    if (step->run)
+        return step->run(life);
+    if (step->late && life->me == RANKS - 1)
+        usleep(LATE_US);
+    return call_between(life,
+                        step->memory == FILES     ? life->files[0]
+                        : step->memory == PRIVATE ? private_in
+                                                  : life->in,
+                        step->memory == FILES     ? life->files[1]
+                        : step->memory == PRIVATE ? private_out
+                                                  : life->out,
+                        step->call);
 }
-
-static void check_exchanged(struct life *life, const int *out)
-{
-    for (int r = 0; r < life->n; r++)
-        for (int i = 0; i < BLOCK; i++)
-            expect(life, out, r * BLOCK + i, step_value(r, life->attempt, life->me * BLOCK + i));
-}
-
-static void check_sums(struct life *life, const int *out, int first, int count)
-{
-    for (int i = 0; i < count; i++) {
-        int sum = 0;
-        for (int r = 0; r < life->n; r++)
-            sum += step_value(r, life->attempt, first + i);
-        expect(life, out, i, sum);
-    }
-}
-
-/* Waits for a call that returned `result`, and checks its output. */
-#define FINISH(life, result, look)                                                                 \
-    do {                                                                                           \
-        if ((result) == ceclSuccess)                                                               \
-            (result) = ceclStreamSynchronize((life)->comm, 0);                                     \
-        if ((result) == ceclSuccess)                                                               \
-            look;                                                                                  \
-        return (result);                                                                           \
-    } while (0)
 
 /* ---- joining */
 
@@ -157,19 +136,20 @@ static ceclResult_t join_by_callbacks(struct life *life)
 /* One all-gather by all ranks, in one group of this thread. */
 static ceclResult_t gather_all(struct life *life)
 {
-    static int in[RANKS][SMALL], out[RANKS][RANKS * SMALL];
+    static int in[RANKS][FEW], out[RANKS][RANKS * FEW];
     ceclResult_t result = ceclGroupStart();
     for (int r = 0; r < RANKS && result == ceclSuccess; r++) {
-        for (int i = 0; i < SMALL; i++)
-            in[r][i] = step_value(r, life->attempt, i);
-        result = ceclAllGather(in[r], out[r], SMALL, ceclInt32, life->all[r], 0);
+        for (int i = 0; i < FEW; i++)
+            in[r][i] = call_value(r, life->attempt, i);
+        result = ceclAllGather(in[r], out[r], FEW, ceclInt32, life->all[r], 0);
     }
     const ceclResult_t ended = ceclGroupEnd();
     result = result == ceclSuccess ? ended : result;
     for (int r = 0; r < RANKS && result == ceclSuccess; r++)
         result = ceclStreamSynchronize(life->all[r], 0);
-    for (int i = 0; i < RANKS * RANKS * SMALL && result == ceclSuccess; i++)
-        expect(life, &out[0][0], i, step_value(i / SMALL % RANKS, life->attempt, i % SMALL));
+    for (int i = 0; i < RANKS * RANKS * FEW && result == ceclSuccess; i++)
+        check_element(&life->player, &out[0][0], i,
+                      call_value(i / FEW % RANKS, life->attempt, i % FEW));
     return result;
 }
 
@@ -290,16 +270,11 @@ void step_clean(struct life *life)
 /* Registers memory ahead of the call that uses it. */
 static ceclResult_t use_registered(struct life *life)
 {
-    fill(life, life->files[0]);
     ceclResult_t result =
         ceclCommRegister(life->comm, life->files[1], INTS * sizeof(int), &life->registration);
     if (result != ceclSuccess)
         return result;
-    result = ceclAllGather(life->files[0], life->files[1], BLOCK, ceclInt32, life->comm, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    if (result == ceclSuccess)
-        check_gathered(life, life->files[1]);
+    result = call_between(life, life->files[0], life->files[1], &call_gather);
     const ceclResult_t ended = ceclCommDeregister(life->comm, life->registration);
     return result == ceclSuccess ? ended : result;
 }
@@ -323,162 +298,6 @@ static ceclResult_t deregister(struct life *life)
 
 /* ---- calls */
 
-static ceclResult_t gather_between(struct life *life, int *in, int *out)
-{
-    fill(life, in);
-    ceclResult_t result = ceclAllGather(in, out, BLOCK, ceclInt32, life->comm, 0);
-    FINISH(life, result, check_gathered(life, out));
-}
-
-static ceclResult_t gather(struct life *life)
-{
-    return gather_between(life, life->in, life->out);
-}
-
-static ceclResult_t gather_small(struct life *life)
-{
-    fill(life, life->in);
-    ceclResult_t result = ceclAllGather(life->in, life->out, 100, ceclInt32, life->comm, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    for (int i = 0; i < 100 * RANKS && result == ceclSuccess; i++)
-        expect(life, life->out, i, step_value(i / 100, life->attempt, i % 100));
-    return result;
-}
-
-static ceclResult_t gather_files(struct life *life)
-{
-    return gather_between(life, life->files[0], life->files[1]);
-}
-
-static ceclResult_t gather_private(struct life *life)
-{
-    return gather_between(life, private_in, private_out);
-}
-
-static void come_late(struct life *life)
-{
-    if (life->me == RANKS - 1)
-        usleep(LATE_US);
-}
-
-static ceclResult_t gather_late(struct life *life)
-{
-    come_late(life);
-    return gather_between(life, life->in, life->out);
-}
-
-static ceclResult_t exchange_private_late(struct life *life)
-{
-    come_late(life);
-    fill(life, private_in);
-    ceclResult_t result = ceclAlltoAll(private_in, private_out, BLOCK, ceclInt32, life->comm, 0);
-    FINISH(life, result, check_exchanged(life, private_out));
-}
-
-static ceclResult_t exchange_sizes(struct life *life)
-{
-    size_t counts[RANKS];
-    for (int r = 0; r < RANKS; r++)
-        counts[r] = BLOCK;
-    fill(life, life->in);
-    ceclResult_t result =
-        ceclAlltoAllv(life->in, counts, NULL, life->out, counts, NULL, ceclInt32, life->comm, 0);
-    FINISH(life, result, check_exchanged(life, life->out));
-}
-
-/* Block r goes to the only expert of rank r. */
-static ceclResult_t dispatch(struct life *life)
-{
-    const size_t rows = RANKS * BLOCK;
-    const ceclExperts_t one = {.experts = 1, .align = 1};
-    uint64_t *splits = (void *)(life->in + INTS - 4 * RANKS),
-             *told = (void *)(life->out + INTS - 4 * RANKS);
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = CECL_SM_ALLOW;
-    fill(life, life->in);
-    for (int r = 0; r < RANKS; r++)
-        splits[r] = BLOCK;
-    ceclResult_t result = ceclSetOptions(life->comm, &options);
-    if (result == ceclSuccess)
-        result = ceclDispatch(life->in, rows, splits, life->out, rows, told, &one, 1, ceclInt32,
-                              life->comm, 0);
-    FINISH(life, result, check_exchanged(life, life->out));
-}
-
-static ceclResult_t reduce_small(struct life *life)
-{
-    fill(life, life->in);
-    ceclResult_t result =
-        ceclAllReduce(life->in, life->out, SMALL, ceclInt32, ceclSum, life->comm, 0);
-    FINISH(life, result, check_sums(life, life->out, 0, SMALL));
-}
-
-static ceclResult_t reduce_large(struct life *life)
-{
-    fill(life, life->in);
-    ceclResult_t result =
-        ceclAllReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, life->comm, 0);
-    FINISH(life, result, check_sums(life, life->out, 0, LARGE));
-}
-
-static ceclResult_t reduce_staged(struct life *life)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = CECL_DIRECTION_PUSH;
-    fill(life, life->in);
-    ceclResult_t result = ceclSetOptions(life->comm, &options);
-    if (result == ceclSuccess)
-        result = ceclReduceScatter(life->in, life->out, BLOCK, ceclInt32, ceclSum, life->comm, 0);
-    FINISH(life, result, check_sums(life, life->out, life->me * BLOCK, BLOCK));
-}
-
-static ceclResult_t reduce_to_one(struct life *life)
-{
-    const int root = 1;
-    fill(life, life->in);
-    ceclResult_t result =
-        ceclReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, root, life->comm, 0);
-    FINISH(life, result, life->me == root ? check_sums(life, life->out, 0, LARGE) : (void)0);
-}
-
-static ceclResult_t broadcast(struct life *life)
-{
-    const int root = 2;
-    fill(life, life->in);
-    ceclResult_t result = ceclBroadcast(life->in, life->out, LARGE, ceclInt32, root, life->comm, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    for (int i = 0; i < LARGE && result == ceclSuccess; i++)
-        expect(life, life->out, i, step_value(root, life->attempt, i));
-    return result;
-}
-
-static ceclResult_t barrier(struct life *life)
-{
-    ceclResult_t result = ceclBarrier(life->comm, 0);
-    FINISH(life, result, (void)0);
-}
-
-static ceclResult_t group(struct life *life)
-{
-    int *second = life->out + life->n * BLOCK, *third = second + life->n * BLOCK;
-    fill(life, life->in);
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAlltoAll(life->in, second, BLOCK, ceclInt32, life->comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAllReduce(life->in, third, SMALL, ceclInt32, ceclSum, life->comm, 0);
-    const ceclResult_t ended = ceclGroupEnd();
-    result = result == ceclSuccess ? ended : result;
-    FINISH(life, result,
-           (check_gathered(life, life->out), check_exchanged(life, second),
-            check_sums(life, third, 0, SMALL)));
-}
-
 static void prepare_other(struct life *life)
 {
     if (ceclCommSplit(life->comm, 0, life->me, &life->other, NULL) != ceclSuccess ||
@@ -490,41 +309,24 @@ static void prepare_other(struct life *life)
  * still makes the second call, so that peers learn of the refusal on both communicators. */
 static ceclResult_t group_on_two(struct life *life)
 {
-    int *in = life->extra + RANKS * BLOCK;
+    int *in = life->extra + RANKS * CALL_BLOCK;
     fill(life, life->in);
-    memcpy(in, life->in, BLOCK * sizeof(int));
+    memcpy(in, life->in, CALL_BLOCK * sizeof(int));
     ceclResult_t result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    (void)!ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
-    (void)!ceclAllGather(in, life->extra, BLOCK, ceclInt32, life->other, 0);
+    (void)!call_gather.make(&life->player, life->in, life->out, 0);
+    (void)!ceclAllGather(in, life->extra, CALL_BLOCK, ceclInt32, life->other, 0);
     result = ceclGroupEnd(); /* returns the error of the first refused call */
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->other, 0);
-    FINISH(life, result, (check_gathered(life, life->out), check_gathered(life, life->extra)));
-}
-
-/* Each rank sends to each rank, including itself. */
-static ceclResult_t send_to_each(struct life *life, int *in, int *out, ceclStream_t stream)
-{
-    ceclResult_t result = ceclGroupStart();
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
     if (result != ceclSuccess)
         return result;
-    for (int r = 0; r < life->n; r++) {
-        if (result == ceclSuccess)
-            result = ceclSend(in + r * BLOCK, BLOCK, ceclInt32, r, life->comm, stream);
-        if (result == ceclSuccess)
-            result = ceclRecv(out + r * BLOCK, BLOCK, ceclInt32, r, life->comm, stream);
-    }
-    const ceclResult_t ended = ceclGroupEnd();
-    return result == ceclSuccess ? ended : result;
-}
-
-static ceclResult_t messages_between(struct life *life, int *in, int *out)
-{
-    fill(life, in);
-    ceclResult_t result = send_to_each(life, in, out, 0);
-    FINISH(life, result, check_exchanged(life, out));
+    call_gather.check(&life->player, life->out);
+    call_gather.check(&life->player, life->extra);
+    return ceclSuccess;
 }
 
 /* Each rank puts into the window of the next rank; peers must be able to open that memory. A window that
@@ -541,15 +343,16 @@ static ceclResult_t put_to_next(struct life *life)
     if (!window)
         result = ceclWindowShare(life->comm, life->files[1], INTS * sizeof(int), &window);
     if (result == ceclSuccess && !is_put)
-        result = ceclPutSignal(life->files[0], BLOCK, ceclInt32, next, window, 0, 3, life->comm, 0);
+        result =
+            ceclPutSignal(life->files[0], CALL_BLOCK, ceclInt32, next, window, 0, 3, life->comm, 0);
     is_put = result == ceclSuccess;
     if (result == ceclSuccess)
         result = ceclWaitSignal(1, &wait, life->comm, 0);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->comm, 0);
     is_put = is_put && result != ceclSuccess;
-    for (int i = 0; i < BLOCK && result == ceclSuccess; i++)
-        expect(life, life->files[1], i, step_value(before, life->attempt, i));
+    for (int i = 0; i < CALL_BLOCK && result == ceclSuccess; i++)
+        check_element(&life->player, life->files[1], i, call_value(before, life->attempt, i));
     if (result == ceclSuccess) {
         result = ceclWindowFree(life->comm, window);
         window = NULL;
@@ -557,83 +360,16 @@ static ceclResult_t put_to_next(struct life *life)
     return result;
 }
 
-static ceclResult_t messages(struct life *life)
-{
-    return messages_between(life, life->in, life->out);
-}
-
-static ceclResult_t messages_files(struct life *life)
-{
-    return messages_between(life, life->files[0], life->files[1]);
-}
-
-static ceclResult_t messages_private_late(struct life *life)
-{
-    come_late(life);
-    return messages_between(life, private_in, private_out);
-}
-
-/* Captures calls on private memory, which goes through a bounce buffer. If the end of the capture is refused, the
- * stream still captures. */
-static ceclResult_t in_graph(struct life *life,
-                             ceclResult_t (*make)(struct life *life, ceclStream_t stream),
-                             void (*check)(struct life *life, const int *out))
-{
-    ceclStream_t stream;
-    ceclGraph_t graph = NULL;
-    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
-    if (result != ceclSuccess)
-        return result;
-    fill(life, private_in);
-    result = ceclStreamBeginCapture(life->comm, stream);
-    if (result == ceclSuccess) {
-        result = make(life, stream);
-        ceclResult_t ended = ceclStreamEndCapture(life->comm, stream, &graph);
-        if (ended == ceclOutOfMemory)
-            ended = ceclStreamEndCapture(life->comm, stream, &graph);
-        result = result == ceclSuccess ? ended : result;
-    }
-    if (result == ceclSuccess)
-        result = ceclGraphLaunch(graph, stream);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, stream);
-    if (result == ceclSuccess)
-        check(life, private_out);
-    const ceclResult_t freed = ceclGraphDestroy(graph),
-                       ended = ceclStreamDestroy(life->comm, stream);
-    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
-}
-
-static ceclResult_t send_private(struct life *life, ceclStream_t stream)
-{
-    return send_to_each(life, private_in, private_out, stream);
-}
-
-static ceclResult_t messages_captured(struct life *life)
-{
-    return in_graph(life, send_private, check_exchanged);
-}
-
-static ceclResult_t gather_private_on(struct life *life, ceclStream_t stream)
-{
-    return ceclAllGather(private_in, private_out, BLOCK, ceclInt32, life->comm, stream);
-}
-
-static ceclResult_t gather_captured(struct life *life)
-{
-    return in_graph(life, gather_private_on, check_gathered);
-}
-
 static ceclResult_t explain(struct life *life)
 {
     ceclExplanation_t alone, grouped;
-    ceclResult_t result =
-        ceclExplain(ceclOpAllGather, private_in, private_out, BLOCK, ceclInt32, life->comm, &alone);
+    ceclResult_t result = ceclExplain(ceclOpAllGather, private_in, private_out, CALL_BLOCK,
+                                      ceclInt32, life->comm, &alone);
     if (result == ceclSuccess)
         result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    result = ceclAllReduce(life->in, life->out, LARGE, ceclInt32, ceclSum, life->comm, 0);
+    result = call_reduce_large.make(&life->player, life->in, life->out, 0);
     const ceclResult_t ended = ceclGroupExplain(life->comm, &grouped);
     return result == ceclSuccess ? ended : result;
 }
@@ -660,13 +396,13 @@ static ceclResult_t streams(struct life *life)
     ceclResult_t result = ceclStreamCreate(life->comm, &stream);
     if (result != ceclSuccess)
         return result;
-    result = ceclMemcpyAsync(life->comm, life->out, life->in, SMALL * sizeof(int), stream);
+    result = ceclMemcpyAsync(life->comm, life->out, life->in, FEW * sizeof(int), stream);
     if (result == ceclSuccess)
         result = follow(life, stream);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->comm, 0);
-    for (int i = 0; i < SMALL && result == ceclSuccess; i++)
-        expect(life, life->out, i, life->in[i]);
+    for (int i = 0; i < FEW && result == ceclSuccess; i++)
+        check_element(&life->player, life->out, i, life->in[i]);
     const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
     result = result == ceclSuccess ? ended : result;
     return result == ceclSuccess ? ceclCommGetDeviceComm(life->comm, &dc) : result;
@@ -718,13 +454,13 @@ static ceclResult_t abandon(struct life *life)
 static ceclResult_t gather_and_finalize(struct life *life)
 {
     fill(life, life->in);
-    ceclResult_t result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    ceclResult_t result = call_gather.make(&life->player, life->in, life->out, 0);
     if (result != ceclSuccess && atomic_load(&life->ledger->refused))
-        result = ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+        result = call_gather.make(&life->player, life->in, life->out, 0);
     if (result == ceclSuccess)
         result = ceclCommFinalize(life->comm);
     if (result == ceclSuccess)
-        check_gathered(life, life->out);
+        call_gather.check(&life->player, life->out);
     return result;
 }
 
@@ -747,19 +483,19 @@ static ceclResult_t group_in_one(struct life *life)
 void step_prove(struct life *life, ceclComm_t comm)
 {
     int *in, *out;
-    ceclResult_t result = ceclMemAlloc(comm, (void **)&in, BLOCK * sizeof(int));
+    ceclResult_t result = ceclMemAlloc(comm, (void **)&in, CALL_BLOCK * sizeof(int));
     if (result == ceclSuccess)
-        result = ceclMemAlloc(comm, (void **)&out, RANKS * BLOCK * sizeof(int));
+        result = ceclMemAlloc(comm, (void **)&out, RANKS * CALL_BLOCK * sizeof(int));
     life->attempt += 100;
-    for (int i = 0; i < BLOCK && result == ceclSuccess; i++)
-        in[i] = step_value(life->me, life->attempt, i);
+    for (int i = 0; i < CALL_BLOCK && result == ceclSuccess; i++)
+        in[i] = call_value(life->me, life->attempt, i);
     if (result == ceclSuccess)
-        result = ceclAllGather(in, out, BLOCK, ceclInt32, comm, 0);
+        result = ceclAllGather(in, out, CALL_BLOCK, ceclInt32, comm, 0);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(comm, 0);
     if (result != ceclSuccess)
         life_fail(life, "no gather afterwards: %s", ceclGetLastError(comm));
-    check_gathered(life, out);
+    call_gather.check(&life->player, out);
     result = ceclCommDestroy(comm);
     if (result != ceclSuccess)
         life_fail(life, "the end afterwards: %s", ceclGetLastError(NULL));
@@ -769,51 +505,57 @@ const struct step steps[] = {
     {.name = "join", .outcome = TOGETHER, .run = step_join, .joins = true},
     {.name = "join-callbacks", .outcome = TOGETHER, .run = join_by_callbacks, .joins = true},
     {.name = "join-tuned", .outcome = TOGETHER, .run = step_join, .joins = true, .tuned = true},
-    {.name = "join-all", .outcome = ALONE, .run = all_in_one, .one_process = true},
-    {.name = "join-group", .outcome = ALONE, .run = group_in_one, .one_process = true},
+    {.name = "join-all", .run = all_in_one, .one_process = true},
+    {.name = "join-group", .run = group_in_one, .one_process = true},
     {.name = "grow", .outcome = TOGETHER, .run = grow},
     {.name = "grow-generously", .outcome = TOGETHER, .run = grow_generously},
-    {.name = "allocate", .outcome = ALONE, .run = allocate},
+    {.name = "allocate", .run = allocate},
     {.name = "allocate-group", .outcome = EITHER, .run = allocate_in_group},
-    {.name = "free", .outcome = ALONE, .prepare = prepare_give, .run = give},
-    {.name = "register", .outcome = ALONE, .prepare = open_files, .run = registers},
-    {.name = "deregister", .outcome = ALONE, .prepare = prepare_deregister, .run = deregister},
-    {.name = "use-registered", .outcome = ALONE, .prepare = open_files, .run = use_registered},
-    {.name = "gather", .outcome = ALONE, .run = gather},
-    {.name = "gather-late", .outcome = ALONE, .run = gather_late},
-    {.name = "gather-files", .outcome = ALONE, .prepare = open_files, .run = gather_files},
-    {.name = "gather-private", .outcome = ALONE, .run = gather_private},
-    {.name = "exchange-private-late", .outcome = ALONE, .run = exchange_private_late},
-    {.name = "exchange-sizes", .outcome = TOGETHER, .run = exchange_sizes},
-    {.name = "dispatch", .outcome = ALONE, .run = dispatch},
-    {.name = "reduce-small", .outcome = ALONE, .run = reduce_small},
-    {.name = "reduce-large", .outcome = ALONE, .run = reduce_large},
-    {.name = "reduce-staged", .outcome = ALONE, .run = reduce_staged},
-    {.name = "reduce-to-one", .outcome = ALONE, .run = reduce_to_one},
-    {.name = "broadcast", .outcome = ALONE, .run = broadcast},
-    {.name = "barrier", .outcome = ALONE, .run = barrier},
-    {.name = "group", .outcome = ALONE, .run = group},
-    {.name = "messages", .outcome = ALONE, .run = messages},
-    {.name = "messages-files", .outcome = ALONE, .prepare = open_files, .run = messages_files},
-    {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
-    {.name = "messages-captured", .outcome = EITHER, .run = messages_captured},
+    {.name = "free", .prepare = prepare_give, .run = give},
+    {.name = "register", .prepare = open_files, .run = registers},
+    {.name = "deregister", .prepare = prepare_deregister, .run = deregister},
+    {.name = "use-registered", .prepare = open_files, .run = use_registered},
+    {.name = "gather", .call = &call_gather},
+    {.name = "gather-late", .call = &call_gather, .late = true},
+    {.name = "gather-files", .prepare = open_files, .call = &call_gather, .memory = FILES},
+    {.name = "gather-private", .call = &call_gather, .memory = PRIVATE},
+    {.name = "exchange-private-late", .call = &call_exchange, .memory = PRIVATE, .late = true},
+    {.name = "exchange-sizes", .outcome = TOGETHER, .call = &call_exchange_sizes},
+    {.name = "dispatch", .call = &call_dispatch},
+    {.name = "reduce-small", .call = &call_reduce_small},
+    {.name = "reduce-large", .call = &call_reduce_large},
+    {.name = "reduce-staged", .call = &call_scatter_pushed},
+    {.name = "reduce-to-one", .call = &call_reduce_to_one},
+    {.name = "broadcast", .call = &call_broadcast},
+    {.name = "barrier", .call = &call_barrier},
+    {.name = "group", .call = &call_group},
+    {.name = "messages", .call = &call_messages},
+    {.name = "messages-files", .prepare = open_files, .call = &call_messages, .memory = FILES},
+    {.name = "messages-private-late", .call = &call_messages, .memory = PRIVATE, .late = true},
+    {.name = "messages-captured",
+     .outcome = EITHER,
+     .call = &call_messages_in_graph,
+     .memory = PRIVATE},
     {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},
-    {.name = "gather-captured", .outcome = EITHER, .run = gather_captured},
-    {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
+    {.name = "gather-captured",
+     .outcome = EITHER,
+     .call = &call_gather_in_graph,
+     .memory = PRIVATE},
+    {.name = "gather-compared", .outcome = TOGETHER, .call = &call_gather, .compared = true},
     {.name = "group-compared",
      .outcome = EITHER,
      .prepare = prepare_other,
      .run = group_on_two,
      .compared = true},
     {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
-    {.name = "reduce-urgent", .outcome = ALONE, .run = reduce_small, .urgent = true},
-    {.name = "gather-urgent", .outcome = ALONE, .run = gather_small, .urgent = true},
-    {.name = "explain", .outcome = ALONE, .run = explain},
-    {.name = "streams", .outcome = ALONE, .run = streams},
+    {.name = "reduce-urgent", .call = &call_reduce_small, .urgent = true},
+    {.name = "gather-urgent", .call = &call_gather_few, .urgent = true},
+    {.name = "explain", .run = explain},
+    {.name = "streams", .run = streams},
     {.name = "split", .outcome = TOGETHER, .run = split},
     {.name = "shrink", .outcome = TOGETHER, .run = shrink},
-    {.name = "finalize", .outcome = ALONE, .run = gather_and_finalize, .ends = true},
-    {.name = "destroy", .outcome = ALONE, .run = destroy, .ends = true},
-    {.name = "abort", .outcome = ALONE, .run = abandon, .ends = true},
+    {.name = "finalize", .run = gather_and_finalize, .ends = true},
+    {.name = "destroy", .run = destroy, .ends = true},
+    {.name = "abort", .run = abandon, .ends = true},
 };
 const int nsteps = sizeof(steps) / sizeof(steps[0]);

@@ -12,11 +12,14 @@ struct step {
         TOGETHER, /* all ranks succeed, or all ranks fail and then repeat the call together */
         EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they failed, too */
     } outcome;
-    void (*prepare)(struct life *life);     /* may be NULL */
-    ceclResult_t (*run)(struct life *life); /* may be called again after a failure */
-    bool joins;                             /* run itself makes the communicator */
-    bool ends;                              /* run itself ends the communicator */
-    bool one_process;                       /* one process has all ranks */
+    void (*prepare)(struct life *life);        /* may be NULL */
+    ceclResult_t (*run)(struct life *life);    /* may be called again after a failure */
+    const struct call *call;                   /* if there is no `run` */
+    enum { SYMMETRIC, FILES, PRIVATE } memory; /* FILES: `prepare` is open_files */
+    bool late;                                 /* the last rank comes late */
+    bool joins;                                /* run itself makes the communicator */
+    bool ends;                                 /* run itself ends the communicator */
+    bool one_process;                          /* one process has all ranks */
     /* runs with CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
     bool tuned, compared, urgent;
 };
@@ -24,7 +27,7 @@ struct step {
 extern const struct step steps[];
 extern const int nsteps;
 
-int step_value(int rank, int attempt, int index);
+ceclResult_t step_make(struct life *life);
 ceclConfig_t step_config(void);
 ceclResult_t step_join(struct life *life);
 /* An all-gather between new buffers. Checks every byte, and fails the case at a wrong one. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../world/blame.h"
 #include "attempt.h"
-#include "blame.h"
 #include "join.h"
 #include "misdeed.h"
 
@@ -185,7 +185,7 @@ static void check_new(struct life *life, const int *gathered, const int *sum)
     for (int i = 0; i < NEW_BLOCK; i++) {
         int total = 0;
         for (int r = 0; r < life->n; r++) {
-            const int place = new_rank(life->c, r), value = attempt_value(r, 99, i);
+            const int place = new_rank(life->c, r), value = call_value(r, 99, i);
             if (place >= 0 && gathered[place * NEW_BLOCK + i] != value)
                 life_fail(life, "the new communicator gathers %d, not %d",
                           gathered[place * NEW_BLOCK + i], value);
@@ -204,7 +204,7 @@ static void new_one_works(struct life *life, ceclComm_t comm)
     allocate(life, comm, &gathered, NEW_BLOCK * MOST_RANKS);
     allocate(life, comm, &sum, NEW_BLOCK);
     for (int i = 0; i < NEW_BLOCK; i++)
-        values[i] = attempt_value(life->me, 99, i);
+        values[i] = call_value(life->me, 99, i);
     ceclResult_t result = life_put(comm, in, values, NEW_BLOCK);
     if (result == ceclSuccess)
         result = ceclAllGather(in, gathered, NEW_BLOCK, ceclInt32, comm, 0);

@@ -4,15 +4,10 @@
 
 #include "life.h"
 
-#define INTS 40000 /* ints in each buffer */
-
 /* Makes the call of life->op once, on new inputs, and waits for its end. Checks a success: the process ends
  * if a byte is wrong, or if the faulty rank did not make the call. */
 ceclResult_t attempt_make(struct life *life);
 /* Closes the memory that a failed attempt kept open. Called once the communicator has ended. */
 void attempt_clean(struct life *life);
-
-/* Returns what a rank sends; `rank` is its number in the first communicator. */
-int attempt_value(int rank, int attempt, int index);
 
 #endif

@@ -221,6 +221,7 @@ _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int
                         .me = rank,
                         .n = c->nranks,
                         .op = c->op,
+                        .replays = 1,
                         .is_faulty = rank == c->faulty};
     prepare(&life);
     join_or_end(&life);

@@ -8,8 +8,9 @@
 #include <sys/types.h>
 
 #include "../forked.h"
+#include "../world/calls.h"
+#include "../world/census.h"
 #include "cases.h"
-#include "census.h"
 
 #define POOL_BYTES (256ll << 20)
 #define OOB_EXCHANGES 16
@@ -55,15 +56,12 @@ struct memory {
 };
 
 struct life {
+    AS_PLAYER;
     const struct fault_case *c;
     struct meeting *meeting;
     struct report *report;
-    int me, n;
     bool is_faulty;
-    enum op op; /* the call that attempts make at present */
-    ceclComm_t comm;
-    int *in, *out;        /* symmetric device memory of INTS ints each */
-    int attempt;          /* the number of the current attempt */
+    enum op op;           /* the call that attempts make at present */
     bool gets_wrong;      /* from now on, the rank makes another call than its peers */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
     _Atomic bool is_back; /* the rank was stopped, or stayed away, and continues after the others */
@@ -83,9 +81,6 @@ bool life_on_gpus(void);
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
 ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
 
-/* Records what is wrong, and ends the process. */
-_Noreturn void life_fail(struct life *life, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 #define STEP(life, text) atomic_store(&(life)->report->step, text)
 
 /* Runs the whole life. Does not return. */

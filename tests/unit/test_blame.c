@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../fault/blame.h"
+#include "../world/blame.h"
 
 #define RANKS 4
 #define EXCLUDED 0
