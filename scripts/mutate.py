@@ -33,7 +33,7 @@ TESTS = {
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
     "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
-             "(pool|register|memory|other_memory|freed)_3)$",
+             "(pool|register|memory|freed)_3)$",
     "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
             "(variable|strided|group|bad_input|all_to_all_v|explain|check)_3)$",
     "plan": "^test_(.*_verified|plan_.*|fuse|explain_3)$",

@@ -657,26 +657,52 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
     random_check(s, host);
 }
 
+static void make_group(ceclComm_t comm, const struct random_slot *slots, int size)
+{
+    if (size > 1)
+        multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < size; i++)
+        multi_ok(comm, random_make(comm, &slots[i].call, size > 1));
+    if (size > 1)
+        multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+}
+
+void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
+                   uint64_t seed)
+{
+    static struct random_slot slots[RANDOM_GROUP];
+    struct memory send[RANDOM_GROUP], recv[RANDOM_GROUP];
+    unsigned char *host = malloc(random_room());
+    assert_non_null(host);
+    for (int i = 0; i < size; i++) {
+        slots[i].call = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
+        assert_non_null(slots[i].want = malloc(random_room()));
+        send[i] = memory_new(comm, MEMORY_POOL, random_room());
+        recv[i] = memory_new(comm, MEMORY_POOL, random_room());
+    }
+    for (uint64_t x = seed; rounds > 0; rounds--) {
+        for (int i = 0; i < size; i++) {
+            struct random_call *c = &slots[i].call;
+            const uint64_t kind = random_next(&x) % (uint64_t)(last - first + 1);
+            random_draw_of(c, (enum kind)((uint64_t)first + kind), &x);
+            c->seed = random_next(&x);
+            uint64_t own = c->seed + (uint64_t)multi_rank;
+            random_prepare(comm, &slots[i], &send[i], &recv[i], &own, host);
+        }
+        make_group(comm, slots, size);
+        for (int i = 0; i < size; i++)
+            random_compare(comm, &slots[i], host);
+    }
+    for (int i = 0; i < size; i++) {
+        free(slots[i].want);
+        multi_ok(comm, ceclMemFree(comm, send[i].at));
+        multi_ok(comm, ceclMemFree(comm, recv[i].at));
+    }
+    free(host);
+}
+
 void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed)
 {
-    static struct random_slot slot;
-    struct random_call *c = &slot.call;
-    const struct memory send = memory_new(comm, MEMORY_POOL, random_room()),
-                        recv = memory_new(comm, MEMORY_POOL, random_room());
-    unsigned char *host = malloc(random_room());
-    assert_true(host && (slot.want = malloc(random_room())));
-    *c = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
-    for (uint64_t x = seed; rounds > 0; rounds--) {
-        random_draw_of(c, kind, &x);
-        c->seed = random_next(&x);
-        uint64_t own = c->seed + (uint64_t)multi_rank;
-        random_prepare(comm, &slot, &send, &recv, &own, host);
-        multi_ok(comm, random_make(comm, c, false));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        random_compare(comm, &slot, host);
-    }
-    free(slot.want);
-    free(host);
-    multi_ok(comm, ceclMemFree(comm, send.at));
-    multi_ok(comm, ceclMemFree(comm, recv.at));
+    random_groups(comm, kind, kind, 1, rounds, seed);
 }

@@ -118,8 +118,13 @@ extern void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
-/* Makes `rounds` random calls of one kind on pool memory of a communicator of all ranks, one after the other, and checks
- * every byte of each. Ranks have their buffers at other places. */
+/* Makes `rounds` groups of `size` random calls of the kinds `first` to `last`, or calls if `size` is 1, on pool memory of
+ * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
+ * places. */
+#define RANDOM_GROUP 6
+void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
+                   uint64_t seed);
+/* The same, call by call, for one kind. */
 void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed);
 
 #endif

@@ -197,7 +197,9 @@ void teams_shrink(struct team *parent, const bool *leaves, uint64_t *x, uint64_t
     const int keys[RANKS] = {0};
     ceclComm_t comm = NULL;
     ceclConfig_t config;
-    for (int r = 0; r < parent->n; r++) {
+    const int first = (int)(random_next(y) % (uint64_t)parent->n); /* a list may be in any order */
+    for (int i = 0; i < parent->n; i++) {
+        const int r = (first + i) % parent->n;
         colors[r] = leaves[r];
         if (leaves[r])
             excluded[count++] = r;

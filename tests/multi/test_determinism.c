@@ -378,7 +378,7 @@ TEST(a_sendbuff_of_no_pool_gives_the_same_bits)
         }
     close_comm();
     if (skipped)
-        skip_because("test_other_memory has GPU memory outside the pool");
+        skip_because("test_memory has GPU memory outside the pool");
 }
 
 TEST(a_nan_is_neither_lost_nor_invented)

@@ -1,5 +1,5 @@
-/* Creation and destruction of communicators: no leak over many cycles, several communicators at
- * once, every way to join, and the order in which ranks end. */
+/* Creation and destruction of communicators: no leak over many cycles, ways to join, and the order in which ranks end.
+ * test_mixed.c has several communicators at once, also joined by id. */
 #include "../threads_alive.h"
 #include "multi.h"
 
@@ -57,33 +57,6 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     assert_int_equal(threads_alive(), threads);
     if (!gpus) /* the driver keeps some mappings; the C library's arenas may come and go */
         assert_in_range(count_mappings(), 0, (unsigned)maps + (*COUNTED ? 1 : 20));
-}
-
-TEST(several_communicators_live_side_by_side)
-{
-    ceclComm_t comms[4];
-    for (int i = 0; i < 4; i++)
-        comms[i] = multi_comm(NULL);
-    for (int round = 0; round < 10; round++)
-        for (int i = 0; i < 4; i++)
-            gather_once(comms[(i * 3 + round) % 4]);
-    for (int i = 3; i >= 0; i--)
-        multi_ok(NULL, ceclCommDestroy(comms[i]));
-}
-
-TEST(ranks_join_by_unique_id)
-{
-    const ceclUniqueId id = multi_one_id();
-    ceclComm_t comm;
-    const ceclConfig_t config = multi_config();
-    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config));
-    gather_once(comm);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    MPI_Barrier(MPI_COMM_WORLD);
-    comm = (ceclComm_t)8;
-    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
-                  ceclInvalidUsage, "unique id");
-    assert_ptr_equal(comm, (ceclComm_t)8);
 }
 
 TEST(the_half_of_an_mpi_communicator_joins)

@@ -202,5 +202,3 @@ TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_d
     multi_ok(checked, ceclStreamSynchronize(checked, NULL));
     multi_ok(NULL, ceclCommDestroy(checked));
 }
-
-#define OPTIONS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

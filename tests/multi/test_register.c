@@ -588,5 +588,3 @@ TEST_BETWEEN(calls_use_memory_whether_it_is_registered_or_not, set_up_manual, te
     deregistered(handle);
     run(memory.at, 1000);
 }
-
-#define WITH(setup, test) cmocka_unit_test_setup_teardown(test, setup, tear_down)

@@ -1,5 +1,5 @@
-/* ceclCommShrink, on communicators that have failed and on others. Ranks that die are in
- * tests/unit/test_survivors.c: MPI would end the job. */
+/* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
+ * test_mixed.c, ranks that die in the fault suite: MPI would end the job. */
 #include "../threads_alive.h"
 #include "multi.h"
 
@@ -67,25 +67,6 @@ static void end(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-TEST(an_excluded_rank_does_not_call_and_the_parent_works_on)
-{
-    ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
-    const int last = multi_nranks - 1;
-    if (multi_rank != last) {
-        multi_ok(NULL, ceclCommShrink(comm, &last, 1, &rest, NULL));
-        works(rest, &last, 1);
-    }
-    works(comm, NULL, 0);
-    if (rest) {
-        works(rest, &last, 1);
-        multi_ok(NULL, ceclCommDestroy(comm));
-        works(rest, &last, 1);
-        multi_ok(NULL, ceclCommDestroy(rest));
-    } else {
-        multi_ok(NULL, ceclCommDestroy(comm));
-    }
-}
-
 /* Each rank is excluded once. Ranks do not synchronize between two calls. So an excluded rank may
  * already be in the next call while the others are still in this one. */
 TEST(each_rank_may_be_out_in_turn)
@@ -96,47 +77,6 @@ TEST(each_rank_may_be_out_in_turn)
             if (out != multi_rank)
                 shrink_works(comm, &out, 1);
     works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(the_order_of_the_list_does_not_matter)
-{
-    if (multi_nranks < 4)
-        return;
-    ceclComm_t comm = joined(CECL_UNDEF);
-    const int one[3] = {3, 0, 1}, other[3] = {1, 3, 0};
-    if (multi_rank != 0 && multi_rank != 1 && multi_rank != 3)
-        shrink_works(comm, multi_rank % 2 ? one : other, 3);
-    end(comm);
-}
-
-TEST(a_rank_may_stay_alone)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    int others[64], count = 0;
-    for (int r = 0; r < multi_nranks; r++)
-        if (r != multi_rank)
-            others[count++] = r;
-    shrink_works(comm, others, count);
-    end(comm);
-}
-
-TEST(what_is_left_shrinks_again)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    const int first = 0;
-    int world[64];
-    for (int n = multi_nranks; n > 1; n--) {
-        ceclComm_t rest = NULL;
-        for (int r = 0; r < multi_nranks - n + 1; r++)
-            world[r] = r;
-        if (multi_rank == multi_nranks - n)
-            break;
-        multi_ok(NULL, ceclCommShrink(comm, &first, 1, &rest, NULL));
-        multi_ok(NULL, ceclCommDestroy(comm));
-        comm = rest;
-        works(comm, world, multi_nranks - n + 1);
-    }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

@@ -1,5 +1,5 @@
-/* Calls whose splits are in device memory: random splits reach their places, also captured and as
- * a request. Blocks that do not fit cause an error with their name on every rank. The
+/* Calls whose splits are in device memory: random splits reach their places, also captured.
+ * Blocks that do not fit cause an error with their name on every rank. The
  * communicator is usable after a refusal. */
 #include "buffers.h"
 

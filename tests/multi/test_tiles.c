@@ -1,6 +1,6 @@
 /* ceclReduceScatterTiles: random tiles against plain loops, in the pool and in private memory;
- * all types and reductions; groups; the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs
- * and requests; refusals. */
+ * all types and reductions; groups; the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs;
+ * refusals. */
 #include "multi.h"
 
 #include "../reduce_inputs.h"
