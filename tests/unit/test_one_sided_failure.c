@@ -90,14 +90,6 @@ TEST(each_signal_renews_the_time)
     holds_within_a_limit(signals_renew_the_time);
 }
 
-TEST_WITHIN(NEVER, a_wait_for_a_rank_that_leaves_ends)
-{
-    wait_for(0, 2, 5, NULL);
-    pause_ms(20);
-    leave(2);
-    expect_error(0, ceclRemoteError, "rank 2 has left");
-}
-
 /* The rank that left is no longer needed: its signals have arrived, and the others continue. */
 TEST_WITHIN(NEVER, signals_of_a_rank_that_has_left_are_there)
 {

@@ -245,31 +245,6 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
     return result == ceclRemoteError && strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly");
 }
 
-/* The child keeps the dying rank's sockets open. */
-TEST_BETWEEN(a_death_is_noticed_though_a_forked_child_lives, NULL, calm)
-{
-    struct meeting *meeting = shared_memory(sizeof(struct meeting));
-    set("CECL_TIMEOUT_MS", "0");
-    for (int r = 0; r < RANKS; r++)
-        if ((children[r] = fork()) == 0) {
-            char *buffer;
-            ceclComm_t comm = meet(meeting, r, &buffer, 4096);
-            if (r == 1) {
-                if (fork() == 0)
-                    for (int i = 0; i < 5000 && !meeting->done; i++)
-                        usleep(1000);
-                _exit(0);
-            }
-            _exit(hears_of_a_death(comm, buffer) ? 0 : 1);
-        }
-    const int64_t start = cecl_now_ms();
-    assert_int_equal(exit_code(0), 0);
-    assert_true(cecl_now_ms() - start < SOON_MS);
-    meeting->done = 1;
-    assert_int_equal(exit_code(1), 0);
-    munmap(meeting, sizeof(*meeting));
-}
-
 /* A thread of the program frees memory, which waits for the call; meanwhile the driver blocks all reads of
  * device memory. */
 TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
@@ -325,34 +300,6 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
         assert_int_equal(kill(children[r], SIGCONT), 0);
     usleep(500000); /* the watchdogs look before rank 1 comes */
     meeting->done++;
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(exit_code(r), 0);
-    munmap(meeting, sizeof(*meeting));
-}
-
-TEST_BETWEEN(a_forked_child_is_refused, NULL, calm)
-{
-    struct meeting *meeting = shared_memory(sizeof(struct meeting));
-    set("CECL_TIMEOUT_MS", "60000");
-    for (int r = 0; r < RANKS; r++)
-        if ((children[r] = fork()) == 0) {
-            char *buffer;
-            ceclComm_t comm = meet(meeting, r, &buffer, 4096);
-            const pid_t child = fork();
-            if (child == 0)
-                _exit(ceclCommAbort(comm) == ceclInvalidUsage &&
-                              ceclAllGather(buffer, buffer, 1, ceclInt8, comm, NULL) ==
-                                  ceclInvalidUsage &&
-                              strstr(ceclGetLastError(NULL), "forked")
-                          ? 0
-                          : 1);
-            int status = -1;
-            waitpid(child, &status, 0);
-            if (status != 0 ||
-                ceclAllGather(buffer + r, buffer, 1, ceclInt8, comm, NULL) != ceclSuccess)
-                _exit(2);
-            _exit(ceclCommDestroy(comm) == ceclSuccess ? 0 : 3);
-        }
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(exit_code(r), 0);
     munmap(meeting, sizeof(*meeting));
