@@ -14,7 +14,7 @@ static bool primary_context_is_active(int ordinal)
     return active == 1;
 }
 
-static void probe_of_the_current_gpu_makes_no_context(void **state)
+TEST(probe_of_the_current_gpu_makes_no_context)
 {
     struct cecl_gpu_id id;
     char why[200];
@@ -24,7 +24,7 @@ static void probe_of_the_current_gpu_makes_no_context(void **state)
     assert_false(primary_context_is_active(0));
 }
 
-static void probe_of_a_gpu_tells_its_uuid(void **state)
+TEST(probe_of_a_gpu_tells_its_uuid)
 {
     struct cecl_gpu_id id;
     struct cudaDeviceProp properties;
@@ -41,7 +41,7 @@ static void probe_of_a_gpu_tells_its_uuid(void **state)
     }
 }
 
-static void probe_of_a_missing_gpu_is_unusable_and_says_which_are_there(void **state)
+TEST(probe_of_a_missing_gpu_is_unusable_and_says_which_are_there)
 {
     struct cecl_gpu_id id = {.usable = 1};
     char why[200] = "";
@@ -51,7 +51,7 @@ static void probe_of_a_missing_gpu_is_unusable_and_says_which_are_there(void **s
     assert_non_null(strstr(why, "0.."));
 }
 
-static void probe_by_rank_wraps_and_makes_the_gpu_current(void **state)
+TEST(probe_by_rank_wraps_and_makes_the_gpu_current)
 {
     struct cecl_gpu_id id;
     char why[200];
@@ -67,14 +67,14 @@ static void probe_by_rank_wraps_and_makes_the_gpu_current(void **state)
     must_cuda(cudaSetDevice(0));
 }
 
-static void open_of_a_missing_gpu_is_refused(void **state)
+TEST(open_of_a_missing_gpu_is_refused)
 {
     struct cecl_device *dev = NULL;
     refused(ceclUnhandledCudaError, "cuDeviceGet", cecl_cuda_open(1000, &dev));
     assert_null(dev);
 }
 
-static void reaches_itself_its_peer_and_what_it_does_not_see(void **state)
+TEST_BETWEEN(reaches_itself_its_peer_and_what_it_does_not_see, gpus_open, gpus_close)
 {
     struct cecl_gpu_id id;
     char why[200];
@@ -91,19 +91,6 @@ static void reaches_itself_its_peer_and_what_it_does_not_see(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest bare[] = {
-        cmocka_unit_test(probe_of_the_current_gpu_makes_no_context),
-        cmocka_unit_test(probe_of_a_gpu_tells_its_uuid),
-        cmocka_unit_test(probe_of_a_missing_gpu_is_unusable_and_says_which_are_there),
-        cmocka_unit_test(probe_by_rank_wraps_and_makes_the_gpu_current),
-        cmocka_unit_test(open_of_a_missing_gpu_is_refused),
-    };
-    const struct CMUnitTest opened[] = {
-        cmocka_unit_test(reaches_itself_its_peer_and_what_it_does_not_see),
-    };
     const int skipped = fixture_start();
-    if (skipped)
-        return skipped;
-    const int failed = cmocka_run_group_tests(bare, NULL, NULL);
-    return failed + cmocka_run_group_tests(opened, gpus_open, gpus_close);
+    return skipped ? skipped : tests_run(NULL, NULL);
 }

@@ -23,8 +23,7 @@ enum harm {
     DROP_LAST_SIGNAL,
     SIGNAL_AGAIN,
     WAIT_BEFORE_SIGNAL,
-    ONE_PHASE_MORE,
-    HARMS
+    ONE_PHASE_MORE
 };
 
 static uint64_t state_of_chance;
@@ -210,9 +209,8 @@ static void harm_again_and_again(enum harm harm)
 }
 
 #define HARM_TEST(name, harm)                                                                      \
-    static void name(void **state)                                                                 \
+    TEST(name)                                                                                     \
     {                                                                                              \
-        (void)state;                                                                               \
         harm_again_and_again(harm);                                                                \
     }
 HARM_TEST(a_dropped_copy_is_always_caught, DROP_COPY)
@@ -230,26 +228,3 @@ HARM_TEST(a_dropped_last_signal_is_always_caught, DROP_LAST_SIGNAL)
 HARM_TEST(a_signal_that_repeats_is_always_caught, SIGNAL_AGAIN)
 HARM_TEST(a_wait_before_its_signal_is_always_caught, WAIT_BEFORE_SIGNAL)
 HARM_TEST(a_rank_with_a_phase_more_is_always_caught, ONE_PHASE_MORE)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dropped_copy_is_always_caught),
-        cmocka_unit_test(a_doubled_copy_is_always_caught),
-        cmocka_unit_test(a_shifted_source_is_always_caught),
-        cmocka_unit_test(a_shifted_target_is_always_caught),
-        cmocka_unit_test(a_wrong_source_rank_is_always_caught),
-        cmocka_unit_test(a_wrong_target_rank_is_always_caught),
-        cmocka_unit_test(a_wrong_target_area_is_always_caught),
-        cmocka_unit_test(a_shorter_copy_is_always_caught),
-        cmocka_unit_test(a_longer_copy_is_always_caught),
-        cmocka_unit_test(a_dropped_wait_is_always_caught),
-        cmocka_unit_test(a_wait_for_less_is_always_caught),
-        cmocka_unit_test(a_dropped_last_signal_is_always_caught),
-        cmocka_unit_test(a_signal_that_repeats_is_always_caught),
-        cmocka_unit_test(a_wait_before_its_signal_is_always_caught),
-        cmocka_unit_test(a_rank_with_a_phase_more_is_always_caught),
-    };
-    _Static_assert(sizeof(tests) / sizeof(tests[0]) == HARMS, "each harm has its test");
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

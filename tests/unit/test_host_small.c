@@ -193,5 +193,3 @@ TEST_BETWEEN(what_cannot_be_is_refused_and_not_enqueued, open_ranks, close_ranks
     assert_int_equal(dev->ops->stream_destroy(dev, all.streams[0]), ceclSuccess);
     assert_int_equal(dev->ops->small(dev, all.streams[0], &good), ceclInvalidArgument);
 }
-
-#define SMALL(test) cmocka_unit_test_setup_teardown(test, open_ranks, close_ranks)

@@ -97,5 +97,3 @@ TEST_BETWEEN(what_has_no_copy_between_ranks_is_zero_sm, open_sharing, close_all)
     OK(ceclSend(in, 0, ceclInt8, 1, comms[0], NULL));
     assert_int_equal(explain_group().zeroSm, 1);
 }
-
-#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_sharing, close_all)

@@ -682,7 +682,6 @@ static int close_counted(void **state)
     return close_ranks(state);
 }
 
-#define RANKS(test) cmocka_unit_test_teardown(test, close_ranks)
 TEST_AGAIN(any_calls_in_sequence_give_what_plain_loops_give, count_calls, close_counted)
 TEST_AGAIN(a_rank_that_is_always_late_is_waited_for, count_calls, close_counted)
 TEST_AGAIN(epochs_may_wrap_around, count_calls, close_counted)

@@ -267,5 +267,3 @@ TEST(messages_of_two_threads_at_once_are_made_or_refused)
     assert_int_equal(wrong, 0);
     OK(ceclCommDestroy(alone));
 }
-
-#define BETWEEN(name) cmocka_unit_test_setup_teardown(name, open_quietly, close_all)
