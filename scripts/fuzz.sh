@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzzers with clang's libFuzzer, and runs each from its corpus for a while, two at a time.
-# fuzz.sh [--seed N] [SECONDS] [NAME...]   default: another seed in each run; 20 seconds each; all fuzzers
-# of tests/fuzz
+# fuzz.sh [--build] [--seed N] [SECONDS] [NAME...]   default: another seed in each run; 20 seconds each; all
+# fuzzers of tests/fuzz; --build: builds, and runs nothing
 # An input that ends a run is kept in build/fuzz, and the command that repeats it is printed. New inputs
 # that reach new code are in build/fuzz/new/NAME.
 set -euo pipefail
@@ -9,6 +9,11 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
 seed=0 # libFuzzer draws one
+only_build=0
+if [ "${1-}" = --build ]; then
+    only_build=1
+    shift
+fi
 if [ "${1-}" = --seed ]; then
     seed=${2:?a number expected after --seed}
     shift 2
@@ -23,6 +28,7 @@ export UBSAN_OPTIONS=print_stacktrace=1
 build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCECL_FUZZ=ON \
     -DCECL_WERROR=ON -DCECL_CUDA=OFF -DCECL_MPI=OFF -DCECL_BASELINE_NCCL=OFF -DCECL_TESTS=OFF \
     -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF
+[ $only_build = 0 ] || exit 0
 
 # run NAME: one fuzzer. A run of one input that takes 150 s has found an endless wait: the library's time
 # limits are 60 s.
