@@ -9,7 +9,8 @@
 #include "plan/way.h"
 #include "verify/verify.h"
 
-#define RANKS_MOST 7
+#define FEW_RANKS 7 /* of most inputs */
+#define RANKS_MOST 32
 #define PARTS_MOST 3
 #define CALLS_MOST 3
 #define SLOT 64
@@ -17,6 +18,7 @@
 /* A call, for all ranks. */
 struct drawn {
     struct cecl_part part;
+    struct cecl_way way; /* small numbers for what choosing decides */
     /* each rank's own layout, or one layout for all, or none */
     uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
@@ -38,22 +40,34 @@ struct setting {
     int n;
     struct cecl_tuning tuning;
     uint64_t staging;
-    bool has_slots, short_chunks;
+    bool has_slots, draws_ways;
 };
 
 /* ---- drawing */
+
+/* Many numbers from a few bytes of the input. */
+static struct input take_many(struct input *in)
+{
+    static uint8_t many[8 * RANKS_MOST * RANKS_MOST];
+    uint64_t word = take_word(in);
+    for (size_t i = 0; i < sizeof(many); i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        many[i] = (uint8_t)(word >> 56);
+    }
+    return (struct input){many, sizeof(many)};
+}
 
 static uint64_t *word(struct drawn *d, int n, int rank, int array, int peer)
 {
     return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
-/* Places blocks one after the other, starting with a random rank, with gaps. */
-static void place_exchange(struct input *in, struct drawn *d, int n)
+/* Places blocks one after the other; with gaps also starting with a random rank. */
+static void place_exchange(struct input *in, struct drawn *d, int n, bool has_gaps)
 {
-    const unsigned gaps = 1 + take_below(in, 3);
-    const int first = (int)take_below(in, (unsigned)n);
+    const unsigned gaps = 1 + (has_gaps ? take_below(in, 3) : 0);
     for (int r = 0; r < n; r++) {
+        const int first = has_gaps ? (int)take_below(in, (unsigned)n) : 0;
         uint64_t sent = take_below(in, gaps), received = take_below(in, gaps);
         for (int i = 0; i < n; i++) {
             const int p = (first + i) % n;
@@ -69,32 +83,40 @@ static void place_exchange(struct input *in, struct drawn *d, int n)
             *word(d, n, r, CECL_LAYOUT_TARGET, p) = *word(d, n, p, CECL_LAYOUT_RECEIVED_AT, r);
 }
 
+/* Blocks of any sizes; or one rank sends to all, or receives from all, and may keep its own block in place. */
 static void draw_exchange(struct input *in, struct drawn *d, int n)
 {
-    const unsigned most = 1 + take_below(in, 30);
+    const unsigned most = 1 + take_below(in, 30), empty = take_below(in, 3), flags = take_byte(in);
+    const int root = flags & 1 ? (int)take_below(in, (unsigned)n) : -1;
+    struct input many = take_many(in);
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++) {
             uint64_t *bytes = word(d, n, r, CECL_LAYOUT_SENT, p);
-            *bytes = take_below(in, most);
+            const bool is_empty =
+                root < 0 ? take_below(&many, 3) < empty : (flags & 2 ? r : p) != root;
+            *bytes = is_empty ? 0 : root < 0 ? take_below(&many, most) : most;
             d->part.call.bytes = *bytes > d->part.call.bytes ? *bytes : d->part.call.bytes;
         }
-    place_exchange(in, d, n);
+    place_exchange(&many, d, n, root < 0);
     d->has_layout = true;
-    d->in_place_at = -1;
+    d->in_place_at = flags & 4 ? root : -1;
 }
 
 static void draw_gather(struct input *in, struct drawn *d, int n)
 {
     const unsigned most = 1 + take_below(in, 60);
     const int only = take_below(in, 2) ? (int)take_below(in, (unsigned)n) : -1;
+    const int first = (int)take_below(in, (unsigned)n);
+    struct input many = take_many(in);
     uint64_t at = take_below(in, 3);
     d->part.call.bytes = 0;
     uint64_t *bytes = word(d, n, 0, CECL_LAYOUT_BYTES, 0),
              *offsets = word(d, n, 0, CECL_LAYOUT_AT, 0);
-    for (int r = 0; r < n; r++) {
-        bytes[r] = only < 0 || only == r ? take_below(in, most) : 0;
+    for (int i = 0; i < n; i++) { /* the blocks' order is not the ranks' */
+        const int r = (first + i * (n % 7 == 0 ? 1 : 7)) % n;
+        bytes[r] = only < 0 || only == r ? take_below(&many, most) : 0;
         offsets[r] = at;
-        at += bytes[r] + take_below(in, 3);
+        at += bytes[r] + take_below(&many, 3);
         if (bytes[r] > d->part.call.bytes)
             d->part.call.bytes = bytes[r];
     }
@@ -133,7 +155,7 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
     call->bytes = s->width * s->rows;
 }
 
-/* Tiles at any places, equal on all ranks. `call->bytes`: bytes of a tile's row. */
+/* Tiles at any places, of each rank its own. `call->bytes`: bytes of a tile's row. */
 static void draw_tiles(struct input *in, struct drawn *d, int n)
 {
     struct cecl_call *call = &d->part.call;
@@ -149,9 +171,41 @@ static void draw_tiles(struct input *in, struct drawn *d, int n)
                             .recv_pitch = width * call->element};
     call->bytes = width * rows * count * call->element;
     d->has_layout = true;
-    d->layouts[0] = count;
-    for (uint64_t i = 0; i < (uint64_t)n * count; i++)
-        d->layouts[1 + i] = take_below(in, 60) * call->element;
+    struct input many = take_many(in);
+    for (uint64_t i = 0; i < (uint64_t)n * (1 + (uint64_t)n * count); i++)
+        d->layouts[i] =
+            i % (1 + (uint64_t)n * count) == 0 ? count : take_below(&many, 60) * call->element;
+}
+
+static void draw_widening(struct drawn *d, uint64_t blocks)
+{
+    struct cecl_call *call = &d->part.call;
+    call->op = &cecl_ops[CECL_OP_REDUCE_SCATTER_AS];
+    call->element = 2;
+    call->bytes = blocks * 2;
+    call->in_place = false;
+    d->differ = 0;
+}
+
+/* Draws small numbers, so that a few bytes go in pieces, rounds and chunks. */
+static void draw_way(struct input *in, struct drawn *d)
+{
+    const struct cecl_op *op = d->part.call.op;
+    const uint64_t element = d->part.call.element;
+    d->way = (struct cecl_way){.move = {.beside = take_below(in, 2),
+                                        .piece_worth = 1 + take_below(in, 9),
+                                        .spread = take_below(in, 5)}};
+    if (op->family != CECL_FAMILY_REDUCTION)
+        return;
+    d->way.reduce.chunk = take_below(in, 3) == 0 ? 4096 : (1 + take_below(in, 6)) * element;
+    d->way.reduce.halved = take_below(in, 4) * element;
+    if (op->has_tiles)
+        return;
+    d->way.reduce.share = op->to == CECL_TO_EACH ? 0 : take_below(in, 3) * element;
+    d->way.reduce.one_shot = take_below(in, 3) == 0 ? 64 : 0;
+    d->way.reduce.read_at_peers = !op->rooted && take_below(in, 3) == 0;
+    d->way.reduce.sms_end =
+        op == &cecl_ops[CECL_OP_ALL_REDUCE] && take_below(in, 2) ? take_below(in, 12) * element : 0;
 }
 
 static void draw_call(struct input *in, int n, struct drawn *d)
@@ -180,10 +234,13 @@ static void draw_call(struct input *in, int n, struct drawn *d)
         draw_gather(in, d, n);
     else if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED)
         draw_strided(in, call, n);
-    else if (op == CECL_OP_REDUCE_SCATTER && (flags & 3) == 3)
+    else if (op == CECL_OP_REDUCE_SCATTER && (flags & 7) == 3)
         draw_tiles(in, d, n);
+    else if (op == CECL_OP_REDUCE_SCATTER && (flags & 7) == 7)
+        draw_widening(d, blocks);
     else if (op == CECL_OP_BARRIER)
         *call = (struct cecl_call){.op = &cecl_ops[op], .element = 1};
+    draw_way(in, d);
 }
 
 /* Any order of ranks is possible. */
@@ -207,11 +264,11 @@ static void draw_setting(struct input *in, struct setting *setting)
 {
     static const uint64_t values[] = {0, 1, 5, 24, 60, 256, 1024, UINT64_MAX};
     const unsigned flags = take_byte(in);
-    setting->n = 1 + (int)take_below(in, RANKS_MOST);
+    setting->n = 1 + (int)take_below(in, flags >> 5 == 7 ? RANKS_MOST : FEW_RANKS);
     setting->has_slots = flags & 1;
-    setting->short_chunks = flags >> 2 & 1;
+    setting->draws_ways = flags >> 1 & 3;
     const uint64_t least = flags >> 3 & 1 ? 4096 : 2 * PARTS_MOST * (uint64_t)setting->n;
-    setting->staging = least + take_below(in, 256);
+    setting->staging = flags >> 3 & 3 ? least + take_below(in, 256) : 2 + take_below(in, 7);
     setting->tuning = cecl_tuning_default(CECL_TUNING_HOST, setting->n);
     const unsigned changes = take_below(in, CECL_TUNE_COUNT + 1);
     for (unsigned i = 0; i < changes; i++) {
@@ -239,6 +296,25 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     part->send_at = send_at;
 }
 
+/* Takes the drawn numbers where choosing may decide so. */
+static void take_way(struct cecl_part *part, const struct cecl_way *drawn)
+{
+    struct cecl_way *way = &part->way;
+    way->move.beside = drawn->move.beside && !way->move.no_sm && !part->means.late;
+    way->move.piece_worth = drawn->move.piece_worth;
+    way->move.spread = way->move.direction == CECL_PUSH && cecl_only_contributor(&part->call) >= 0
+                           ? drawn->move.spread
+                           : 0;
+    way->reduce.chunk = drawn->reduce.chunk;
+    way->reduce.halved = drawn->reduce.halved;
+    way->reduce.share += drawn->reduce.share;
+    way->reduce.one_shot = drawn->reduce.one_shot;
+    if (part->means.late)
+        return;
+    way->reduce.read_at_peers = drawn->reduce.read_at_peers;
+    way->reduce.sms_end = drawn->reduce.sms_end;
+}
+
 static struct cecl_part part_at(struct group *group, uint32_t index, const struct setting *setting,
                                 int rank, uint8_t half)
 {
@@ -248,14 +324,18 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     part.call.nranks = n;
     part.call.rank = rank;
     if (d->has_layout) {
+        const uint32_t words = part.call.op->has_tiles ? 1 + (uint32_t)d->layouts[0] * (uint32_t)n
+                                                       : cecl_layout_words(part.call.op, n);
         part.call.view.layout = part.call.op->family == CECL_FAMILY_OWN_LAYOUT
                                     ? word(d, n, rank, CECL_LAYOUT_SENT, 0)
-                                    : d->layouts;
-        part.call.layout_words = part.call.op->has_tiles ? 1 + (uint32_t)d->layouts[0] * (uint32_t)n
-                                                         : cecl_layout_words(part.call.op, n);
+                                : part.call.op->has_tiles ? &d->layouts[(uint32_t)rank * words]
+                                                          : d->layouts;
+        part.call.layout_words = words;
     }
     if (d->in_place_at != -2)
         part.call.in_place = d->in_place_at == rank;
+    else if (part.call.op->family == CECL_FAMILY_REDUCTION)
+        part.call.in_place ^= d->differ >> rank & 1;
     part.means = (struct cecl_means){.tuning = &setting->tuning,
                                      .staging_bytes = setting->staging,
                                      .slots_offset = setting->staging,
@@ -271,17 +351,17 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     /* ranks that know each other's places exchange no requests */
     if (group->late || group->size > 1)
         part.way.small = false;
-    if (setting->short_chunks) {
-        part.way.move.piece_worth = 3 * part.call.element;
-        part.way.move.spread = part.way.move.spread > 0 ? 3 : 0;
-        part.way.reduce.one_shot = 0;
-    }
-    if (setting->short_chunks && part.way.reduce.chunk > 0) {
-        part.way.reduce.chunk = 3 * part.call.element;
-        part.way.reduce.halved = part.call.element;
-    }
+    if (setting->draws_ways && !part.way.small)
+        take_way(&part, &d->way);
     part.means.tuning = NULL;
     return part;
+}
+
+/* Whether no copy may stay on one GPU. */
+static bool has_no_sm(const struct cecl_part *part, uint32_t size, int n)
+{
+    return size == 1 && n > 1 && part->way.move.no_sm && !part->way.small && !part->way.by_host &&
+           part->call.op->family != CECL_FAMILY_REDUCTION;
 }
 
 /* Returns the result, which must be equal on all ranks. */
@@ -298,6 +378,10 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
         const ceclResult_t result = cecl_lower_group(parts, group->size, &plans[r]);
         REQUIRE(result == ceclSuccess || result == ceclInvalidUsage, "result %d: %s", (int)result,
                 cecl_message());
+        for (uint32_t i = 0; i < plans[r].ncopies && has_no_sm(&parts[0], group->size, setting->n);
+             i++)
+            REQUIRE(plans[r].copies[i].src.rank != plans[r].copies[i].dst.rank,
+                    "rank %d copies within its GPU", r);
         first = r == 0 ? result : first;
         REQUIRE(result == first, "rank %d: result %d, that of rank 0 is %d", r, (int)result,
                 (int)first);

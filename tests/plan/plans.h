@@ -91,31 +91,6 @@ static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_p
     part->call.bytes = s->width * s->rows;
 }
 
-/* Draws tiles with any gaps, at places that differ between ranks, and may overlap. layouts: [n][stride], with
- * a stride of DRAWN_TILE_WORDS(n) at least. */
-#define DRAWN_TILES 4 /* the most for each rank */
-#define DRAWN_TILE_WORDS(n) (1 + (size_t)(n)*DRAWN_TILES)
-static inline void draw_tiles(uint64_t *x, int n, struct cecl_part *part, uint64_t *layouts,
-                              size_t stride)
-{
-    struct cecl_call *call = &part->call;
-    const uint64_t count = 1 + next(x) % DRAWN_TILES, rows = 1 + next(x) % 4,
-                   width = 1 + next(x) % 5, element = call->element;
-    call->op = &cecl_ops[CECL_OP_REDUCE_SCATTER_TILES];
-    call->in_place = false;
-    call->bytes = count * rows * width * element;
-    call->view.shape = (struct cecl_shape){.width = width * element,
-                                           .rows = rows * count,
-                                           .send_pitch = (width + next(x) % 7) * element,
-                                           .recv_pitch = width * element};
-    call->layout_words = 1 + (uint32_t)n * (uint32_t)count;
-    for (int r = 0; r < n; r++) {
-        layouts[(size_t)r * stride] = count;
-        for (uint64_t i = 0; i < (uint64_t)n * count; i++)
-            layouts[(size_t)r * stride + 1 + i] = next(x) % 60 * element;
-    }
-}
-
 /* Returns plans[c * nranks + r]. Each call is in place on all ranks or on none, or, if `in_place` is not
  * NULL, on the ranks in `in_place`[c] (see learn_outside). The caller frees the plans with free_plans. */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,

@@ -25,36 +25,6 @@ static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], cons
     return plans;
 }
 
-TEST(random_groups_are_right)
-{
-    uint64_t x = 20261121;
-    print_message("seed %llu\n", (unsigned long long)x);
-    for (int round = 0; round < 200; round++) {
-        const int n = 1 + round % 8;
-        struct cecl_part groups[3][GROUP_MAX];
-        uint32_t sizes[3];
-        for (int c = 0; c < 3; c++) {
-            x = x * 6364136223846793005u + 1442695040888963407u;
-            sizes[c] = 1 + (uint32_t)(x >> 33) % GROUP_MAX;
-            for (int i = 0; i < GROUP_MAX; i++) {
-                x = x * 6364136223846793005u + 1442695040888963407u;
-                groups[c][i] =
-                    part_of(x >> 60 & 1 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, x >> 61 & 1,
-                            x >> 62 & 1 ? CECL_PUSH : CECL_PULL, 1 + (x >> 50) % 12);
-                groups[c][i].way.move.no_sm = x >> 59 & 1;
-                groups[c][i].way.move.piece_worth = 1 + (x >> 30) % 9;
-                groups[c][i].means.staging_bytes = 2 * GROUP_MAX * (uint64_t)n + (x >> 40) % 100;
-            }
-            for (int i = 1; i < GROUP_MAX; i++) /* a communicator has one size of staging */
-                groups[c][i].means.staging_bytes = groups[c][0].means.staging_bytes;
-        }
-        struct cecl_plan *plans = lower_groups(groups, sizes, 3, n);
-        if (cecl_verify(plans, 3, n) != ceclSuccess)
-            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
-        free_plans(plans, 3 * n);
-    }
-}
-
 /* 64 gathers in one batch between two barriers: together they use the flags of one gather. */
 TEST(gathers_share_their_barriers)
 {

@@ -1,74 +1,7 @@
-/* Reductions: every lowering, verified over all ranks. Shares are whole or in chunks; blocks may be shorter
- * or empty; sequences and groups include calls that only move data. Also: faults that the verifier must
- * find. */
+/* Reductions: the shape of their plans, those of many ranks, and faults that the verifier must find. Random reductions,
+ * alone and in groups: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 #include "sm/reduce.h"
-
-#define RANKS_MAX 12
-
-static void draw(uint64_t *x, int n, struct cecl_part *part)
-{
-    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
-                                             CECL_OP_REDUCE, CECL_OP_REDUCE_SCATTER_AS};
-    const uint64_t extra = next(x) % 3; /* elements by which shares are larger than necessary */
-    const enum cecl_op_index op = ops[next(x) % 4];
-    const bool widens = cecl_ops[op].widens;
-    const uint32_t element = widens ? 2 : 1u << next(x) % 3;
-    *part = reduction_of(op, (uint64_t)n, 1 + next(x) % 40, element);
-    if (cecl_ops[op].to != CECL_TO_EACH)
-        part->way.reduce.share += extra * element;
-    part->call.in_place = !widens && next(x) % 2;
-    part->way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
-    part->way.reduce.sms_end =
-        op == CECL_OP_ALL_REDUCE && next(x) % 2 ? (next(x) % 12) * element : 0;
-    part->way.reduce.one_shot = next(x) % 3 == 0 ? 64 : 0;
-    part->way.reduce.chunk = (1 + next(x) % 6) * element;
-    part->way.reduce.halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
-    part->means.staging_bytes = next(x) % 2 ? 4096 : 2 * (uint64_t)n * element * (1 + next(x) % 4);
-    part->call.root = (int)(next(x) % (uint64_t)n);
-}
-
-TEST(reductions_are_right)
-{
-    uint64_t x = 5;
-    for (int round = 0; round < test_share(1500); round++) {
-        const int n = 1 + round % RANKS_MAX;
-        struct cecl_part parts[3];
-        for (int c = 0; c < 3; c++)
-            draw(&x, n, &parts[c]);
-        verify_calls(parts, 3, n);
-    }
-}
-
-/* Plans of ranks each of which is in place or not. */
-static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n, uint64_t *x)
-{
-    struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
-    assert_non_null(plans);
-    for (int p = 0; p < ncalls * n; p++) {
-        struct cecl_part *part = &parts[p / n];
-        part->call.nranks = n;
-        part->call.rank = p % n;
-        part->call.in_place = !part->call.op->widens && next(x) % 2;
-        assert_int_equal(cecl_lower(part, &plans[p]), ceclSuccess);
-    }
-    return plans;
-}
-
-TEST(ranks_may_differ_in_being_in_place)
-{
-    uint64_t x = 13;
-    for (int round = 0; round < test_share(1500); round++) {
-        const int n = 1 + round % RANKS_MAX;
-        struct cecl_part parts[2];
-        for (int c = 0; c < 2; c++)
-            draw(&x, n, &parts[c]);
-        struct cecl_plan *plans = lower_mixed(parts, 2, n, &x);
-        if (cecl_verify(plans, 2, n) != ceclSuccess)
-            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
-        free_plans(plans, 2 * n);
-    }
-}
 
 /* The verifier finds a peer's input by the area of this rank's own input. */
 TEST(an_input_in_the_other_area_is_refused)
@@ -99,60 +32,6 @@ TEST(reductions_of_many_ranks_are_right)
             }
             verify_calls(parts, 2, many[i]);
         }
-}
-
-#define GROUP_MOST 6
-
-/* Reductions and calls that only move data, with one staging for all: ample, or too small for a single
- * bundle. */
-static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t count)
-{
-    const uint64_t staging = next(x) % 2 ? 4096 : 2 * (uint64_t)n * 4 * (GROUP_MOST + next(x) % 30);
-    for (uint32_t i = 0; i < count; i++) {
-        const bool reduces = next(x) % 3 != 0;
-        if (reduces)
-            draw(x, n, &parts[i]);
-        else
-            parts[i] = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, next(x) % 2,
-                               CECL_PUSH, 1 + next(x) % 20);
-        if (reduces && next(x) % 2) /* a call in one chunk may be in a bundle */
-            parts[i].way.reduce.chunk = 4096;
-        if (!reduces)
-            parts[i].way.move.no_sm = next(x) % 2;
-        parts[i].means.staging_bytes = staging;
-    }
-}
-
-/* Groups of any calls, each group twice. Ranks may differ in which reductions are in place. */
-TEST(reductions_in_groups_are_right)
-{
-    uint64_t x = 41;
-    uint32_t together = 0, apart = 0;
-    for (int round = 0; round < 600; round++) {
-        const int n = 1 + round % 8;
-        const uint32_t count = 2 + (uint32_t)next(&x) % (GROUP_MOST - 1);
-        struct cecl_part parts[GROUP_MOST], mine[GROUP_MOST];
-        struct cecl_plan plans[2 * 8] = {0};
-        draw_group(&x, n, parts, count);
-        for (int p = 0; p < 2 * n; p++) { /* the group twice */
-            for (uint32_t i = 0; i < count; i++) {
-                mine[i] = parts[i];
-                mine[i].call.nranks = n;
-                mine[i].call.rank = p % n;
-                if (mine[i].call.op->family == CECL_FAMILY_REDUCTION && !mine[i].call.op->widens &&
-                    round % 2)
-                    mine[i].call.in_place = next(&x) % 2;
-            }
-            assert_int_equal(cecl_lower_group(mine, count, &plans[p]), ceclSuccess);
-        }
-        if (cecl_verify(plans, 2, n) != ceclSuccess)
-            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
-        together += strstr(plans[0].path, "reductions in 1 bundle") != NULL;
-        apart += strstr(plans[0].path, "bundles") != NULL;
-        for (int p = 0; p < 2 * n; p++)
-            cecl_plan_free(&plans[p]);
-    }
-    assert_true(together > 100 && apart > 20); /* otherwise the test has shown nothing */
 }
 
 static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
