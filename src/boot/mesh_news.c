@@ -165,9 +165,9 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
             polls[count++] = (struct pollfd){.fd = mesh->peers[r].process, .events = POLLIN};
     if (poll(polls, (nfds_t)count, wait_ms) == 0)
         look_for_exec(mesh);
-    else if (polls[0].revents)
-        while (recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0)
-            ;
+    else if (polls[0].revents) /* few at a time: other processes may ring, too */
+        for (int rings = 0; rings < mesh->nranks && recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0;)
+            rings++;
     return first_error(mesh);
 }
 
