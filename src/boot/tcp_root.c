@@ -473,9 +473,11 @@ static void answer(struct root *root, struct pollfd *polls)
 
 static void serve_lines(struct root *root, struct pollfd *polls)
 {
+    const int64_t end =
+        cecl_deadline(root->timeout_ms); /* for the first word: a rank may be stopped */
     int open = 1;
     root->patience = CECL_NO_DEADLINE; /* it was that of the join */
-    while (open > 0) {
+    while (open > 0 && (root->has_lines || cecl_ms_left(end) != 0)) {
         open = 0;
         for (int r = 0; r < root->nranks; r++) {
             polls[r] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLIN};
