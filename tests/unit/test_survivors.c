@@ -204,7 +204,7 @@ static ceclStream_t call_behind_copies(struct life *life, char *large)
         STEP(ceclStreamSynchronize(life->comm, stream), 60);
         copy_s += computed();
     }
-    for (double queued_s = 0; queued_s < 0.4; queued_s += copy_s)
+    for (double queued_s = 0; queued_s < 0.1; queued_s += copy_s)
         STEP(ceclMemcpyAsync(life->comm, large, large + LARGE, LARGE, stream), 60);
     STEP(ceclAllGather(life->sum, life->out, COUNT, ceclInt, life->comm, stream), 60);
     return stream;
