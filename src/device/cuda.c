@@ -1,5 +1,5 @@
 /* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
- * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c. */
+ * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c, which call cuda_context.c. */
 #include "device/cuda.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -8,34 +8,6 @@
 #include <string.h>
 
 #include "device/nvtx.h"
-
-/* ---- the context in which this device's calls run */
-
-ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)
-{
-    CUcontext current = NULL;
-    *pushed = false;
-    if (cuda->cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == cuda->context)
-        return ceclSuccess;
-    CECL_TRY(CUDA_CALL(cuda, cuCtxPushCurrent, cuda->context));
-    *pushed = true;
-    return ceclSuccess;
-}
-
-void cuda_leave(struct cuda_device *cuda, bool pushed)
-{
-    CUcontext ours;
-    if (pushed)
-        cuda->cu->cuCtxPopCurrent(&ours);
-}
-
-ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
-                         void *context)
-{
-    ceclResult_t result;
-    CUDA_WITHIN(cuda_of(dev), result, function(context));
-    return result;
-}
 
 /* ---- closing */
 
