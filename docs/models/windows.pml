@@ -1,5 +1,5 @@
 /* How windows of registered memory are opened and closed (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a
+ * registry_import.c, and registry_settle.c, src/api/register.c), for Spin. Each rank has a
  * caller, a worker, and a stream that carries out the rank's calls in order. Its memory is one
  * range of addresses with PIECES regions. In each call its buffer is in one of the regions.
  * Before a call the program may map other memory at the addresses of a region that no pending

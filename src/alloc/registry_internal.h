@@ -132,9 +132,8 @@ void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
 /* A number for each export of a region by this process, in order. */
 uint64_t registry_stamp(void);
-/* A number for each import of this process, in order. registry_last_import: the latest number. */
+/* A number for each import of this process, in order. */
 uint64_t registry_next_import(void);
-uint64_t registry_last_import(void);
 
 /* Opens a handle, and notes that former memory at its addresses was freed, in all registries of this GPU. Waits for
  * nothing. ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: `exported`

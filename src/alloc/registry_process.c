@@ -60,11 +60,6 @@ uint64_t registry_next_import(void)
     return atomic_fetch_add(&imports, 1) + 1;
 }
 
-uint64_t registry_last_import(void)
-{
-    return atomic_load(&imports);
-}
-
 /* ---- memory that was replaced */
 
 /* How an import relates to the memory that is about to be opened. */
@@ -170,7 +165,7 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, uint64_t *refused,
                                void **addr)
 {
-    const uint64_t before = registry_last_import();
+    const uint64_t before = atomic_load(&imports);
     struct search search = {.exported = exported};
     search_all(registry, &search);
     if (search.outdated)

@@ -236,13 +236,6 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-static bool is_peer(const struct cecl_mesh *mesh, int peer)
-{
-    (void)mesh;
-    (void)peer;
-    return true;
-}
-
 static ceclResult_t take_from_inbox(struct cecl_mesh *mesh, uint32_t number, int *fds)
 {
     struct cecl_letter letter;
@@ -290,7 +283,7 @@ ceclResult_t mesh_swap_fds(struct cecl_mesh *mesh, const char *kind, int fd, int
         return cecl_fail_with(mesh->broken, mesh->broken_text);
     for (int r = 0; r < mesh->nranks; r++) {
         fds[r] = -1;
-        if (r == mesh->rank || result != ceclSuccess || !(has ? has : is_peer)(mesh, r))
+        if (r == mesh->rank || result != ceclSuccess || (has && !has(mesh, r)))
             continue;
         wanted++;
         const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);

@@ -473,8 +473,8 @@ static void answer(struct root *root, struct pollfd *polls)
 
 static void serve_lines(struct root *root, struct pollfd *polls)
 {
-    const int64_t end =
-        cecl_deadline(root->timeout_ms); /* for the first word: a rank may be stopped */
+    /* for the first word on any line: a stopped rank never closes its line */
+    const int64_t end = cecl_deadline(root->timeout_ms);
     int open = 1;
     root->patience = CECL_NO_DEADLINE; /* it was that of the join */
     while (open > 0 && (root->has_lines || cecl_ms_left(end) != 0)) {

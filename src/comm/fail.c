@@ -188,10 +188,11 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                               const struct cecl_facts *mine, const struct cecl_facts *theirs)
 {
     struct cecl_facts_difference difference;
-    if (mine && theirs && cecl_facts_differ(mine, theirs, &difference))
+    const bool known = mine && theirs;
+    if (known && cecl_facts_differ(mine, theirs, &difference))
         return cecl_comm_differ_in(name, difference.field, comm->rank, difference.one, other,
                                    difference.other);
-    if (mine && theirs && mine->ncalls > 1)
+    if (known && mine->ncalls > 1)
         return cecl_fail(ceclInvalidUsage,
                          "%s: rank %d made other calls than rank %d: of the group's %d calls one "
                          "after the first differs, or an earlier call%s",

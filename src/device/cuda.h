@@ -51,7 +51,7 @@ static inline ceclResult_t cuda_answer(const struct cuda_device *cuda, CUresult 
                                          : cecl_driver_check(cuda->cu, state, call);
 }
 
-/* cuda.c. Makes the device's context current for this thread, unless it is already;
+/* cuda_context.c. Makes the device's context current for this thread, unless it is already;
  * cuda_leave undoes this. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);

@@ -178,7 +178,6 @@ static inline struct host_place host_place_of(struct host_stream *stream)
     return host_place_copy((struct host_place){stream, host_stream_end_of(stream)});
 }
 bool host_place_is_reached(const struct host_place *place);
-void host_place_await(const struct host_place *place);
 /* The work of waiting for a place, whose reference it takes over. */
 static inline struct work host_work_after(struct host_place place)
 {

@@ -39,6 +39,23 @@ static void perform_small(const struct cecl_small *small)
         host_word_wake(small->meeting->done);
 }
 
+/* Waits until the stream has done `at` pieces of work. The caller holds the lock. */
+static void await(struct host_stream *stream, uint64_t at)
+{
+    while (stream->finished < at) {
+        if (stream->notify <= stream->finished || stream->notify > at)
+            stream->notify = at;
+        pthread_cond_wait(&stream->reached, &stream->lock);
+    }
+}
+
+static void perform_after(struct host_stream *stream, uint64_t at)
+{
+    pthread_mutex_lock(&stream->lock);
+    await(stream, at);
+    pthread_mutex_unlock(&stream->lock);
+}
+
 static void perform(const struct work *work)
 {
     switch (work->kind) {
@@ -53,7 +70,7 @@ static void perform(const struct work *work)
     case WORK_WAIT:
         host_word_wait(work->src, work->value, (enum cecl_memop_kind)work->bytes);
         break;
-    case WORK_AFTER: host_place_await(&(struct host_place){work->own, work->bytes}); break;
+    case WORK_AFTER: perform_after(work->own, work->bytes); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:
     case WORK_EVENT_RECORD:
@@ -101,16 +118,6 @@ void *host_stream_serve(void *argument)
 
 /* ---- places */
 
-/* Waits until the stream has done `at` pieces of work. The caller holds the lock. */
-static void await(struct host_stream *stream, uint64_t at)
-{
-    while (stream->finished < at) {
-        if (stream->notify <= stream->finished || stream->notify > at)
-            stream->notify = at;
-        pthread_cond_wait(&stream->reached, &stream->lock);
-    }
-}
-
 bool host_place_is_reached(const struct host_place *place)
 {
     if (!place->stream)
@@ -119,13 +126,6 @@ bool host_place_is_reached(const struct host_place *place)
     const bool reached = place->stream->finished >= place->at;
     pthread_mutex_unlock(&place->stream->lock);
     return reached;
-}
-
-void host_place_await(const struct host_place *place)
-{
-    pthread_mutex_lock(&place->stream->lock);
-    await(place->stream, place->at);
-    pthread_mutex_unlock(&place->stream->lock);
 }
 
 /* ---- using a stream */

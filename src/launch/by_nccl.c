@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "launch/launch.h"
 #include "launch/messages.h"
 #include "net/net.h"
 #include "util/clock.h"

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "ce/capture.h"
-#include "launch/launch.h"
 #include "launch/make.h"
 #include "launch/messages.h"
 #include "launch/steps.h"

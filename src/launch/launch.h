@@ -204,9 +204,6 @@ void cecl_launch_bound(struct cecl_launch *launch);
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
-/* For a captured call, because only these wait long for a rank: returns a rank that will not come, because it has left or made a different call instead. -1: there is no such
- * rank. */
-int cecl_launch_gone(const struct cecl_launch *launch);
 /* The error of a wait that cecl_launch_goes_on ended. */
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host goes on waiting for peers: the communicator has not failed, and the launch that is being

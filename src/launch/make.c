@@ -6,7 +6,6 @@
 
 #include "device/nvtx.h"
 #include "launch/exchange.h"
-#include "launch/launch.h"
 #include "launch/messages.h"
 #include "launch/steps.h"
 

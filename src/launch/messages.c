@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "flags/awaited.h"
-#include "launch/launch.h"
 #include "launch/steps.h"
 #include "util/clock.h"
 

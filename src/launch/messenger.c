@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "boot/rank_list.h"
-#include "launch/launch.h"
 #include "util/grow.h"
 
 /* ---- life */

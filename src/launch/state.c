@@ -71,7 +71,9 @@ static int awaited(const struct cecl_launch *launch)
     return launch->is_captured && launch->is_open ? missing_from(launch, 0) : -1;
 }
 
-int cecl_launch_gone(const struct cecl_launch *launch)
+/* For a captured call, because only these wait long for a rank: a rank that will not come, because it has left or made a
+ * different call instead. -1: there is none. */
+static int gone_of(const struct cecl_launch *launch)
 {
     int rank = awaited(launch);
     while (rank >= 0 && !does_not_come(launch, rank))
@@ -95,7 +97,7 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
     const char *const name = launch->calls[0].op->name;
-    const int gone = cecl_launch_gone(launch);
+    const int gone = gone_of(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
         return cecl_fail(
             ceclInvalidUsage,
@@ -128,7 +130,7 @@ bool cecl_launch_goes_on(void *context)
     ceclComm_t comm = context;
     const struct cecl_launch *launch = comm->launcher->making;
     return atomic_load(&comm->async_result) == ceclSuccess &&
-           (!launch || (cecl_ms_left(launch->deadline) != 0 && cecl_launch_gone(launch) < 0));
+           (!launch || (cecl_ms_left(launch->deadline) != 0 && gone_of(launch) < 0));
 }
 
 bool cecl_launch_captures(const void *context)

@@ -1,7 +1,6 @@
 /* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
 
-#include "launch/launch.h"
 #include "launch/steps.h"
 #include "util/clock.h"
 #include "util/fork.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "launch/exchange.h"
-#include "launch/launch.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
  * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */

@@ -15,7 +15,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double cecl_median(double *values, size_t count)
+static double median_of(double *values, size_t count)
 {
     if (count == 0)
         return 0;
@@ -33,7 +33,7 @@ static double drift_of(const struct cecl_sample *samples, size_t count)
             if (samples[i].arm == samples[j].arm && samples[i].at != samples[j].at)
                 slopes[nslopes++] = (samples[i].ns / samples[j].ns - 1) /
                                     ((double)samples[i].at - (double)samples[j].at);
-    return cecl_median(slopes, nslopes);
+    return median_of(slopes, nslopes);
 }
 
 /* An arm's times, with the drift removed. */
@@ -54,7 +54,7 @@ static double spread_of(const double *times, size_t count, double median)
     double far[CECL_VERDICT_SAMPLES];
     for (size_t i = 0; i < count; i++)
         far[i] = times[i] > median ? times[i] - median : median - times[i];
-    return cecl_median(far, count);
+    return median_of(far, count);
 }
 
 static double square_root(double value)
@@ -90,9 +90,9 @@ struct cecl_verdict cecl_verdict_of(const struct cecl_sample *samples, size_t co
             for (size_t j = 0; j < ntimes; j++)
                 gains[npairs++] = 1 - times[j] / base[i];
         told->count = (uint32_t)ntimes;
-        told->median_ns = cecl_median(times, ntimes);
+        told->median_ns = median_of(times, ntimes);
         told->spread_ns = spread_of(times, ntimes, told->median_ns);
-        told->gain = cecl_median(gains, npairs);
+        told->gain = median_of(gains, npairs);
         if (told->gain >= CECL_VERDICT_LEAST && is_clear(gains, nbase, ntimes) &&
             told->gain > verdict.arms[verdict.arm].gain)
             verdict.arm = arm;

@@ -427,21 +427,26 @@ TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions
          a_rank_that_dies_is_told)
 
 
-def run(rank, size, kind, file):
+def run_tests(rank, size, kind, backend, file, tests):
+    """One rank: begins, and runs the tests that the command line names, or all of them."""
     torch.set_num_threads(1)
     device = torch.device("cpu")
     if kind == "cuda":
         device = torch.device("cuda", rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    dist.init_process_group("cecl", init_method=f"file://{file}", rank=rank, world_size=size)
-    for test in TESTS:
+    dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=size)
+    for test in [test for test in tests if sys.argv[3:] in ([], [test.__name__])]:
         try:
             test(Rank(rank, size, device))
         except BaseException:
-            print(f"rank {rank} of {size}, {kind}: {test.__name__} failed", file=sys.stderr)
+            print(f"rank {rank} of {size}, {kind}, {backend}: {test.__name__} failed", file=sys.stderr)
             raise
         if rank == 0:
-            print(f"{kind}, {size} ranks: {test.__name__} passed", flush=True)
+            print(f"{kind}, {size} ranks, {backend}: {test.__name__} passed", flush=True)
+
+
+def run(rank, size, kind, file):
+    run_tests(rank, size, kind, "cecl", file, TESTS)
     os._exit(0)  # a rank has died, so the others cannot shut down together
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 
-from test_torch_backend import Rank, equal, multiprocessing, torch  # skips
+from test_torch_backend import equal, multiprocessing, run_tests, torch  # skips
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, StateDictOptions
 from torch.distributed.device_mesh import init_device_mesh
@@ -203,20 +203,7 @@ TESTS = (gradients_travel_as_16_bits_and_are_summed_in_fp32, gradients_that_were
 
 
 def run(rank, size, kind, backend, file):
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    if kind == "cuda":
-        device = torch.device("cuda", rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-    dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=size)
-    for test in [test for test in TESTS if sys.argv[3:] in ([], [test.__name__])]:
-        try:
-            test(Rank(rank, size, device))
-        except BaseException:
-            print(f"rank {rank} of {size}, {kind}, {backend}: {test.__name__} failed", file=sys.stderr)
-            raise
-        if rank == 0:
-            print(f"{kind}, {size} ranks, {backend}: {test.__name__} passed", flush=True)
+    run_tests(rank, size, kind, backend, file, TESTS)
     dist.barrier()
     dist.destroy_process_group()
 

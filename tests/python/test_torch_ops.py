@@ -7,7 +7,8 @@ import random
 import sys
 import tempfile
 
-from test_torch_backend import Rank, equal, moe, multiprocessing, on_device, rows_of, splits_of, torch  # skips
+from test_torch_backend import (equal, moe, multiprocessing, on_device, rows_of, run_tests, splits_of,  # skips
+                                torch)
 import torch.distributed as dist
 import torch.nn.functional as functional
 from cecl import collectives, ops, symm_mem, torch_backend, ulysses, windows
@@ -492,20 +493,7 @@ TESTS_OF = {"cpu": (operators_equal_gloo, a_group_over_hosts_is_named), "cuda": 
 
 
 def run(rank, size, kind, file):
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    if kind == "cuda":
-        device = torch.device("cuda", rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-    dist.init_process_group("cecl", init_method=f"file://{file}", rank=rank, world_size=size)
-    for test in [test for test in TESTS + TESTS_OF[kind] if sys.argv[3:] in ([], [test.__name__])]:
-        try:
-            test(Rank(rank, size, device))
-        except BaseException:
-            print(f"rank {rank} of {size}, {kind}: {test.__name__} failed", file=sys.stderr)
-            raise
-        if rank == 0:
-            print(f"{kind}, {size} ranks: {test.__name__} passed", flush=True)
+    run_tests(rank, size, kind, "cecl", file, TESTS + TESTS_OF[kind])
     dist.barrier()
     dist.destroy_process_group()
 
