@@ -101,11 +101,10 @@ ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
     const int64_t since = cecl_now_ms();
     for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next)) {
         if (result == ceclSuccess) {
-            cecl_launch_bound(l);
-            cecl_launch_go(l, CECL_LAUNCH_ENQUEUED);
+            l->state = CECL_LAUNCH_ENQUEUED;
         } else {
             cecl_net_await_news(l->comm->net, since);
-            cecl_launch_owe(l);
+            l->is_owed = true;
         }
     }
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);

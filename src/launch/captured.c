@@ -86,7 +86,7 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
             cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
     cecl_registry_made(&comm->registry);
     if (result != ceclSuccess && started)
-        cecl_launch_owe(launch);
+        launch->is_owed = true;
     if (result == ceclSuccess || started) /* the watchdog looks after such a graph */
         atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
     return result;

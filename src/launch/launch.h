@@ -1,13 +1,5 @@
 /* A launch: a call in flight. One or more calls of a communicator that are carried out as one.
  *
- *     DESCRIBED   it has its calls. No peer knows of them.
- *     TOLD        peers know of the launch, and rely on it.
- *     BOUND it has a program with addresses. No peer relies on it, because there was nothing to publish.
- *     OWED        it has a program. Peers rely on it, because they know of it or a part is enqueued.
- *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) shows when the stream has
- *                 reached its end.
- *     BROKEN      it was given up, in any of these states.
- *
  * A launch is a lone call, or a group's collectives of one communicator, or a group's messages, or copies
  * within this rank that another launch needs. A launch owns everything of a call in flight: the description,
  * what ranks have told each other, the program, the windows and imports in use, the order among the
@@ -27,13 +19,9 @@
 #include "plan/describe.h"
 
 enum cecl_launch_state {
-    CECL_LAUNCH_DESCRIBED,
-    CECL_LAUNCH_TOLD,
-    CECL_LAUNCH_BOUND,
-    CECL_LAUNCH_OWED,
-    CECL_LAUNCH_ENQUEUED,
-    CECL_LAUNCH_BROKEN,
-    CECL_LAUNCH_STATES
+    CECL_LAUNCH_BEGUN,
+    CECL_LAUNCH_ENQUEUED, /* all of it is on its stream; the word `done` shows when the stream has reached its end */
+    CECL_LAUNCH_BROKEN    /* it was given up */
 };
 
 enum cecl_launch_kind {
@@ -89,6 +77,8 @@ struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
     uint8_t state, kind;
+    /* peers rely on the launch: they know of it, or a part of it is enqueued */
+    bool is_owed;
     bool is_grouped;  /* the launch's calls are in a group */
     bool is_asked;    /* the stream was good when the launch was taken */
     bool is_captured; /* a graph captures the launch and replays it; see captured.c below */
@@ -185,20 +175,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm);
 
 /* -- state.c -- */
 
-/* Whether a launch may go from one state to another. state.c has the only table of transitions. */
-bool cecl_launch_may(enum cecl_launch_state from, enum cecl_launch_state to);
-void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to);
-/* Whether peers rely on the launch, but the launch is not completely enqueued yet. */
-static inline bool cecl_launch_is_owed(const struct cecl_launch *launch)
-{
-    return launch->state == CECL_LAUNCH_TOLD || launch->state == CECL_LAUNCH_OWED;
-}
-/* Notes that peers rely on the launch from now on. The launch becomes TOLD, or OWED if it has a program. No
- * effect if the launch has ended. */
-void cecl_launch_owe(struct cecl_launch *launch);
-/* Notes that the launch has a program. The launch becomes BOUND, or OWED if peers rely on it. */
-void cecl_launch_bound(struct cecl_launch *launch);
-/* Gives up a launch in any state, because of an error. The error's message must be recorded. If peers rely
+/* Gives up a launch because of an error. The error's message must be recorded. If peers rely
  * on the launch, the communicator fails. Returns the communicator's error, or `result`. The state of a
  * launch that has ended does not change. */
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);

@@ -120,7 +120,7 @@ static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *l
     cecl_history_tell(&launch->comm->history, &facts);
     const ceclResult_t result = cecl_tell_publish(launch);
     if (result != ceclSuccess && launch->comm->config.check)
-        cecl_launch_owe(launch);
+        launch->is_owed = true;
     return result;
 }
 
@@ -134,7 +134,6 @@ static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
         if (launch->is_captured)
             CECL_TRY(cecl_messages_meet(launch));
-        cecl_launch_bound(launch);
         return ceclSuccess;
     }
     if (launch->nfull > 0)
@@ -170,7 +169,7 @@ static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bo
         cecl_engine_run(&launch->comm->engine, program, launch->stream, &launch->capture, &started);
     note_use(launch, imports);
     if (result != ceclSuccess && started)
-        cecl_launch_owe(launch);
+        launch->is_owed = true;
     return result;
 }
 
@@ -184,7 +183,7 @@ static ceclResult_t run_carried(struct cecl_launch *list)
             result = run_program(launch, launch->runs->program, &launch->runs->imports);
         if (result != ceclSuccess)
             return cecl_launch_give_up(launch, result);
-        cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
+        launch->state = CECL_LAUNCH_ENQUEUED;
     }
     return ceclSuccess;
 }
@@ -197,7 +196,7 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
     ceclComm_t comm = launch->comm;
     if (comm->net)
         return ceclSuccess;
-    if (launch->runs || cecl_launch_is_owed(launch))
+    if (launch->runs || launch->is_owed)
         cecl_comm_called(comm, all->op->name);
     CECL_TRY(run_carried(launch->leases.before));
     if (launch->kind == CECL_LAUNCH_MESSAGES) {
@@ -210,7 +209,7 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
     }
     CECL_TRY(run_carried(launch->leases.after));
     cecl_tell_enqueued(launch);
-    cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
+    launch->state = CECL_LAUNCH_ENQUEUED;
     return ceclSuccess;
 }
 
@@ -295,7 +294,7 @@ static void compare_calls(struct cecl_launches *all)
     (void)!cecl_launches_note(all, refuses, result);
     for (struct cecl_check_part *part = first; part && result != ceclSuccess; part = part->next)
         if (part->result == ceclSuccess && !part->launch->comm->launcher->compares_alike)
-            cecl_launch_owe(part->launch);
+            part->launch->is_owed = true;
 }
 
 /* Asks the peers where a lone call's blocks belong, or tells them that this rank refuses the call: either all
@@ -318,7 +317,7 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     derived.view.layout = comm->launcher->layout;
     cecl_launch_derive(launch, 0, &derived);
     cecl_kept_find(launch);
-    cecl_launch_owe(launch);
+    launch->is_owed = true;
     return ceclSuccess;
 }
 
@@ -343,7 +342,7 @@ static void run_by_nccl(struct cecl_launches *all)
     }
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
         if (launch->comm->net && launch->kind != CECL_LAUNCH_ALLOCATIONS)
-            cecl_launch_owe(launch);
+            launch->is_owed = true;
 }
 
 /* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything

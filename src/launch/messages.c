@@ -198,7 +198,7 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
     messenger->group = launch->is_captured ? take_ticket(launch) : ++messenger->groups;
     if (launch->nmessages > 0)
-        cecl_launch_owe(launch);
+        launch->is_owed = true;
     const ceclResult_t received = post_role(launch, CECL_RECEIVER, ceclSuccess);
     if (may_wait && !launch->is_captured && exchanges_much(launch))
         wait_for_receivers(launch->comm);

@@ -301,6 +301,5 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
         }
         launch->runs->users++;
     }
-    cecl_launch_bound(launch);
     return ceclSuccess;
 }

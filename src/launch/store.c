@@ -187,8 +187,8 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->comm = comm;
     launch->next = NULL;
     launch->kind = (uint8_t)kind;
-    launch->state = CECL_LAUNCH_DESCRIBED;
-    launch->is_grouped = launch->is_held = launch->is_gone = false;
+    launch->state = CECL_LAUNCH_BEGUN;
+    launch->is_owed = launch->is_grouped = launch->is_held = launch->is_gone = false;
     launch->places = (struct cecl_places_group){0};
     find_capture(launch, stream);
     launch->told.late = launch->told.inputs_readable = false;

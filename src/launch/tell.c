@@ -95,7 +95,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         cecl_places_own(places, i)->version = comm->registry.posted;
     cecl_places_publish(places, count, &launch->places);
     launch->is_open = true;
-    cecl_launch_owe(launch);
+    launch->is_owed = true;
     return ceclSuccess;
 }
 

@@ -1,4 +1,4 @@
-/* Launches: their states, and which resources of its communicator a launch holds, on the host device. */
+/* Launches: which resources of its communicator a launch holds, on the host device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,44 +13,6 @@
 #include "launch/launcher.h"
 
 #define COUNT 5000
-
-/* The states of a launch that ranks announce, and of a launch that needs no announcement. */
-TEST(a_launch_goes_forward_and_breaks_until_it_is_enqueued)
-{
-    static const bool next[CECL_LAUNCH_STATES][CECL_LAUNCH_STATES] = {
-        [CECL_LAUNCH_DESCRIBED] = {[CECL_LAUNCH_TOLD] = true, [CECL_LAUNCH_BOUND] = true},
-        [CECL_LAUNCH_TOLD] = {[CECL_LAUNCH_OWED] = true},
-        [CECL_LAUNCH_BOUND] = {[CECL_LAUNCH_OWED] = true, [CECL_LAUNCH_ENQUEUED] = true},
-        [CECL_LAUNCH_OWED] = {[CECL_LAUNCH_ENQUEUED] = true},
-    };
-    for (int from = 0; from < CECL_LAUNCH_STATES; from++)
-        for (int to = 0; to < CECL_LAUNCH_STATES; to++) {
-            const bool breaks = to == CECL_LAUNCH_BROKEN && from < CECL_LAUNCH_ENQUEUED;
-            assert_int_equal(
-                cecl_launch_may((enum cecl_launch_state)from, (enum cecl_launch_state)to),
-                next[from][to] || breaks);
-        }
-}
-
-/* A launch that peers rely on stays owed until it is enqueued, also when it gets its program. */
-TEST(a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued)
-{
-    struct cecl_launch told = {.state = CECL_LAUNCH_DESCRIBED}, begun = told;
-    cecl_launch_owe(&told);
-    assert_int_equal(told.state, CECL_LAUNCH_TOLD);
-    cecl_launch_bound(&begun);
-    assert_int_equal(begun.state, CECL_LAUNCH_BOUND);
-    assert_false(cecl_launch_is_owed(&begun));
-    cecl_launch_bound(&told);
-    cecl_launch_owe(&begun);
-    cecl_launch_owe(&told);
-    assert_int_equal(told.state, CECL_LAUNCH_OWED);
-    assert_int_equal(begun.state, CECL_LAUNCH_OWED);
-    assert_true(cecl_launch_is_owed(&told));
-    cecl_launch_go(&told, CECL_LAUNCH_ENQUEUED);
-    cecl_launch_owe(&told);
-    assert_false(cecl_launch_is_owed(&told));
-}
 
 /* ---- a launch's resources belong to it alone */
 
