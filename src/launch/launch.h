@@ -21,7 +21,7 @@
 enum cecl_launch_state {
     CECL_LAUNCH_BEGUN,
     CECL_LAUNCH_ENQUEUED, /* all of it is on its stream; the word `done` shows when the stream has reached its end */
-    CECL_LAUNCH_BROKEN    /* it was given up */
+    CECL_LAUNCH_BROKEN /* it was given up */
 };
 
 enum cecl_launch_kind {

@@ -19,21 +19,20 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
     const bool sends = m->role == CECL_SENDER;
     const char *mine = cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name,
                *theirs = cecl_ops[sends ? CECL_OP_RECV : CECL_OP_SEND].name;
-    ceclResult_t result = ceclTimeout;
     CECL_TRY(cecl_comm_async(comm));
     if (has_left)
-        result = cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a captured %s waits for its %s"),
-                           m->peer, mine, theirs);
-    else
-        cecl_fail(result,
+        return cecl_comm_break(comm, cecl_fail(ceclRemoteError,
+                                               CECL_COMM_HAS_LEFT("a captured %s waits for its %s"),
+                                               m->peer, mine, theirs));
+    return cecl_comm_break(
+        comm,
+        cecl_fail(ceclTimeout,
                   "a captured %s has waited %d ms (CECL_TIMEOUT_MS) for rank %d: that rank has not "
                   "captured its %s%s; put messages that wait for each other into one group "
                   "(ceclGroupStart, ceclGroupEnd)",
                   mine, comm->config.timeout_ms, m->peer, theirs,
                   waits_for_this_rank(comm, m) ? ", but waits for another message with this rank"
-                                               : "");
-    cecl_comm_set_async(comm, result, cecl_message());
-    return cecl_comm_async(comm);
+                                               : ""));
 }
 
 /* Asks whether the peer has left before it looks for its post: a peer may post and then leave. */

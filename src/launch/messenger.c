@@ -174,13 +174,13 @@ static ceclResult_t wait_for_room(struct cecl_launch *launch)
     while (!have_room(comm, &full)) {
         if (!cecl_launch_goes_on(comm)) {
             CECL_TRY(cecl_comm_async(comm));
-            cecl_fail(ceclTimeout,
-                      "%s did not make the ceclSend or ceclRecv of rank %d's last %u messages "
-                      "within %d ms (CECL_TIMEOUT_MS)",
-                      cecl_rank_list_words(&full), comm->rank,
-                      comm->launcher->messenger.posts.nslots, comm->config.timeout_ms);
-            cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-            return cecl_comm_async(comm);
+            return cecl_comm_break(
+                comm,
+                cecl_fail(ceclTimeout,
+                          "%s did not make the ceclSend or ceclRecv of rank %d's last %u messages "
+                          "within %d ms (CECL_TIMEOUT_MS)",
+                          cecl_rank_list_words(&full), comm->rank,
+                          comm->launcher->messenger.posts.nslots, comm->config.timeout_ms));
         }
         sched_yield();
     }

@@ -80,14 +80,12 @@ ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const int missing = awaited(launch);
     CECL_TRY(cecl_comm_async(comm));
-    const ceclResult_t result = missing >= 0
-                                    ? say_missing(launch, missing)
-                                    : cecl_fail(ceclTimeout,
-                                                "%s: a rank did not make the calls before this one "
-                                                "within %d ms (CECL_TIMEOUT_MS)",
-                                                launch->calls[0].op->name, comm->config.timeout_ms);
-    cecl_comm_set_async(comm, result, cecl_message());
-    return cecl_comm_async(comm);
+    return cecl_comm_break(
+        comm, missing >= 0 ? say_missing(launch, missing)
+                           : cecl_fail(ceclTimeout,
+                                       "%s: a rank did not make the calls before this one "
+                                       "within %d ms (CECL_TIMEOUT_MS)",
+                                       launch->calls[0].op->name, comm->config.timeout_ms));
 }
 
 bool cecl_launch_goes_on(void *context)
