@@ -108,8 +108,6 @@ static ceclResult_t check_launch(struct cecl_launches *all, struct cecl_launch *
  * places are published. */
 static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
-    if (launch->comm->net)
-        return ceclSuccess;
     /* restarts the time, because comparing the calls may have waited for peers */
     cecl_launch_bound_waits(launch);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
@@ -128,14 +126,9 @@ static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *l
  * issued. */
 static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
-    if (launch->comm->net)
-        return ceclSuccess;
     launch->comm->launcher->making = launch;
-    if (launch->kind == CECL_LAUNCH_MESSAGES) {
-        if (launch->is_captured)
-            CECL_TRY(cecl_messages_meet(launch));
-        return ceclSuccess;
-    }
+    if (launch->kind == CECL_LAUNCH_MESSAGES)
+        return launch->is_captured ? cecl_messages_meet(launch) : ceclSuccess;
     if (launch->nfull > 0)
         CECL_TRY(cecl_tell_learn(launch, &all->pending_ns));
     return cecl_launch_bind(launch);
@@ -194,8 +187,6 @@ static ceclResult_t run_carried(struct cecl_launch *list)
 static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    if (comm->net)
-        return ceclSuccess;
     if (launch->runs || launch->is_owed)
         cecl_comm_called(comm, all->op->name);
     CECL_TRY(run_carried(launch->leases.before));
@@ -346,7 +337,7 @@ static void run_by_nccl(struct cecl_launches *all)
 }
 
 /* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything
- * is enqueued. The places of all launches are published before any launch waits for its peers. */
+ * is enqueued. Of calls that NCCL carries, only the first step is made here. The places of all launches are published before any launch waits for its peers. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
     check_launch, tell_launch, prepare_launch, issue_launch};
 
@@ -356,7 +347,8 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
     for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
         for (struct cecl_launch *launch = all->first; launch && all->failed == ceclSuccess;
              launch = launch->next) {
-            if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
+            if (launch->kind == CECL_LAUNCH_ALLOCATIONS ||
+                (launch->comm->net && steps[s] != check_launch))
                 continue;
             const ceclResult_t result = steps[s](all, launch);
             if (result != ceclSuccess) /* decides what the failure means for the communicator */
