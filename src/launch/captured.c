@@ -6,24 +6,14 @@
 #include "launch/launcher.h"
 #include "plan/splits.h"
 #include "util/clock.h"
-#include "util/thread.h"
-
-/* A captured call waits for the peers. */
-static ceclResult_t check_thread(const struct cecl_launch *launch)
-{
-    return launch->comm->ranks_here > 1 && cecl_thread_is_alone()
-               ? cecl_fail(ceclInvalidUsage,
-                           "%s: a captured call waits for the peers, but this thread has several "
-                           "ranks: put their calls into one group",
-                           launch->calls[0].op->name)
-               : ceclSuccess;
-}
 
 /* A group is carried out at its end. The capture in which its calls were made must still go on then. */
-static ceclResult_t check_capture(const struct cecl_launch *launch)
+ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;
     struct cecl_capture capture;
+    if (!launch->is_grouped)
+        return ceclSuccess;
     CECL_TRY(dev->ops->stream_check(dev, launch->stream, &capture));
     return capture.id == launch->capture.id
                ? ceclSuccess
@@ -31,11 +21,6 @@ static ceclResult_t check_capture(const struct cecl_launch *launch)
                            "stream %p: the capture of this call has ended; end the group "
                            "(ceclGroupEnd) before the capture",
                            (void *)launch->stream);
-}
-
-ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
-{
-    return launch->is_grouped ? check_capture(launch) : check_thread(launch);
 }
 
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)

@@ -7,7 +7,6 @@
 
 #include "comm/together.h"
 #include "launch/launcher.h"
-#include "util/thread.h"
 
 /* What a rank sends to the others. */
 struct told {
@@ -30,27 +29,11 @@ static ceclResult_t compare_facts(const struct cecl_facts *first, const struct c
 
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
 
-/* Refuses a call of a thread that has several ranks, because each rank would wait for the others. If all
- * ranks are in this process, every rank is refused, and the communicator stays usable. Otherwise the
- * communicator fails, because ranks of other processes wait for this one. `local`: the result of checking
- * this rank's own arguments. */
-static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
-{
-    if (local == ceclSuccess)
-        local = cecl_fail(ceclInvalidUsage,
-                          "%s: this process has other ranks of the communicator, and no other "
-                          "thread that could make their calls: " CURE,
-                          call->op->name);
-    return comm->ranks_here == comm->nranks ? local : cecl_comm_break(comm, local);
-}
-
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine = {.compared = comm->launcher->compared}, *all = comm->launcher->exchange;
     if (!comm->config.check)
         return local;
-    if (comm->ranks_here > 1 && cecl_thread_is_alone())
-        return refuse_alone(comm, call, local);
     if (local == ceclSuccess)
         mine.facts = cecl_facts_of(call, 1);
     ceclResult_t result =
@@ -103,17 +86,15 @@ static ceclResult_t check_part(void *argument)
     return part->result;
 }
 
-/* How many parts of a list, up to `end`, are on the communicator `id`, of which this thread may have several ranks. */
-static uint32_t count_of(const struct cecl_check_part *part, const struct cecl_check_part *end,
-                         uint64_t id)
+/* Whether an earlier part is on the same communicator, of which this thread may have several ranks. */
+static bool is_counted(const struct cecl_check_part *first, const struct cecl_check_part *part)
 {
-    uint32_t count = 0;
-    for (; part != end; part = part->next)
-        count += comm_of(part)->id == id;
-    return count;
+    while (first != part && comm_of(first)->id != comm_of(part)->id)
+        first = first->next;
+    return first != part;
 }
 
-/* Compares the calls on all communicators at the same time, except on those that have a result already. */
+/* Compares the calls on all communicators at the same time. */
 static ceclResult_t check_together(struct cecl_check_part *first)
 {
     uint32_t count = 0, ntasks = 0;
@@ -124,26 +105,10 @@ static ceclResult_t check_together(struct cecl_check_part *first)
         return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
                          count);
     for (struct cecl_check_part *part = first; part; part = part->next)
-        if (!part->is_told)
-            tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = part};
+        tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = part};
     const ceclResult_t result = cecl_together(tasks, ntasks);
     free(tasks);
     return result;
-}
-
-/* Refuses calls on communicators of which ranks are missing in this thread, if no other thread could make their
- * calls. Returns `local`, or the error of a refusal. */
-static ceclResult_t refuse_incomplete(struct cecl_check_part *first, ceclResult_t local)
-{
-    for (struct cecl_check_part *part = first; part; part = part->next) {
-        const ceclComm_t comm = comm_of(part);
-        if (comm->ranks_here > 1 && cecl_thread_is_alone() &&
-            count_of(first, NULL, comm->id) < (uint32_t)comm->ranks_here) {
-            part->is_told = true;
-            local = part->result = refuse_alone(comm, part->calls, local);
-        }
-    }
-    return local;
 }
 
 ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local)
@@ -151,10 +116,9 @@ ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local)
     char words[CECL_MESSAGE_BYTES];
     uint64_t compared = 0;
     for (const struct cecl_check_part *part = first; part; part = part->next)
-        compared += count_of(first, part, comm_of(part)->id) == 0 ? comm_of(part)->id : 0;
+        compared += is_counted(first, part) ? 0 : comm_of(part)->id;
     for (struct cecl_check_part *part = first; part; part = part->next)
         comm_of(part)->launcher->compared = compared == comm_of(first)->id ? 0 : compared;
-    local = refuse_incomplete(first, local);
     cecl_keep_message(words);
     for (struct cecl_check_part *part = first; part; part = part->next) {
         part->local = local;

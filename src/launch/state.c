@@ -52,10 +52,14 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
     struct cecl_rank_list late = {.count = 0};
     for (int r = missing; r >= 0; r = missing_from(launch, r + 1))
         cecl_rank_list_add(&late, r);
-    return cecl_fail(
-        ceclTimeout,
-        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank capture the call?",
-        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
+    return cecl_comm_add_cure(
+        launch->comm,
+        cecl_fail(
+            ceclTimeout,
+            "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank capture the call?",
+            launch->calls[0].op->name, cecl_rank_list_words(&late),
+            launch->comm->config.timeout_ms),
+        "a thread that has several ranks puts their calls into one group");
 }
 
 /* The error of a wait for ranks that have not captured this call. */

@@ -14,8 +14,7 @@
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
  *
- * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-" and at most 10 letters. The new
- *       thread has this name when the function returns. */
+ * name  for debuggers and profilers: "cecl-" and at most 10 letters */
 static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
                                     void *argument)
 {
@@ -101,12 +100,5 @@ static inline bool cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(v
     pthread_mutex_unlock(&end->lock);
     return has_key && pthread_setspecific(end->key, end) == 0;
 }
-
-/* -- alone.c -- */
-
-/* Whether the process has no other thread that could make the program's calls. Threads of CUDA, and the
- * threads of this library that alone.c lists, make no such calls. False if /proc cannot be read. Reads /proc,
- * which takes tens of us. */
-bool cecl_thread_is_alone(void);
 
 #endif
