@@ -33,16 +33,16 @@ TESTS = {
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
     "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
-             "(pool|register|memory|freed)_3)$",
+             "(pool|register|memory|mixed)_3)$",
     "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
-            "(variable|strided|group|bad_input|all_to_all_v|explain|check)_3)$",
+            "(collectives|group|bad_input|all_to_all_v|explain|check)_3)$",
     "plan": "^test_(.*_verified|plan_.*|fuse|explain_3)$",
     "verify": "^test_(.*_verified|verifier_.*)$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
     "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
     "ce": "^(fuzz_corpus_api|test_(.*_verified|fuse|plan_.*|steady_state|"
-          "pairs_.*|(collectives|mixed|random|reduce|group|strided|variable|explain)_3))$",
-    "sm": "^test_(number|reduce_host|small_host|host_small|(reduce|determinism|mixed)_3)$",
+          "pairs_.*|(collectives|mixed|reduce|group|explain)_3))$",
+    "sm": "^test_(number|reduce_host|small_host|host_small|(collectives|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
             "(bad_input|options|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "nccl": "^nccl_",

@@ -377,13 +377,17 @@ static void set_sizes(const struct random_call *c, struct sizes *s)
     }
 }
 
+/* Tiles that are side by side need neither pitch nor places. */
 static ceclTiles_t tiles_of(const struct random_call *c)
 {
+    const ceclStrided_t *s = &c->strided;
+    const bool given =
+        c->seed % 2 || s->sendStride != s->width || s->sendPitch != (size_t)c->nranks * s->width;
     return (ceclTiles_t){.count = 1,
-                         .width = c->strided.width,
-                         .rows = c->strided.rows,
-                         .pitch = c->send_pitch,
-                         .begins = c->sent_at[c->rank]};
+                         .width = s->width,
+                         .rows = s->rows,
+                         .pitch = given ? c->send_pitch : 0,
+                         .begins = given ? c->sent_at[c->rank] : NULL};
 }
 
 /* The words that the call is to write to recvsplits, or for ceclCombine the words of sendsplits. */
@@ -671,8 +675,8 @@ static void make_group(ceclComm_t comm, const struct random_slot *slots, int siz
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
                    uint64_t seed)
 {
-    static struct random_slot slots[RANDOM_GROUP];
-    struct memory send[RANDOM_GROUP], recv[RANDOM_GROUP];
+    static struct random_slot slots[RANDOM_MOST];
+    struct memory send[RANDOM_MOST], recv[RANDOM_MOST];
     unsigned char *host = malloc(random_room());
     assert_non_null(host);
     for (int i = 0; i < size; i++) {

@@ -122,6 +122,7 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
  * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
  * places. */
 #define RANDOM_GROUP 6
+#define RANDOM_MOST 64 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
                    uint64_t seed);
 /* The same, call by call, for one kind. */

@@ -1,6 +1,5 @@
-/* Variable all-to-all (with exchanged places, and with given places), gather and scatter:
- * results; refusals, which all ranks agree on and which leave the communicator usable. test_random.c has them in
- * groups. */
+/* Variable all-to-all, with exchanged places and with given places: calls without bytes; refusals, which all ranks agree
+ * on and which leave the communicator usable. Random ones are in test_collectives.c. */
 #include "buffers.h"
 #include "random_call.h"
 
@@ -17,20 +16,6 @@ static void open_with(const char *staging, const char *policy)
 static int set_up(void **state)
 {
     open_with("4K", "never"); /* staging so small that own blocks take several rounds */
-    return 0;
-}
-
-static int set_up_allowed(void **state)
-{
-    open_with("4K", "allow");
-    return 0;
-}
-
-static int set_up_checked(void **state)
-{
-    multi_setenv("CECL_CHECK", "1");
-    open_with("4K", "never");
-    multi_setenv("CECL_CHECK", NULL);
     return 0;
 }
 
@@ -74,11 +59,6 @@ static void check_rest(void)
             fail_msg("rank %d: byte %zu beside the blocks was written", multi_rank, i);
 }
 
-TEST_BETWEEN(blocks_of_any_size_reach_their_places, set_up, tear_down)
-{
-    random_rounds(comm, ALL_TO_ALLV, 60, 815);
-}
-
 /* Checks that the communicator is usable. */
 static void works(void)
 {
@@ -100,18 +80,6 @@ TEST_BETWEEN(places_of_empty_blocks_are_of_no_account, set_up, tear_down)
         a.peers[p] = SIZE_MAX - (size_t)p;
     multi_ok(comm, call(&a, true, true));
     works();
-}
-
-/* ---- gather and scatter */
-
-TEST_BETWEEN(gathers_to_every_root_are_right, set_up, tear_down)
-{
-    random_rounds(comm, GATHER, 10 * multi_nranks, 5);
-}
-
-TEST_BETWEEN(scatters_from_every_root_are_right, set_up, tear_down)
-{
-    random_rounds(comm, SCATTER, 10 * multi_nranks, 6);
 }
 
 /* The recvbuff lies within sendbuff on the ranks that receive nothing. */
@@ -175,41 +143,31 @@ TEST_BETWEEN(what_one_rank_refuses_all_refuse, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
-    expect_refused(ceclAlltoAllv(send_buffer, odd ? NULL : a.sendcounts, NULL, recv_buffer,
-                                 a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "sendcounts: NULL");
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv_buffer,
-                                 odd ? NULL : a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "recvcounts: NULL");
-    expect_refused(ceclAlltoAllv(odd ? NULL : send_buffer, a.sendcounts, NULL, recv_buffer,
-                                 a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "sendbuff: NULL");
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, NULL, odd ? NULL : recv_buffer,
-                                 a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "recvbuff: NULL");
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv_buffer, a.recvcounts, NULL,
-                                 odd ? (ceclDataType_t)77 : ceclInt8, comm, NULL),
-                   "datatype 77");
-    expect_refused(ceclAlltoAllv(odd ? recv_buffer + 5 : send_buffer, a.sendcounts, NULL,
-                                 recv_buffer, a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "overlap");
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, NULL,
-                                 odd ? recv_buffer + room - 9 : recv_buffer, a.recvcounts, NULL,
-                                 ceclInt8, comm, NULL),
-                   "left in its allocation");
-    expect_refused(ceclAlltoAllv(odd ? send_buffer + room - 9 : send_buffer, a.sendcounts, NULL,
-                                 recv_buffer, a.recvcounts, NULL, ceclInt8, comm, NULL),
-                   "left in its allocation");
+#define REFUSED(words, send, sendcounts, sdispls, recv, recvcounts, rdispls, type)                 \
+    expect_refused(                                                                                \
+        ceclAlltoAllv(send, sendcounts, sdispls, recv, recvcounts, rdispls, type, comm, NULL),     \
+        words)
+#define ODD(odd_one, usual) odd ? (odd_one) : (usual)
+    unsigned char *const in = send_buffer, *const out = recv_buffer;
+    const size_t *const sends = a.sendcounts, *const receives = a.recvcounts;
+    const ceclDataType_t none = (ceclDataType_t)77, type = ceclInt8;
+    REFUSED("sendcounts: NULL", in, ODD(NULL, sends), NULL, out, receives, NULL, type);
+    REFUSED("recvcounts: NULL", in, sends, NULL, out, ODD(NULL, receives), NULL, type);
+    REFUSED("sendbuff: NULL", ODD(NULL, in), sends, NULL, out, receives, NULL, type);
+    REFUSED("recvbuff: NULL", in, sends, NULL, ODD(NULL, out), receives, NULL, type);
+    REFUSED("datatype 77", in, sends, NULL, out, receives, NULL, ODD(none, type));
+    REFUSED("overlap", ODD(out + 5, in), sends, NULL, out, receives, NULL, type);
+    REFUSED("left in its allocation", in, sends, NULL, ODD(out + room - 9, out), receives, NULL,
+            type);
+    REFUSED("left in its allocation", ODD(in + room - 9, in), sends, NULL, out, receives, NULL,
+            type);
     if (odd)
         a.rdispls[1] = 9;
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv_buffer, a.recvcounts,
-                                 a.rdispls, ceclInt8, comm, NULL),
-                   "recvcounts and rdispls: the blocks of ranks 0 and 1 overlap at byte 9");
+    REFUSED("recvcounts and rdispls: the blocks of ranks 0 and 1 overlap at byte 9", in, sends,
+            NULL, out, receives, a.rdispls, type);
     if (odd)
         a.sdispls[0] = SIZE_MAX / 2;
-    expect_refused(ceclAlltoAllv(send_buffer, a.sendcounts, a.sdispls, recv_buffer, a.recvcounts,
-                                 NULL, ceclInt64, comm, NULL),
-                   "address space");
+    REFUSED("address space", in, sends, a.sdispls, out, receives, NULL, ceclInt64);
     works();
 }
 
@@ -276,8 +234,3 @@ TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up,
     open_with("4K", "never");
     works();
 }
-
-TEST_AGAIN(blocks_of_any_size_reach_their_places, set_up_allowed, tear_down)
-TEST_AGAIN(gathers_to_every_root_are_right, set_up_allowed, tear_down)
-TEST_AGAIN(scatters_from_every_root_are_right, set_up_allowed, tear_down)
-TEST_AGAIN(blocks_of_any_size_reach_their_places, set_up_checked, tear_down)

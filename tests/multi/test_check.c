@@ -12,8 +12,41 @@ static ceclComm_t checked_comm(void)
     return comm;
 }
 
+/* Makes call `which` as the last rank does, or as all others do. */
+static ceclResult_t differing(int which, bool odd, char *send, char *recv, ceclComm_t comm)
+{
+    const ceclStrided_t shape = {.width = odd ? 8 : 4, .rows = odd ? 4 : 8};
+    size_t counts[64];
+    for (int r = 0; r < multi_nranks; r++)
+        counts[r] = r == 0 && odd ? 7 : 8;
+    switch (which) {
+    case 0: return ceclAllGather(send, recv, odd ? 20 : 10, ceclInt8, comm, 0);
+    case 1: return ceclAllGather(send, recv, 10, odd ? ceclUint8 : ceclInt8, comm, 0);
+    case 2:
+        return odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0)
+                   : ceclAllGather(send, recv, 10, ceclInt8, comm, 0);
+    case 3: return ceclAlltoAll(odd ? recv : send, recv, 10, ceclInt8, comm, 0);
+    case 4: return ceclAllGather(send, recv, odd ? 0 : 64, ceclInt8, comm, 0);
+    case 5: return ceclAllGatherv(send, counts[multi_rank], recv, counts, NULL, 0, comm, 0);
+    case 6: return ceclBroadcast(recv, recv, 8, 0, odd, comm, 0);
+    case 7: return ceclAllReduce(send, recv, 8, ceclInt32, odd ? ceclMax : ceclMin, comm, 0);
+    case 8: return ceclReduce(send, recv, 8, ceclInt32, ceclSum, odd, comm, 0);
+    default: return ceclAllGatherStrided(send, recv, &shape, ceclInt8, comm, 0);
+    }
+}
+
 TEST(mismatched_calls_are_refused_on_every_rank)
 {
+    static const char *const words[] = {"count: 10 on rank 0, 20 on rank",
+                                        "datatype",
+                                        "the call: ceclAllGather on rank 0, ceclAlltoAll on rank",
+                                        "placement: out of place on rank 0, in place on rank",
+                                        "count: 64 on rank 0, 0 on rank",
+                                        "ranks differ in recvcounts, displs or rows",
+                                        "root: 0 on rank 0, 1 on rank",
+                                        "ranks differ in op: ceclMin on rank 0, ceclMax on rank",
+                                        "ranks differ in root",
+                                        "ranks differ in strided"};
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
     const size_t n = (size_t)multi_nranks;
@@ -21,16 +54,9 @@ TEST(mismatched_calls_are_refused_on_every_rank)
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * 1024 + 256));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * 1024));
     for (int round = 0; round < 3; round++) {
-        multi_refused(comm, ceclAllGather(send, recv, odd ? 20 : 10, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "count: 10 on rank 0, 20 on rank");
-        multi_refused(comm, ceclAllGather(send, recv, 10, odd ? ceclUint8 : ceclInt8, comm, 0),
-                      ceclInvalidUsage, "datatype");
-        multi_refused(comm,
-                      odd ? ceclAlltoAll(send, recv, 10, ceclInt8, comm, 0)
-                          : ceclAllGather(send, recv, 10, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "the call: ceclAllGather on rank 0, ceclAlltoAll on rank");
-        multi_refused(comm, ceclAlltoAll(odd ? recv : send, recv, 10, ceclInt8, comm, 0),
-                      ceclInvalidUsage, "placement: out of place on rank 0, in place on rank");
+        for (int which = 0; which < (int)(sizeof(words) / sizeof(words[0])); which++)
+            multi_refused(comm, differing(which, odd, send, recv, comm), ceclInvalidUsage,
+                          words[which]);
         if (odd)
             multi_refused(comm, ceclAllGather(NULL, recv, 10, ceclInt8, comm, 0),
                           ceclInvalidArgument, "sendbuff: NULL");
@@ -62,17 +88,6 @@ TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
     assert_null(more);
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt8},
                 1);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(an_empty_call_that_meets_a_full_one_is_refused_on_every_rank)
-{
-    ceclComm_t comm = checked_comm();
-    char *recv = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
-    const size_t count = multi_rank == multi_nranks - 1 ? 0 : 64;
-    multi_refused(comm, ceclAllGather(recv + multi_rank * 64, recv, count, ceclInt8, comm, 0),
-                  ceclInvalidUsage, "count: 64 on rank 0, 0 on rank");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -320,6 +335,9 @@ TEST(places_are_no_difference)
     multi_get(comm, host, recv, all);
     for (size_t i = 0; i < all; i++)
         assert_int_equal(host[i], multi_byte(3, (int)(i / 64), (size_t)multi_rank * 64 + i % 64));
+    multi_ok(comm, ceclReduceScatter(send, recv, 4, ceclInt32, ceclSum, comm, 0));
+    multi_ok(comm,
+             ceclReduce(multi_rank == 1 ? recv : send, recv, 8, ceclInt32, ceclSum, 0, comm, 0));
     multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 10, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -1,17 +1,74 @@
-/* All-gather and all-to-all give the right bytes for all sizes, types, placements, streams,
- * directions and kinds of flags. */
-#include "multi.h"
+/* Random calls of all kinds, on communicators whose settings send them another way; large calls; calls on two streams.
+ * Random calls on communicators of any members, in flight together, are in test_mixed.c. */
+#include "random_call.h"
 
-static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
+#define LAST_CARRIED ALL_TO_ALL_STRIDED /* the kinds up to this one reduce nothing */
 
-/* Block sizes in bytes; 256 MiB with CECL_TEST_BIG=1. */
-TEST(every_size_in_and_out_of_place_is_right)
+static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
 {
-    static const size_t sizes[] = {0, 1, 3, 4097, 1 << 20, 256 << 20};
+    random_groups(comm, ALL_GATHER, last, 1, multi_share(240), seed);
+    random_groups(comm, ALL_GATHER, last, RANDOM_GROUP, multi_share(48), seed + 1);
+}
+
+/* Each direction once on one SM. A rank whose hardware queues are few keeps flags on the host, and all ranks agree on that.
+ * Ranks that wait for late ones, instead of going on without them, know where all inputs are, and read them there. */
+static const struct {
+    const char *name, *value;
+    const char *beside, *beside_value; /* another setting; NULL: none */
+    enum kind last;
+    bool first_rank_only;
+} settings[] = {
+    {"CECL_STAGING_BYTES", "4096", "CECL_SM_POLICY", "never", LAST_CARRIED, false},
+    {"CECL_STAGING_BYTES", "4096", "CECL_SM_POLICY", "allow", KINDS - 1, false},
+    {"CECL_STAGING_BYTES", "4096", "CECL_CHECK", "1", KINDS - 1, false},
+    {"CECL_STAGING_BYTES", "16K", "CECL_DIRECTION", "push", KINDS - 1, false},
+    {"CECL_DIRECTION", "push", "CECL_MAX_SMS", "1", KINDS - 1, false},
+    {"CECL_DIRECTION", "pull", "CECL_MAX_SMS", "1", KINDS - 1, false},
+    {"CECL_DIRECTION", "pull", "CECL_SM_POLICY", "allow", KINDS - 1, false},
+    {"CECL_FLAGS", "host", "CECL_SM_POLICY", "allow", KINDS - 1, false},
+    {"CECL_FLAGS", "host", "CECL_DIRECTION", "pull", KINDS - 1, false},
+    {"CUDA_DEVICE_MAX_CONNECTIONS", "1", NULL, NULL, KINDS - 1, true},
+};
+
+TEST(random_calls_are_right_under_each_setting)
+{
+    for (size_t s = 0; s < sizeof(settings) / sizeof(settings[0]); s++) {
+        const char *before = getenv(settings[s].name);
+        char *const kept = before ? strdup(before) : NULL;
+        if (!settings[s].first_rank_only || multi_rank == 0)
+            multi_setenv(settings[s].name, settings[s].value);
+        if (settings[s].beside)
+            multi_setenv(settings[s].beside, settings[s].beside_value);
+        ceclComm_t comm = multi_comm(NULL);
+        multi_setenv(settings[s].name, kept);
+        if (settings[s].beside)
+            multi_setenv(settings[s].beside, NULL);
+        random_kinds(comm, settings[s].last, 31337 + 2 * s);
+        multi_ok(NULL, ceclCommDestroy(comm));
+        free(kept);
+    }
+}
+
+TEST(inputs_are_read_at_ranks_that_are_in_place_and_at_others)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.direction = CECL_DIRECTION_PULL;
+    multi_tuning("late.wait_ns * any 1000000000");
+    ceclComm_t comm = multi_comm(NULL);
+    multi_tuning(NULL);
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    random_groups(comm, ALL_REDUCE, REDUCE, 1, multi_share(240), 31);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Bytes of a block: 1 MiB, and 256 MiB with CECL_TEST_BIG=1. */
+TEST(large_blocks_are_right)
+{
+    static const size_t sizes[] = {1 << 20, 256 << 20};
+    static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
     const char *big = getenv("CECL_TEST_BIG");
     ceclComm_t comm = multi_comm(NULL);
-    const size_t count = sizeof(sizes) / sizeof(sizes[0]) - (big && *big == '1' ? 0 : 1);
-    for (size_t s = 0; s < count; s++)
+    for (size_t s = 0; s < (big && *big == '1' ? 2 : 1); s++)
         for (int o = 0; o < 2; o++)
             for (int in_place = 0; in_place < 2; in_place++)
                 multi_check(
@@ -22,41 +79,34 @@ TEST(every_size_in_and_out_of_place_is_right)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(every_type_is_right)
+/* Large enough to go in pieces that peers pass on. */
+TEST(large_broadcasts_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
-    for (int type = 0; type < CECL_NUM_TYPES; type++)
-        for (int o = 0; o < 2; o++)
-            for (int in_place = 0; in_place < 2; in_place++)
-                multi_check(comm,
-                            &(struct multi_case){.op = ops[o],
-                                                 .count = 1001,
-                                                 .type = (ceclDataType_t)type,
-                                                 .in_place = in_place},
-                            (uint64_t)type + 100);
+    const size_t bytes = (1 << 20) + 777;
+    unsigned char *all = malloc(bytes + 64), *from = NULL, *to = NULL;
+    assert_non_null(all);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&to, bytes + 64));
+    for (int times = 0; times < 4; times++) {
+        const int root = times % multi_nranks;
+        memset(all, 0x5A, bytes + 64);
+        multi_put(comm, to, all, bytes + 64);
+        multi_fill(all, (uint64_t)times, root, bytes);
+        if (multi_rank == root)
+            multi_put(comm, times < 2 ? from : to, all, bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm,
+                 ceclBroadcast(times < 2 ? from : to, to, bytes, ceclUint8, root, comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        multi_get(comm, all, to, bytes + 64);
+        for (size_t i = 0; i < bytes + 64; i++)
+            if (all[i] != (i < bytes ? multi_byte((uint64_t)times, root, i) : 0x5A))
+                fail_msg("rank %d: byte %zu of broadcast %d is wrong", multi_rank, i, times);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(own_and_default_streams_are_right)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL,
-                               /* the legacy default stream by both its names, and two created
-                                * streams */
-                               NULL};
-    multi_ok(comm, ceclStreamCreate(comm, &streams[2]));
-    multi_ok(comm, ceclStreamCreate(comm, &streams[3]));
-    for (uint64_t i = 0; i < 40; i++)
-        multi_check(comm,
-                    &(struct multi_case){.op = ops[i % 2],
-                                         .count = 777 + i,
-                                         .type = ceclInt32,
-                                         .in_place = i % 3 == 0,
-                                         .stream = streams[i % 4]},
-                    i);
-    multi_ok(comm, ceclStreamDestroy(comm, streams[2]));
-    multi_ok(comm, ceclStreamDestroy(comm, streams[3]));
-    multi_ok(NULL, ceclCommDestroy(comm));
+    free(all);
 }
 
 /* Calls on two streams without a wait between them: the second call reads the result of the
@@ -93,60 +143,6 @@ TEST(calls_on_two_streams_run_in_call_order)
     free(host);
 }
 
-TEST(odd_offsets_inside_an_allocation_are_right)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    for (size_t shift = 1; shift < 300; shift = shift * 3 + 1)
-        for (int o = 0; o < 2; o++)
-            multi_check(
-                comm,
-                &(struct multi_case){.op = ops[o], .count = 555, .type = ceclUint8, .shift = shift},
-                shift);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-/* All-to-all's sendbuff is symmetric here, which pull needs. */
-TEST(every_direction_kind_of_flags_and_policy_is_right)
-{
-    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"auto", "host"};
-    const char *const policies[] = {"never", "allow"};
-    for (int way = 0; way < 8; way++) {
-        multi_setenv("CECL_DIRECTION", directions[way % 2]);
-        multi_setenv("CECL_FLAGS", flags[way / 2 % 2]);
-        multi_setenv("CECL_SM_POLICY", policies[way / 4]);
-        ceclComm_t comm = multi_comm(NULL);
-        for (uint64_t i = 0; i < 24; i++)
-            multi_check(comm,
-                        &(struct multi_case){.op = ops[i % 2],
-                                             .count = 1 + i * (i == 20 || i == 23 ? 17011 : 997),
-                                             .type = ceclFloat16,
-                                             .in_place = i % 4 < 2},
-                        i);
-        multi_ok(NULL, ceclCommDestroy(comm));
-    }
-    multi_setenv("CECL_DIRECTION", NULL);
-    multi_setenv("CECL_FLAGS", NULL);
-    multi_setenv("CECL_SM_POLICY", NULL);
-}
-
-/* The ranks agree on where flags are, although only rank 0 has a reason to keep them on the
- * host. */
-TEST(few_hardware_queues_on_one_rank_are_right)
-{
-    const char *before = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    char *const kept = before ? strdup(before) : NULL;
-    if (multi_rank == 0)
-        multi_setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1");
-    ceclComm_t comm = multi_comm(NULL);
-    for (uint64_t i = 0; i < 8; i++)
-        multi_check(
-            comm, &(struct multi_case){.op = ops[i % 2], .count = 1 + i * 997, .type = ceclFloat16},
-            i);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    multi_setenv("CUDA_DEVICE_MAX_CONNECTIONS", kept);
-    free(kept);
-}
-
 TEST(a_shard_is_the_place_in_recvbuff)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -166,18 +162,5 @@ TEST(a_shard_is_the_place_in_recvbuff)
                   "shard: NULL");
     multi_refused(comm, ceclShard(comm, recv, 1, (ceclDataType_t)77, &shard), ceclInvalidArgument,
                   "datatype 77");
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(in_place_all_to_all_larger_than_staging_is_right)
-{
-    ceclConfig_t config = multi_config();
-    config.stagingBytes = 4096;
-    ceclComm_t comm = multi_comm(&config);
-    for (size_t count = 5000; count < 60000; count += 17001)
-        multi_check(comm,
-                    &(struct multi_case){
-                        .op = ceclOpAlltoAll, .count = count, .type = ceclUint8, .in_place = true},
-                    count);
     multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -1,24 +1,25 @@
 /* Groups: many calls as one. If one call of a group is refused, the whole group is refused. */
-#include "memory.h"
+#include "random_call.h"
 
-#include <stdio.h>
-
-#define CALLS 64
+#define BUFFERS 3
 #define BLOCK 640
 #define ALIGNED 512 /* bytes; allocations of such sizes may be neighbours on a GPU */
 
 static ceclComm_t comm;
-static unsigned char *recv_buffer[CALLS], *send_buffer[CALLS];
+static unsigned char *recv_buffer[BUFFERS], *send_buffer[BUFFERS];
 static size_t all;
 
 static int set_up(void **state)
 {
     all = (size_t)multi_nranks * BLOCK;
     comm = multi_comm(NULL);
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < BUFFERS; i++) {
         multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer[i], all));
         multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer[i], all));
+        multi_fill_device(comm, send_buffer[i], (uint64_t)i, multi_rank, all);
+        multi_guard(comm, recv_buffer[i], all);
     }
+    MPI_Barrier(MPI_COMM_WORLD);
     return 0;
 }
 
@@ -28,82 +29,27 @@ static int tear_down(void **state)
     return 0;
 }
 
-static ceclOp_t op_of(int i)
-{
-    return i % 3 == 0 ? ceclOpAlltoAll : ceclOpAllGather;
-}
-
-static bool is_in_place(int i)
-{
-    return i % 2;
-}
-
-static unsigned char *input_of(int i)
-{
-    if (!is_in_place(i))
-        return send_buffer[i];
-    return recv_buffer[i] + (op_of(i) == ceclOpAllGather ? (size_t)multi_rank * BLOCK : 0);
-}
-
 static ceclResult_t call(int i, ceclStream_t stream)
 {
-    return op_of(i) == ceclOpAllGather
-               ? ceclAllGather(input_of(i), recv_buffer[i], BLOCK, ceclUint8, comm, stream)
-               : ceclAlltoAll(input_of(i), recv_buffer[i], BLOCK, ceclUint8, comm, stream);
+    return ceclAllGather(send_buffer[i], recv_buffer[i], BLOCK, ceclUint8, comm, stream);
 }
 
-static void fill(int i, uint64_t seed)
+static void check(int i)
 {
-    unsigned char *host = malloc(all);
-    assert_non_null(host);
-    memset(host, 0x5A, all);
-    multi_put(comm, recv_buffer[i], host, all);
-    const size_t mine = op_of(i) == ceclOpAllGather ? BLOCK : all;
-    multi_fill(host, seed + (uint64_t)i, multi_rank, mine);
-    multi_put(comm, input_of(i), host, mine);
-    free(host);
-}
-
-static void check(int i, uint64_t seed)
-{
-    unsigned char *host = malloc(all);
-    assert_non_null(host);
-    multi_get(comm, host, recv_buffer[i], all);
-    const size_t from = op_of(i) == ceclOpAllGather ? 0 : (size_t)multi_rank * BLOCK;
     for (int r = 0; r < multi_nranks; r++)
-        for (size_t b = 0; b < BLOCK; b++)
-            if (host[(size_t)r * BLOCK + b] != multi_byte(seed + (uint64_t)i, r, from + b))
-                fail_msg("rank %d: call %d, byte %zu from rank %d", multi_rank, i, b, r);
-    free(host);
+        multi_check_device(comm, recv_buffer[i] + (size_t)r * BLOCK, (uint64_t)i, r, BLOCK, BLOCK);
 }
 
-/* The communicator is usable: a whole group gives the right bytes. */
+/* The communicator is usable: whole groups of all kinds of calls give the right bytes. */
 static void works(uint64_t seed)
 {
-    for (int i = 0; i < CALLS; i++)
-        fill(i, seed);
-    multi_ok(comm, ceclGroupStart());
-    for (int i = 0; i < CALLS; i++)
-        multi_ok(comm, call(i, NULL));
-    multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    for (int i = 0; i < CALLS; i++)
-        check(i, seed);
-}
-
-TEST_BETWEEN(mixed_calls_of_a_group_are_right, set_up, tear_down)
-{
-    for (uint64_t seed = 1; seed < 4; seed++)
-        works(seed * 1000);
+    random_groups(comm, ALL_GATHER, KINDS - 1, RANDOM_MOST, 1, seed);
 }
 
 TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
 {
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclGroupEnd());
-    fill(0, 5);
-    fill(1, 5);
-    fill(2, 5);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(0, NULL));
@@ -116,29 +62,23 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_ok(comm, ceclGroupEnd());
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     for (int i = 0; i < 3; i++)
-        check(i, 5);
+        check(i);
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
 /* All ranks refuse, and no byte has moved. */
 TEST_BETWEEN(a_refused_call_refuses_its_group, set_up, tear_down)
 {
-    unsigned char *host = malloc(all);
-    assert_non_null(host);
-    fill(2, 7);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(2, NULL));
-    multi_refused(comm, ceclAllGather(send_buffer[4], NULL, BLOCK, ceclUint8, comm, NULL),
+    multi_refused(comm, ceclAllGather(send_buffer[0], NULL, BLOCK, ceclUint8, comm, NULL),
                   ceclInvalidArgument, "call 2 in the group, ceclAllGather: recvbuff: NULL");
-    multi_ok(comm, call(5, NULL));
+    multi_ok(comm, call(1, NULL));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument,
                   "ceclGroupEnd: call 2 of 3 in the group, ceclAllGather: recvbuff: NULL");
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_get(comm, host, recv_buffer[2], all);
-    for (size_t i = 0; i < all; i++)
-        assert_int_equal(host[i], 0x5A);
-    free(host);
+    multi_check_device(comm, recv_buffer[2], 2, 0, 0, all);
     works(9);
 }
 
@@ -240,30 +180,6 @@ TEST_BETWEEN(two_streams_and_too_many_calls_are_refused, set_up, tear_down)
     works(13);
 }
 
-TEST_BETWEEN(two_communicators_in_one_group_are_right, set_up, tear_down)
-{
-    ceclComm_t other = multi_comm(NULL);
-    unsigned char *out = NULL, *host = malloc(all);
-    assert_non_null(host);
-    multi_ok(other, ceclMemAlloc(other, (void **)&out, all));
-    multi_fill(host, 77, multi_rank, BLOCK);
-    multi_put(other, out + (size_t)multi_rank * BLOCK, host, BLOCK);
-    fill(0, 15);
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, call(0, NULL));
-    multi_ok(other,
-             ceclAllGather(out + (size_t)multi_rank * BLOCK, out, BLOCK, ceclUint8, other, NULL));
-    multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    multi_ok(other, ceclStreamSynchronize(other, NULL));
-    check(0, 15);
-    multi_get(other, host, out, all);
-    for (size_t i = 0; i < all; i++)
-        assert_int_equal(host[i], multi_byte(77, (int)(i / BLOCK), i % BLOCK));
-    multi_ok(NULL, ceclCommDestroy(other));
-    free(host);
-}
-
 TEST_BETWEEN(differing_groups_are_refused_where_calls_are_compared, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
@@ -302,4 +218,32 @@ TEST_BETWEEN(differing_groups_are_refused_where_calls_are_compared, set_up, tear
     recv_buffer[1] = kept[1];
     multi_ok(NULL, ceclCommDestroy(comm));
     comm = unchecked;
+}
+
+/* Three gathers in one group whose rows lie side by side: queries, keys and values. */
+TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
+{
+    const size_t n = (size_t)multi_nranks, width = 8, rows = 25, panel = n * width;
+    ceclStrided_t shape = {.width = width, .rows = rows, .recvPitch = 3 * panel};
+    unsigned char *out = NULL, *host = malloc(3 * panel * rows);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 3 * panel * rows));
+    multi_ok(comm, ceclGroupStart());
+    for (size_t p = 0; p < 3; p++)
+        multi_ok(comm, ceclAllGatherStrided(send_buffer[p], out + p * panel, &shape, ceclInt8, comm,
+                                            NULL));
+    multi_ok(comm, ceclGroupEnd());
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, host, out, 3 * panel * rows);
+    for (size_t i = 0; i < 3 * panel * rows; i++) {
+        const size_t row = i / (3 * panel), p = i / panel % 3, r = i / width % n, x = i % width;
+        assert_int_equal(host[i], multi_byte(p, (int)r, row * width + x));
+    }
+    shape.width++; /* now the outputs overlap */
+    multi_ok(comm, ceclGroupStart());
+    for (size_t p = 0; p < 2; p++)
+        multi_ok(comm, ceclAllGatherStrided(send_buffer[p], out + p * panel, &shape, ceclInt8, comm,
+                                            NULL));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
+    free(host);
 }

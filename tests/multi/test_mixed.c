@@ -15,11 +15,10 @@
 /* After this many ages, one-time setup is complete. */
 #define AGES_WARM 3
 
-static int count_calls(ceclComm_t home)
+static int count_calls(void)
 {
     const char *given = getenv("CECL_TEST_CALLS");
-    const int usual = multi_on_gpus(home) ? 10000 : 2000; /* for any number of ranks */
-    return multi_share(given ? atoi(given) : usual) / AGES;
+    return multi_share(given ? atoi(given) : 5000) / AGES;
 }
 
 static void live(int age, uint64_t *x)
@@ -27,7 +26,7 @@ static void live(int age, uint64_t *x)
     const ceclConfig_t config = teams_config();
     multi_setenv("CECL_CHECK", age == AGE_CHECKED ? "1" : NULL);
     ceclComm_t home = multi_comm(&config);
-    const int calls = count_calls(home);
+    const int calls = count_calls();
     bursts_open(home, *x);
     for (int done = 0; done < calls; done += BURST_CALLS)
         bursts_step(x);

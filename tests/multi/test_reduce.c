@@ -1,9 +1,6 @@
-/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of place; in one
- * chunk, in several chunks, and read at the peers; alone and in groups. Results equal those of
- * plain loops bit for bit. Also: what these calls refuse. */
+/* Reductions that are large, in groups, or follow each other. test_collectives.c has random ones, whose results equal
+ * those of plain loops bit for bit. */
 #include "random_call.h"
-
-#include <stdio.h>
 
 #define MOST 3000 /* elements of a block */
 #define POISON 0x5A
@@ -35,60 +32,12 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* All types and operations are drawn. Reductions of tiles are in test_tiles.c. */
-static void run_random(uint64_t seed, int rounds)
-{
-    random_groups(comm, ALL_REDUCE, REDUCE, 1, multi_share(rounds), seed);
-}
-
-TEST_BETWEEN(random_reductions_are_right, set_up, tear_down)
-{
-    run_random(8, 800);
-}
-
 static void reopen(int64_t staging)
 {
     ceclConfig_t config = multi_config();
     config.stagingBytes = staging;
     multi_ok(NULL, ceclCommDestroy(comm));
     open_comm(&config);
-}
-
-/* Staging has room for three chunks: a block takes many rounds. */
-TEST_BETWEEN(reductions_in_chunks_are_right, set_up, tear_down)
-{
-    reopen(4096);
-    run_random(15, 200);
-}
-
-/* Each direction, on 1 SM and on many, gives the reference's bits for the same inputs. */
-TEST_BETWEEN(every_way_gives_the_same_bits, set_up, tear_down)
-{
-    for (int way = 0; way < 4; way++) {
-        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-        options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_PUSH;
-        options.maxSms = way < 2 ? 1 : 32;
-        multi_ok(comm, ceclSetOptions(comm, &options));
-        run_random(23, 120);
-    }
-}
-
-/* With these thresholds, ranks wait 1 s for late ones, instead of proceeding without them. */
-static void reopen_patiently(void)
-{
-    multi_tuning("late.wait_ns * any 1000000000");
-    reopen(1 << 20);
-    multi_tuning(NULL);
-}
-
-/* Ranks that wait for each other know where all inputs are, and their SMs read the inputs there. */
-TEST_BETWEEN(inputs_are_read_at_ranks_that_are_in_place_and_at_others, set_up, tear_down)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = CECL_DIRECTION_PULL;
-    reopen_patiently();
-    multi_ok(comm, ceclSetOptions(comm, &options));
-    run_random(31, 240);
 }
 
 /* Element i of a rank's input in one round. */
@@ -222,8 +171,7 @@ static ceclResult_t gather(void *buffer, size_t count)
     return ceclAllGather(all + (size_t)multi_rank * count, all, count, ceclInt32, comm, NULL);
 }
 
-/* Calls of a group have no order, so in one group the two are refused, in place and not. Calls of
- * successive groups have an order. */
+/* Calls of a group have no order, so in one group the two are refused. Calls of successive groups have an order. */
 TEST_BETWEEN(what_a_call_reduces_is_gathered_in_the_next_group, set_up, tear_down)
 {
     const size_t count = 300, all = count * (size_t)multi_nranks;
@@ -237,10 +185,6 @@ TEST_BETWEEN(what_a_call_reduces_is_gathered_in_the_next_group, set_up, tear_dow
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, scatter(recv_buffer, count));
     multi_ok(comm, gather(recv_buffer, count));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclAllReduce(send_buffer, recv_buffer, count, ceclInt32, ceclSum, comm, NULL));
-    multi_ok(comm, ceclAllGather(recv_buffer, send_buffer + all * 4, count, ceclInt32, comm, NULL));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
     for (int turn = 0; turn < 3; turn++)
         for (int gathers = 0; gathers < 2; gathers++) {
@@ -284,53 +228,6 @@ TEST_BETWEEN(calls_that_follow_each_other_keep_their_order, set_up, tear_down)
     multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
 }
 
-TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
-{
-    char *send = (char *)send_buffer, *recv = (char *)recv_buffer;
-    multi_refused(comm, ceclAllReduce(NULL, recv, 1, ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "sendbuff: NULL");
-    multi_refused(comm, ceclReduceScatter(send, NULL, 1, ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "recvbuff: NULL");
-    multi_refused(comm, ceclAllReduce(send, recv, 1, (ceclDataType_t)12, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "12");
-    multi_refused(comm, ceclAllReduce(send, recv, 1, ceclInt32, (ceclRedOp_t)5, comm, NULL),
-                  ceclInvalidArgument, "5");
-    multi_refused(comm, ceclReduceScatter(send, recv, 1, ceclInt32, ceclAvg, comm, NULL),
-                  ceclInvalidArgument, "vg");
-    multi_refused(comm, ceclAllReduce(send + 2, recv, 1, ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "not aligned to its elements of 4 bytes");
-    multi_refused(comm, ceclAllReduce(send, recv + 1, 1, ceclHalf, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "recvbuff");
-    /* a call without effect takes any addresses */
-    multi_ok(comm, ceclAllReduce(send + 2, recv + 1, 0, ceclInt32, ceclSum, comm, NULL));
-    multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "overlap");
-    /* Every rank refuses, not only the root: otherwise the others would wait for the root. */
-    multi_refused(comm, ceclReduce(recv + 4, recv, 4, ceclInt32, ceclSum, 0, comm, NULL),
-                  ceclInvalidArgument, "overlap");
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclReduce(send, recv, 4, ceclInt32, ceclSum, 0, comm, NULL));
-    multi_ok(comm, ceclReduce(send, recv, 4, ceclInt32, ceclSum, 0, comm, NULL));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    char words[64];
-    snprintf(words, sizeof(words), "in place, sendbuff is %p", (void *)(recv + 64));
-    multi_refused(comm,
-                  ceclReduceScatter(recv + 60, recv + 64 + (size_t)multi_rank * 32, 8, ceclInt32,
-                                    ceclSum, comm, NULL),
-                  ceclInvalidArgument, words);
-    multi_refused(comm,
-                  ceclReduceScatter(send, recv, SIZE_MAX / 16, ceclInt64, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "address space");
-    multi_refused(comm, ceclAllReduce(send, recv, 2 * room, ceclInt8, ceclSum, comm, NULL),
-                  ceclInvalidUsage, "left in its allocation");
-    multi_refused(comm, ceclReduce(send, recv, 1, ceclInt8, ceclSum, multi_nranks, comm, NULL),
-                  ceclInvalidArgument, "root");
-    multi_refused(comm, ceclReduce(send, recv, 1, ceclInt8, ceclSum, -1, comm, NULL),
-                  ceclInvalidArgument, "root -1");
-    multi_ok(comm, ceclAllReduce(send, recv, 0, ceclInt8, ceclSum, comm, NULL));
-    run_random(3, 20);
-}
-
 TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -343,30 +240,5 @@ TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
     multi_refused(comm, ceclReduce(send_buffer, recv_buffer, 1, ceclInt32, ceclSum, 0, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
     multi_ok(comm, ceclSetOptions(comm, NULL));
-    run_random(4, 20);
-}
-
-TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
-{
-    const bool odd = multi_rank == multi_nranks - 1;
-    multi_setenv("CECL_CHECK", "1");
-    ceclComm_t checked = multi_comm(NULL);
-    multi_setenv("CECL_CHECK", NULL);
-    char *recv = NULL, *send = NULL;
-    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, 4096));
-    multi_ok(checked, ceclMemAlloc(checked, (void **)&send, 4096));
-    multi_refused(checked,
-                  ceclAllReduce(send, recv, 8, ceclInt32, odd ? ceclMax : ceclMin, checked, NULL),
-                  ceclInvalidUsage, "ranks differ in op: ceclMin on rank 0, ceclMax on rank");
-    multi_refused(checked, ceclReduce(send, recv, 8, ceclInt32, ceclSum, odd, checked, NULL),
-                  ceclInvalidUsage, "ranks differ in root");
-    /* buffers at different places are no difference */
-    multi_ok(checked, ceclReduceScatter(send + (odd ? 256 : 0), recv + (odd ? 0 : 512), 8,
-                                        ceclInt32, ceclSum, checked, NULL));
-    multi_ok(checked,
-             ceclReduce(send + (odd ? 256 : 0), recv, 8, ceclInt32, ceclSum, 0, checked, NULL));
-    multi_ok(checked, ceclReduce(odd ? recv : send, recv, 8, ceclInt32, ceclSum, 0, checked, NULL));
-    multi_ok(checked, ceclAllReduce(send, recv, 8, ceclInt32, ceclSum, checked, NULL));
-    multi_ok(checked, ceclStreamSynchronize(checked, NULL));
-    multi_ok(NULL, ceclCommDestroy(checked));
+    random_groups(comm, ALL_REDUCE, REDUCE, 1, 20, 4);
 }

@@ -1,9 +1,6 @@
-/* ceclReduceScatterTiles: random tiles against plain loops, in the pool and in private memory;
- * all types and reductions; groups; the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs;
- * refusals. */
+/* ceclReduceScatterTiles: several tiles for each rank at random places against plain loops, in the pool and in private
+ * memory, eager and captured; refusals. test_collectives.c has all types and reductions of one tile for each rank. */
 #include "multi.h"
-
-#include "../reduce_inputs.h"
 
 #define RANKS 16
 #define TILES 3     /* most rows for a rank */
@@ -133,84 +130,6 @@ TEST_BETWEEN(random_tiles_are_reduced, set_up, tear_down)
     random_tiles(multi_share(120));
 }
 
-/* "Reduce the quadrants of a tensor, each to a different root": here, tiles of 3 rows, in two
- * columns. */
-TEST_BETWEEN(tiles_of_a_matrix_go_to_different_roots, set_up, tear_down)
-{
-    struct tiled t = {.shape = {.count = 1, .width = 10, .rows = 3, .pitch = 20}};
-    for (int r = 0; r < multi_nranks; r++)
-        for (size_t to = 0; to < (size_t)multi_nranks; to++)
-            t.begins[r][to] = to / 2 * 3 * 20 + to % 2 * 10;
-    fill(1, true);
-    multi_ok(comm, call(&t, matrix, NULL));
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    check(&t);
-}
-
-/* reduce_scatter_offset along dim 1: two column blocks for each rank, in turn. The default is one
- * block for each rank, side by side. */
-TEST_BETWEEN(columns_go_to_ranks_in_turn, set_up, tear_down)
-{
-    const size_t n = (size_t)multi_nranks, width = 7;
-    struct tiled t = {.shape = {.count = 2, .width = width, .rows = 5, .pitch = 2 * n * width}};
-    ceclTiles_t beside = {.count = 1, .width = width, .rows = 5};
-    for (size_t r = 0; r < n; r++)
-        for (size_t i = 0; i < 2 * n; i++)
-            t.begins[r][i] = (i % 2 * n + i / 2) * width;
-    fill(2, true);
-    multi_ok(comm, call(&t, matrix, NULL));
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    check(&t);
-    fill(3, true);
-    multi_ok(comm, ceclReduceScatterTiles(matrix, result, &beside, ceclInt32, ceclSum, comm, NULL));
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    t.shape = (ceclTiles_t){.count = 1, .width = width, .rows = 5, .pitch = n * width};
-    for (size_t r = 0; r < n; r++)
-        for (size_t to = 0; to < n; to++)
-            t.begins[r][to] = to * width;
-    check(&t);
-}
-
-#define WIDTH 12
-#define ROWS 3
-#define BLOCK (WIDTH * ROWS)
-#define ELEMENT_MAX 8
-
-/* Sums of floating-point numbers depend on the order of ranks, but not on the call. All types
- * and reductions, each beside the reduce-scatter of the same blocks in one group. */
-TEST_BETWEEN(tiles_have_the_bits_of_a_reduce_scatter, set_up, tear_down)
-{
-    const size_t n = (size_t)multi_nranks;
-    unsigned char tiles[RANKS * BLOCK * ELEMENT_MAX], blocks[RANKS * BLOCK * ELEMENT_MAX];
-    unsigned char got[BLOCK * ELEMENT_MAX], want[BLOCK * ELEMENT_MAX];
-    const ceclTiles_t beside = {.count = 1, .width = WIDTH, .rows = ROWS};
-    void *dense, *other;
-    multi_ok(comm, ceclMemAlloc(comm, &dense, sizeof(blocks)));
-    multi_ok(comm, ceclMemAlloc(comm, &other, sizeof(want)));
-    for (int kind = 0; kind < CECL_NUM_TYPES * CECL_NUM_RED_OPS; kind++) {
-        const ceclDataType_t type = (ceclDataType_t)(kind / CECL_NUM_RED_OPS);
-        const ceclRedOp_t op = (ceclRedOp_t)(kind % CECL_NUM_RED_OPS);
-        const size_t size = multi_type_bytes(type), row = WIDTH * size;
-        if (op == ceclAvg && formats[type].fraction == 0)
-            continue;
-        multi_fill(tiles, (uint64_t)kind, multi_rank, n * BLOCK * size);
-        for (size_t i = 0; i < n * ROWS; i++) /* row i % ROWS of block i / ROWS */
-            memcpy(blocks + i * row, tiles + (i % ROWS * n + i / ROWS) * row, row);
-        multi_put(comm, matrix, tiles, n * BLOCK * size);
-        multi_put(comm, dense, blocks, n * BLOCK * size);
-        multi_ok(comm, ceclGroupStart());
-        multi_ok(comm, ceclReduceScatterTiles(matrix, result, &beside, type, op, comm, NULL));
-        multi_ok(comm, ceclReduceScatter(dense, other, BLOCK, type, op, comm, NULL));
-        multi_ok(comm, ceclGroupEnd());
-        multi_get(comm, got, result, BLOCK * size);
-        multi_get(comm, want, other, BLOCK * size);
-        if (memcmp(got, want, BLOCK * size) != 0)
-            fail_msg("rank %d: type %d, op %d: the results differ", multi_rank, (int)type, (int)op);
-    }
-    multi_ok(comm, ceclMemFree(comm, other));
-    multi_ok(comm, ceclMemFree(comm, dense));
-}
-
 TEST_BETWEEN(graphs_have_tiles, set_up, tear_down)
 {
     uint64_t x = 12;
@@ -236,33 +155,25 @@ TEST_BETWEEN(graphs_have_tiles, set_up, tear_down)
 TEST_BETWEEN(bad_tiles_are_named, set_up, tear_down)
 {
     const size_t far[RANKS] = {SIZE_MAX / 8};
-#define REFUSED(result_, words, ...)                                                               \
-    multi_refused(comm,                                                                            \
-                  ceclReduceScatterTiles(matrix, result, &(ceclTiles_t){__VA_ARGS__}, ceclInt32,   \
-                                         ceclSum, comm, NULL),                                     \
-                  result_, words)
+    const ceclTiles_t three = {1, 3, 1, 0, NULL}, empty = {.count = 1, .rows = 1};
+#define BAD(words, recv, tiles, op)                                                                \
+    multi_refused(comm, ceclReduceScatterTiles(matrix, recv, tiles, ceclInt32, op, comm, NULL),    \
+                  ceclInvalidArgument, words)
+#define SHAPE(...) (&(ceclTiles_t){__VA_ARGS__})
+    BAD("tiles: NULL", result, NULL, ceclSum);
+    BAD("tiles.count: 0", result, SHAPE(.rows = 1, .width = 1), ceclSum);
+    BAD("tiles.count 1025", result, SHAPE(.count = 1025, .rows = 1, .width = 1), ceclSum);
+    BAD("pitch: 8 bytes; a row has 12", result, SHAPE(1, 3, 2, 2, NULL), ceclSum);
+    BAD("pitches up to", result, SHAPE(1, 3, 2, 1u << 30, NULL), ceclSum);
+    BAD("address space", result, SHAPE(1, SIZE_MAX / 2, 3, 0, NULL), ceclSum);
+    BAD("address space", result, SHAPE(1, 3, 1, 3, far), ceclSum);
+    BAD("overlap", matrix, &three, ceclSum);
+    BAD("ceclAvg", result, &three, ceclAvg);
     multi_refused(comm,
-                  ceclReduceScatterTiles(matrix, result, NULL, ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "tiles: NULL");
-    REFUSED(ceclInvalidArgument, "tiles.rows: 0", .count = 1, .width = 1);
-    REFUSED(ceclInvalidArgument, "tiles.count: 0", .rows = 1, .width = 1);
-    REFUSED(ceclInvalidArgument, "tiles.count 1025", .count = 1025, .rows = 1, .width = 1);
-    REFUSED(ceclInvalidArgument, "pitch: 8 bytes; a row has 12", 1, 3, 2, 2, NULL);
-    REFUSED(ceclInvalidArgument, "pitches up to", 1, 3, 2, 1u << 30, NULL);
-    REFUSED(ceclInvalidArgument, "address space", 1, SIZE_MAX / 2, 3, 0, NULL);
-    REFUSED(ceclInvalidArgument, "address space", 1, 3, 1, 3, far);
-    REFUSED(ceclInvalidUsage, "left in its allocation", 1, 3, (size_t)1 << 24, 3, NULL);
-    multi_refused(comm,
-                  ceclReduceScatterTiles(matrix, matrix, &(ceclTiles_t){1, 3, 1, 0, NULL},
+                  ceclReduceScatterTiles(matrix, result, SHAPE(1, 3, (size_t)1 << 24, 3, NULL),
                                          ceclInt32, ceclSum, comm, NULL),
-                  ceclInvalidArgument, "overlap");
-    multi_refused(comm,
-                  ceclReduceScatterTiles(matrix, result, &(ceclTiles_t){1, 3, 1, 0, NULL},
-                                         ceclInt32, ceclAvg, comm, NULL),
-                  ceclInvalidArgument, "ceclAvg");
-#undef REFUSED
-    multi_ok(comm, ceclReduceScatterTiles(matrix, result, &(ceclTiles_t){.count = 1, .rows = 1},
-                                          ceclInt32, ceclSum, comm, NULL));
+                  ceclInvalidUsage, "left in its allocation");
+    multi_ok(comm, ceclReduceScatterTiles(matrix, result, &empty, ceclInt32, ceclSum, comm, NULL));
     random_tiles(2);
 }
 

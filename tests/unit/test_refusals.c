@@ -44,6 +44,10 @@ TEST(questions)
 {
     REFUSED("version: NULL", ceclGetVersion, NULL);
     REFUSED("comm: NULL", ceclCommCount, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommUserRank, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommCuDevice, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommNodes, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommGetAsyncError, NULL, NULL);
     REFUSED("count: NULL", ceclCommCount, comm, NULL);
     REFUSED("rank: NULL", ceclCommUserRank, comm, NULL);
     REFUSED("device: NULL", ceclCommCuDevice, comm, NULL);
@@ -77,6 +81,10 @@ TEST(communicators)
     REFUSED("config.smPolicy = 17: 0 to 2 expected", ceclCommInitRankConfig, &made, 1, id, 0,
             &config);
     REFUSED("comm: NULL", ceclCommInitRankConfig, NULL, 1, id, 0, NULL);
+    REFUSED("comm: NULL", ceclCommInitAll, NULL, 1, NULL);
+    memset(&id, 0, sizeof(id));
+    REFUSED("nranks 100000", ceclCommInitRank, &made, 100000, id, 0);
+    REFUSED("not made by ceclGetUniqueId", ceclCommInitRank, &made, 4, id, 0);
     REFUSED("nranks 0: 1 to ", ceclCommInitAll, &made, 0, NULL);
     REFUSED("devlist[0] = -2", ceclCommInitAll, &made, 1, (const int[]){-2});
     REFUSED("oob: NULL", ceclCommInitOob, &made, 1, 0, NULL, NULL);
@@ -108,6 +116,9 @@ TEST(memory)
     REFUSED("bytes 0 at 0x", ceclCommRegister, comm, outside, 0, &handle);
     REFUSED("handle: NULL", ceclCommRegister, comm, outside, 8, NULL);
     REFUSED("handle: NULL", ceclCommDeregister, comm, NULL);
+    REFUSED("comm: NULL", ceclCommRegister, NULL, outside, 8, &handle);
+    REFUSED("comm: NULL", ceclCommDeregister, NULL, NULL);
+    REFUSED("bytes", ceclCommRegister, comm, outside, SIZE_MAX, &handle);
 }
 
 TEST(collectives)
@@ -119,7 +130,26 @@ TEST(collectives)
     void *shard;
     REFUSED("datatype 99: 0 to ", ceclAllGather, buffer, buffer, COUNT, none, comm, NULL);
     REFUSED("recvbuff: NULL", ceclAllGather, buffer, NULL, COUNT, type, comm, NULL);
+    REFUSED("datatype -1", ceclAlltoAll, buffer, buffer, COUNT, (ceclDataType_t)-1, comm, NULL);
+    REFUSED("address space", ceclAllGather, buffer, buffer, SIZE_MAX / 2, type, comm, NULL);
+    REFUSED("address space", ceclAlltoAll, buffer, buffer, SIZE_MAX / 2, type, comm, NULL);
+    REFUSED("address space", ceclBroadcast, buffer, buffer, SIZE_MAX / 2, type, 0, comm, NULL);
+    REFUSED("address space", ceclReduceScatter, buffer, buffer, SIZE_MAX / 2, type, ceclSum, comm,
+            NULL);
+    REFUSED("address space", ceclSend, buffer, SIZE_MAX / 2, type, 0, comm, NULL);
+    REFUSED("sendbuff: NULL", ceclSend, NULL, 1, type, 0, comm, NULL);
+    REFUSED("datatype 99", ceclSend, buffer, 1, none, 0, comm, NULL);
+    REFUSED("sendbuff: NULL", ceclAllReduce, NULL, buffer, 1, type, ceclSum, comm, NULL);
+    REFUSED("datatype 99", ceclAllReduce, buffer, buffer, 1, none, ceclSum, comm, NULL);
+    REFUSED("ceclAvg", ceclReduceScatter, buffer, buffer, 1, type, ceclAvg, comm, NULL);
+    REFUSED("not aligned to its elements of 4 bytes", ceclAllReduce, (char *)buffer + 2, buffer, 1,
+            type, ceclSum, comm, NULL);
+    REFUSED("sendbuff: NULL", ceclAllGatherv, NULL, 16, buffer, counts, NULL, type, comm, NULL);
+    REFUSED("datatype 99", ceclAllGatherv, buffer, 16, buffer, counts, NULL, none, comm, NULL);
+    REFUSED("datatype 99", ceclAlltoAllStrided, buffer, buffer, &strided, none, comm, NULL);
     REFUSED("recvbuff: NULL", ceclShard, comm, NULL, COUNT, type, &shard);
+    REFUSED("shard: NULL", ceclShard, comm, buffer, COUNT, type, NULL);
+    REFUSED("left in its allocation", ceclShard, comm, buffer, COUNT + 100, type, &shard);
     REFUSED("datatype 99", ceclShard, comm, buffer, COUNT, none, &shard);
     REFUSED("strided: NULL", ceclAllGatherStrided, buffer, buffer, NULL, type, comm, NULL);
     REFUSED("strided.rows: 0", ceclAllGatherStrided, buffer, buffer, &strided, type, comm, NULL);
@@ -199,6 +229,8 @@ TEST(groups_and_options)
     options.direction = 9;
     REFUSED("options.direction = 9: 0 to 2 expected", ceclSetOptions, comm, &options);
     GROUP_END_REFUSED("no ceclGroupStart");
+    REFUSED("explanation: NULL", ceclExplain, ceclOpAllGather, buffer, buffer, 1, ceclInt32, comm,
+            NULL);
     REFUSED("op 9", ceclExplain, (ceclOp_t)9, buffer, buffer, 1, ceclInt32, comm, &explanation);
     OK(ceclGroupStart());
     REFUSED("explanation: NULL", ceclGroupExplain, comm, NULL);
@@ -270,6 +302,7 @@ TEST(streams)
     REFUSED("event: NULL", ceclEventRecord, comm, NULL, NULL);
     REFUSED("event: NULL", ceclStreamWaitEvent, comm, NULL, NULL);
     REFUSED("event: NULL", ceclEventDestroy, comm, NULL);
+    REFUSED("dst: NULL", ceclMemcpyAsync, comm, NULL, buffer, 8, NULL);
     REFUSED("src: NULL, with 8 bytes", ceclMemcpyAsync, comm, buffer, NULL, 8, NULL);
     REFUSED("stream", ceclStreamBeginCapture, comm, NULL);
     REFUSED("graph: NULL", ceclStreamEndCapture, comm, NULL, NULL);
