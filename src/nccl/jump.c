@@ -60,12 +60,13 @@
 
 #elif defined(__aarch64__)
 
-/* hint 34 is bti c, which older assemblers do not know. */
+/* hint 34 is bti c, which older assemblers do not know. ldar: another thread may have opened NCCL,
+ * and whoever sees the target must see what that thread has written. */
 #define STUB_CODE(name)                                                                            \
     "    hint #34\n"                                                                               \
     "    adrp x16, cecl_nccl_at_" name "\n"                                                        \
     "    add x16, x16, :lo12:cecl_nccl_at_" name "\n"                                              \
-    "    ldr x17, [x16]\n"                                                                         \
+    "    ldar x17, [x16]\n"                                                                        \
     "    br x17\n"
 
 /* Registers that may hold arguments: x0 to x7, x8 (the address of a large result; x9 only fills the pair),
