@@ -104,8 +104,7 @@ ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        atomic_store_explicit(atomic_of(&words[i]), value, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* orders the copy before later work of the caller */
+        atomic_store(atomic_of(&words[i]), value);
     return ceclSuccess;
 }
 
