@@ -2,10 +2,11 @@
 #include "alloc/hosted.h"
 
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "util/grow.h"
 
-#define PAGE 4096u
+#define PAGE ((uint64_t)sysconf(_SC_PAGESIZE)) /* 64 KiB on some hosts */
 #define LINE 64u /* bytes of a cache line: two ranks' flags never share one */
 
 uint64_t cecl_hosted_half(uint64_t most)
