@@ -104,7 +104,7 @@ ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
 }
 
 /* Replaces reads of words in the same way. CUDA may delay reads while the program frees memory. */
-static _Atomic bool hold_reads;
+static _Atomic bool hold_reads, reads_are_held;
 ceclResult_t __real_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                                     uint32_t *out);
 ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
@@ -112,8 +112,11 @@ ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *wor
 ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                                     uint32_t *out)
 {
-    while (hold_reads)
+    while (hold_reads) {
+        reads_are_held = true;
         usleep(1000);
+    }
+    reads_are_held = false;
     return __real_host_words_read(dev, words, count, out);
 }
 
@@ -617,6 +620,12 @@ TEST_BETWEEN(a_call_times_out_while_the_driver_is_held_up, NULL, calm)
     close_ranks();
 }
 
+static void await_held_read(void)
+{
+    while (!reads_are_held)
+        usleep(1000);
+}
+
 static ceclResult_t async_within(ceclComm_t comm, int ms)
 {
     ceclResult_t result = ceclSuccess;
@@ -633,7 +642,7 @@ TEST_BETWEEN(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up, NULL, ca
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
-    usleep(700000); /* meanwhile the watchdog blocks in a read */
+    await_held_read();
     assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
     assert_int_equal(async_within(comms[0], SOON_MS), ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 has left"));
@@ -662,7 +671,7 @@ TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
-    usleep(700000); /* meanwhile the watchdog blocks in a read */
+    await_held_read();
     assert_int_equal(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL),
                      ceclSuccess);
     const int64_t start = cecl_now_ms();
