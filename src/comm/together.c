@@ -5,32 +5,12 @@
 
 #include "util/thread.h"
 
-/* Threads wait here until all of them exist. If a thread cannot be made, no task runs, because the other
- * tasks would wait for the missing thread's task until their timeout. */
+/* Locked until all threads exist. If a thread cannot be made, no task runs, because the other tasks would wait for the
+ * missing thread's task until their timeout. */
 struct cecl_gate {
     pthread_mutex_t lock;
-    pthread_cond_t decided;
-    enum { CLOSED, OPEN, CALLED_OFF } state;
+    bool is_open;
 };
-
-static void decide(struct cecl_gate *gate, bool open)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->state = open ? OPEN : CALLED_OFF;
-    pthread_cond_broadcast(&gate->decided);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-/* Waits for the decision. Returns whether the tasks run. */
-static bool pass(struct cecl_gate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    while (gate->state == CLOSED)
-        pthread_cond_wait(&gate->decided, &gate->lock);
-    const bool open = gate->state == OPEN;
-    pthread_mutex_unlock(&gate->lock);
-    return open;
-}
 
 static void run(struct cecl_task *task)
 {
@@ -42,7 +22,10 @@ static void run(struct cecl_task *task)
 static void *run_behind_gate(void *argument)
 {
     struct cecl_task *task = argument;
-    if (pass(task->gate))
+    pthread_mutex_lock(&task->gate->lock);
+    const bool runs = task->gate->is_open;
+    pthread_mutex_unlock(&task->gate->lock);
+    if (runs)
         run(task);
     return NULL;
 }
@@ -63,23 +46,24 @@ static ceclResult_t verdict(const struct cecl_task *tasks, uint32_t count)
 
 ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
 {
-    struct cecl_gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, CLOSED};
+    struct cecl_gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
     uint32_t started = 1;
     int error = 0;
     if (count == 0)
         return ceclSuccess;
+    pthread_mutex_lock(&gate.lock);
     while (started < count && error == 0) {
         tasks[started].gate = &gate;
         error = cecl_thread_start(&tasks[started].thread, "cecl-together", run_behind_gate,
                                   &tasks[started]);
         started += error == 0;
     }
-    decide(&gate, error == 0);
+    gate.is_open = error == 0;
+    pthread_mutex_unlock(&gate.lock);
     if (error == 0)
         run(&tasks[0]);
     for (uint32_t t = 1; t < started; t++)
         pthread_join(tasks[t].thread, NULL);
-    pthread_cond_destroy(&gate.decided);
     pthread_mutex_destroy(&gate.lock);
     return error == 0
                ? verdict(tasks, count)
