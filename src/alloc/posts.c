@@ -160,10 +160,3 @@ bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int pee
     *theirs = *post_in(slot, cecl_role_other(role));
     return true;
 }
-
-int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer)
-{
-    struct end_words *ends = ring_of(posts, role, peer)->ends;
-    return (int64_t)(atomic_load(&ends[cecl_role_other(role)].finished) -
-                     atomic_load(&ends[role].finished));
-}

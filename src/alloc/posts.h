@@ -17,7 +17,7 @@
  * slot. No index or size is read from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol.
- * Threads: one at a time for each struct cecl_posts, except for cecl_posts_ahead. */
+ * Threads: one at a time for each struct cecl_posts. */
 #ifndef CECL_ALLOC_POSTS_H
 #define CECL_ALLOC_POSTS_H
 
@@ -97,9 +97,5 @@ bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int pee
                     struct cecl_post *theirs);
 /* Gives back the slots of all captured messages that this rank has posted in this role with a peer. */
 void cecl_posts_finish(const struct cecl_posts *posts, enum cecl_role role, int peer);
-
-/* How far the peer is ahead of this rank: how many messages the peer has posted, minus how many this rank has
- * posted, with this rank in this role. Negative: the peer is behind. Threads: any, at any time. */
-int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer);
 
 #endif

@@ -42,22 +42,15 @@ struct cecl_resolved {
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
 };
 
-/* Since when a wait has lasted without progress. */
-struct cecl_clock {
-    uint64_t mark; /* changes when the wait makes progress */
-    int64_t since; /* ms; 0: nothing waits */
-};
-
 /* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
  * waits for them. */
 struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    struct cecl_posts posts; /* the watchdog's own view */
-    pthread_mutex_t lock;    /* held while the communicator is given up */
-    bool told, silenced; /* peers were notified; signals of this rank no longer have an effect */
-    bool complained;     /* the user was warned that the driver holds up the end of the waits */
+    pthread_mutex_t lock; /* held while the communicator is given up */
+    bool told, silenced;  /* peers were notified; signals of this rank no longer have an effect */
+    bool complained;      /* the user was warned that the driver holds up the end of the waits */
     /* of the collective in progress, of the driver that does not report its progress, and of captured calls */
     struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */

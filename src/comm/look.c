@@ -29,14 +29,6 @@ struct found {
     int last;         /* the peer that was added last to `late` */
 };
 
-/* Since when `mark` has been the same, and waits may have lasted. since 0: none does. */
-static int64_t since(struct cecl_clock *clock, uint64_t mark, int64_t now)
-{
-    if (clock->since == 0 || clock->mark != mark)
-        *clock = (struct cecl_clock){mark, now};
-    return clock->since;
-}
-
 /* ---- collectives */
 
 /* Returns a rank that has left without making its part of a call that is pending here, or -1. A call adds the same
@@ -59,7 +51,7 @@ static int missing_for_good(ceclComm_t comm)
 static void look_on_blindly(ceclComm_t comm, int64_t now)
 {
     const uint32_t done = cecl_flags_done(&comm->engine.flags);
-    const int64_t waited_ms = now - since(&comm->watch.blind, done, now);
+    const int64_t waited_ms = now - cecl_clock_since(&comm->watch.blind, done, now);
     if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
         return;
     cecl_fail(ceclTimeout,
@@ -98,10 +90,10 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
         clock->since = 0;
     else {
         found->late = progress.late;
-        found->since = since(clock,
-                             done << 32 | progress.flags[CECL_LANE_MAIN] |
-                                 progress.flags[CECL_LANE_SIDE] >> 16,
-                             now);
+        found->since = cecl_clock_since(clock,
+                                        done << 32 | progress.flags[CECL_LANE_MAIN] |
+                                            progress.flags[CECL_LANE_SIDE] >> 16,
+                                        now);
     }
 }
 
@@ -165,20 +157,6 @@ static enum cecl_role theirs(const struct found *found)
     return (enum cecl_role)((found->row - CECL_ROW_READY) % CECL_ROLES);
 }
 
-/* Whether a peer waits for a message in the other direction, and this rank makes that message only after
- * the one in progress. This happens, for example, if both ranks have posted a send first. */
-static bool is_mutual(ceclComm_t comm, const struct found *found)
-{
-    const enum cecl_role back = theirs(found), mine = cecl_role_other(back);
-    bool is = false;
-    for (int r = 0; r < comm->nranks; r++) {
-        const int64_t ahead = r == comm->rank ? -1 : cecl_posts_ahead(&comm->watch.posts, back, r);
-        is = is || ahead > 0 /* this rank has not made its call yet */ ||
-             (ahead == 0 && cecl_awaited_later(&comm->engine.flags, mine, r));
-    }
-    return is;
-}
-
 /* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued last,
  * because that call ends last. */
 static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
@@ -192,12 +170,10 @@ static void say_message(ceclComm_t comm, const struct found *found, char *out, s
                  "; pending on rank %d: %s; did the peer make its part of each message?",
                  comm->rank, cecl_comm_last_call(comm));
     else
-        snprintf(out, bytes, "; pending on rank %d: %s%s; did the peer make its part?%s",
-                 comm->rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer,
-                 is_mutual(comm, found)
-                     ? " Ranks that send to each other put ceclSend and ceclRecv into one group "
-                       "(ceclGroupStart, ceclGroupEnd)"
-                     : "");
+        snprintf(out, bytes,
+                 "; pending on rank %d: %s%s; did the peer make its part? Ranks that send to each "
+                 "other put ceclSend and ceclRecv into one group (ceclGroupStart, ceclGroupEnd)",
+                 comm->rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer);
 }
 
 static void say_signal(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
@@ -270,7 +246,7 @@ static void find_captured_calls(ceclComm_t comm, int64_t now, struct found *foun
         return;
     }
     const uint32_t sum = cecl_turns_sum(flags);
-    found->since = since(&comm->watch.turns, sum, now);
+    found->since = cecl_clock_since(&comm->watch.turns, sum, now);
     if (has_found_difference(comm))
         return;
     cecl_turns_late(flags, &found->late);

@@ -99,8 +99,6 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_watch_start(ceclComm_t comm)
 {
-    CECL_TRY(cecl_posts_open(&comm->watch.posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
-                             comm->rank, comm->nranks, 0));
     const int error = cecl_thread_start(&comm->watch.thread, "cecl-watchdog", watch, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
@@ -110,13 +108,12 @@ ceclResult_t cecl_watch_start(ceclComm_t comm)
 
 void cecl_watch_stop(ceclComm_t comm)
 {
-    if (comm->watch.running) {
-        atomic_store(&comm->watch.stop, true);
-        cecl_mesh_wake(comm->mesh);
-        pthread_join(comm->watch.thread, NULL);
-        comm->watch.running = false;
-    }
-    cecl_posts_close(&comm->watch.posts);
+    if (!comm->watch.running)
+        return;
+    atomic_store(&comm->watch.stop, true);
+    cecl_mesh_wake(comm->mesh);
+    pthread_join(comm->watch.thread, NULL);
+    comm->watch.running = false;
 }
 
 /* Names the ranks that the watchdog's last look has found. */

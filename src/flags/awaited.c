@@ -22,16 +22,17 @@ static uint64_t note_of(uint32_t launch, uint32_t index, uint32_t value)
     return (uint64_t)value << 32 | (launch & NOTED_LAUNCHES) << NOTED_BITS | index;
 }
 
-/* A wait of a launch that is `ahead` launches behind the group in progress. */
+/* A wait of the group in progress; index UINT32_MAX: the note is of another group. */
 struct noted {
-    uint32_t value, ahead, index;
+    uint32_t value, index;
 };
 static struct noted read_note(const struct cecl_flags *flags, uint32_t at)
 {
     const uint64_t note = atomic_load_explicit(&flags->awaited.notes[at], memory_order_relaxed);
+    const uint32_t launch = (uint32_t)note >> NOTED_BITS,
+                   begun = cecl_word_read(flags->awaited.begun) & NOTED_LAUNCHES;
     return (struct noted){(uint32_t)(note >> 32),
-                          ((uint32_t)note >> NOTED_BITS) - cecl_word_read(flags->awaited.begun),
-                          (uint32_t)note & ((1 << NOTED_BITS) - 1)};
+                          launch == begun ? (uint32_t)note & ((1 << NOTED_BITS) - 1) : UINT32_MAX};
 }
 
 static ceclResult_t allocate(struct cecl_flags *flags, uint32_t count)
@@ -178,7 +179,7 @@ void cecl_awaited_find_messages(struct cecl_flags *flags)
         write_now(flags, i, cecl_word_read(&awaited->words[i]));
     for (uint32_t n = 0; n < CECL_NOTES && runs; n++) {
         const struct noted note = read_note(flags, n);
-        if ((note.ahead & NOTED_LAUNCHES) != 0)
+        if (note.index == UINT32_MAX)
             continue;
         is_noted = true;
         if (lacks(flags, note.index, note.value) >
@@ -199,19 +200,6 @@ static uint32_t value_last(const struct cecl_flags *flags, uint32_t index)
 uint32_t cecl_awaited_missing(const struct cecl_flags *flags, uint32_t index)
 {
     return flags->awaited.words ? lacks(flags, index, value_last(flags, index)) : 0;
-}
-
-bool cecl_awaited_later(const struct cecl_flags *flags, enum cecl_role theirs, int peer)
-{
-    bool is = false;
-    for (uint32_t n = 0; n < CECL_NOTES; n++) {
-        const struct noted note = read_note(flags, n);
-        const uint32_t ahead = note.ahead & NOTED_LAUNCHES;
-        for (int row = CECL_ROW_READY + (int)theirs; row < CECL_ROW_SIGNAL; row += CECL_ROLES)
-            is = is || (ahead > 0 && ahead <= NOTED_LAUNCHES / 2 &&
-                        note.index == cecl_awaited_at(flags, row, peer));
-    }
-    return is;
 }
 
 int cecl_awaited_rows(const struct cecl_flags *flags)
@@ -243,16 +231,13 @@ static bool has_begun(const struct cecl_flags *flags, uint32_t index, uint32_t v
 uint32_t cecl_awaited_look(struct cecl_flags *flags, uint32_t index, int64_t now_ms, bool has_left,
                            int64_t *since)
 {
-    struct cecl_awaited_seen *seen = &flags->awaited.seen[index];
+    struct cecl_clock *clock = &flags->awaited.seen[index];
     const uint32_t value = value_now(flags, index), missing = lacks(flags, index, value);
-    if (missing == 0) {
-        seen->since = 0;
-        return 0;
-    }
-    if (has_begun(flags, index, value) || seen->since == 0 || seen->value != value ||
-        seen->missing != missing || seen->has_left != has_left)
-        *seen = (struct cecl_awaited_seen){now_ms, value, missing, has_left};
-    *since = seen->since;
+    if (missing == 0 || has_begun(flags, index, value))
+        clock->since = 0;
+    if (missing > 0)
+        *since = cecl_clock_since(
+            clock, ((uint64_t)value << 32 | missing) ^ (uint64_t)has_left << 63, now_ms);
     return missing;
 }
 

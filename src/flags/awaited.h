@@ -87,8 +87,6 @@ uint32_t cecl_awaited_missing(const struct cecl_flags *flags, uint32_t index);
 int cecl_awaited_rows(const struct cecl_flags *flags);
 /* Whether a captured message waits for a peer now. */
 bool cecl_awaited_by_graphs(const struct cecl_flags *flags);
-/* Whether a later group of this rank than the one in progress has a message with the peer, which has that role. */
-bool cecl_awaited_later(const struct cecl_flags *flags, enum cecl_role theirs, int peer);
 
 /* For the watchdog, before it looks: finds out for which messages streams wait now. If the group in progress is not
  * noted any more, these are all that are enqueued. */

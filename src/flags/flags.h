@@ -25,6 +25,7 @@
 #include "alloc/pool.h"
 #include "boot/rank_list.h"
 #include "flags/counters.h"
+#include "util/clock.h"
 
 /* The upper half of a flag holds the low 16 bits of its epoch. So flags can be compared cyclically as
  * 32-bit words, and a table of all values has only 65,536 entries. */
@@ -76,12 +77,8 @@ struct cecl_awaited {
     uint32_t *begun, *now;
     /* for which value the latest enqueued wait waits; not for captured messages */
     _Atomic uint32_t *last;
-    struct cecl_awaited_seen {
-        /* since when a stream has waited without progress, in ms; 0: no stream waits */
-        int64_t since;
-        uint32_t value, missing;
-        bool has_left;
-    } * seen; /* used by the watchdog */
+    struct cecl_clock
+        *seen; /* since when a stream has waited for each word; used by the watchdog */
     /* waits of recent groups of messages: see cecl_awaited_note */
     _Atomic uint64_t notes[CECL_NOTES];
     uint32_t noted;           /* how many notes were made */

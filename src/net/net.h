@@ -126,11 +126,8 @@ struct cecl_net {
     int wake; /* an eventfd, for the thread */
     _Atomic bool failed, stop, is_held, has_ended;
     char words[CECL_MESSAGE_BYTES]; /* why it has failed */
-    struct {
-        uint32_t begun, ended;
-        int64_t since; /* when they last changed */
-        int64_t error; /* since when NCCL reports an error; 0: it does not */
-    } seen;
+    struct cecl_clock seen;         /* of *begun and *ended */
+    int64_t error_since;            /* since when NCCL reports an error; 0: it does not */
 };
 
 /* NULL: not made yet, aborted, or ended. The thread that ends it may do so without the lock. */

@@ -26,9 +26,9 @@ static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
     if (comm && net->nccl->CommGetAsyncError(comm, &state) == NCCL_SUCCESS)
         result = cecl_net_result(net, "a call", state);
     pthread_mutex_unlock(&net->lock);
-    if (result == ceclSuccess || net->seen.error == 0)
-        net->seen.error = result == ceclSuccess ? 0 : now;
-    return now - net->seen.error < NEWS_MS ? ceclSuccess : result;
+    if (result == ceclSuccess || net->error_since == 0)
+        net->error_since = result == ceclSuccess ? 0 : now;
+    return now - net->error_since < NEWS_MS ? ceclSuccess : result;
 }
 
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms)
@@ -48,14 +48,10 @@ static ceclResult_t look_at_words(struct cecl_net *net, int64_t now)
 {
     const uint32_t begun = __atomic_load_n(net->begun, __ATOMIC_ACQUIRE),
                    ended = __atomic_load_n(net->ended, __ATOMIC_ACQUIRE);
-    if (begun == ended || begun != net->seen.begun || ended != net->seen.ended) {
-        net->seen.begun = begun;
-        net->seen.ended = ended;
-        net->seen.since = now;
-    }
-    return net->timeout_ms <= 0 || now - net->seen.since < net->timeout_ms
+    const int64_t since = cecl_clock_since(&net->seen, (uint64_t)begun << 32 | ended, now);
+    return net->timeout_ms <= 0 || begun == ended || now - since < net->timeout_ms
                ? ceclSuccess
-               : cecl_net_late(net, now - net->seen.since);
+               : cecl_net_late(net, now - since);
 }
 
 static void look(struct cecl_net *net)
@@ -106,7 +102,6 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_net_watch(struct cecl_net *net)
 {
-    net->seen.since = cecl_now_ms();
     const int error = cecl_thread_start(&net->thread, "cecl-net", watch, net);
     net->has_thread = error == 0;
     return error == 0 ? ceclSuccess

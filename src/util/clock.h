@@ -29,6 +29,20 @@ static inline int64_t cecl_deadline(int64_t timeout_ms)
                                                                  : CECL_NO_DEADLINE;
 }
 
+/* Since when a wait has lasted without progress. */
+struct cecl_clock {
+    uint64_t mark; /* changes when the wait makes progress */
+    int64_t since; /* ms; 0: nothing waits */
+};
+
+/* Since when `mark` has been the same, or since this function was first called for the wait. */
+static inline int64_t cecl_clock_since(struct cecl_clock *clock, uint64_t mark, int64_t now_ms)
+{
+    if (clock->since == 0 || clock->mark != mark)
+        *clock = (struct cecl_clock){mark, now_ms};
+    return clock->since;
+}
+
 /* The monotonic time `ms` ms from now, in the form that pthread_cond_timedwait takes. */
 static inline struct timespec cecl_time_in(int64_t ms)
 {

@@ -240,27 +240,7 @@ TEST(a_peer_that_stays_away_is_a_timeout)
         assert_non_null(
             strstr(ceclGetLastError(comm),
                    "pending on rank 0: ceclRecv from rank 1; did the peer make its part"));
-        assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
         assert_true(multi_seconds() - start < PROMPT);
-    } else {
-        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommAbort(comm));
-}
-
-/* Rank 0 sends twice to rank 1, which makes no call: a group would not help. */
-TEST(a_receiver_that_stays_away_is_not_told_to_group)
-{
-    unsigned char *buffer = NULL;
-    ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
-    if (multi_rank == 0) {
-        for (int i = 0; i < 2; i++)
-            multi_ok(comm, ceclSend(buffer, 7, ceclInt8, 1, comm, 0));
-        multi_ok(comm, ceclRecv(buffer + 7, 7, ceclInt8, 1, comm, 0));
-        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
-                      "pending on rank 0: ceclSend to rank 1; did the peer make its part?");
-        assert_null(strstr(ceclGetLastError(comm), "ceclGroupStart"));
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
     }
