@@ -1,4 +1,4 @@
-/* Ranks exchange their layouts over the mesh. */
+/* Exchanges of all ranks over the mesh. */
 #ifndef CECL_LAUNCH_EXCHANGE_H
 #define CECL_LAUNCH_EXCHANGE_H
 
@@ -9,18 +9,6 @@
  * exchange at a time. Returns NULL without memory. */
 #define CECL_EXCHANGE_BYTES 512
 void *cecl_exchange_room(int nranks);
-
-/* Collective. Ranks exchange where their blocks belong.
- *
- * layout  [out] [call->layout_words] the call's layout, in which the places of this rank's blocks at its
- *         peers are filled in
- * local   the result of checking this rank's own arguments, with its message recorded
- *
- * Either all ranks go on, or all refuse. If two ranks differ, the message has both ranks and both values. */
-ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
-                                  ceclResult_t local);
-/* Collective. Compares the places of blocks that senders gave with the places that receivers expect. */
-ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call);
 
 /* The result of checking a rank's own arguments. All data that ranks exchange about a call begins with this
  * struct. */
@@ -40,12 +28,17 @@ struct cecl_verdict {
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
                            struct cecl_verdict *mine, size_t bytes, ceclResult_t local);
 
-/* -- check.c: CECL_CHECK: ranks compare the calls that they are about to make. -- */
+/* -- check.c: ranks compare the calls that they are about to make. -- */
 
-/* Compares a call with the peers' calls. Collective under CECL_CHECK=1; otherwise returns `local`. `local`:
- * the result of checking this rank's own arguments; its message must be recorded. Either all ranks go on,
- * or all refuse. They refuse with ceclInvalidUsage and the values of two ranks that differ, or with the
- * message of a rank that refused. The description `call` may be incomplete. */
+/* Collective. Compares a call with the peers' calls; if ranks have layouts of their own, also each sender's with each
+ * receiver's. `local`: the result of checking this rank's own arguments; its message must be recorded. Either all ranks
+ * go on, or all refuse. They refuse with ceclInvalidUsage and the values of two ranks that differ, or with the
+ * message of a rank that refused. The description `call` may then be incomplete. */
+ceclResult_t cecl_exchange_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
+/* Writes the call's layout, in which it fills in where this rank's blocks belong at its peers: see the latest
+ * cecl_exchange_call. layout: [out] [call->layout_words] */
+void cecl_exchanged_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout);
+/* cecl_exchange_call under CECL_CHECK=1; otherwise returns `local`. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
 /* The calls of a group on one communicator. */

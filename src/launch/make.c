@@ -296,14 +296,16 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     /* the description of a refused call may be incomplete */
     const struct cecl_call refused = {.op = all->op};
     const bool is_refused = all->failed != ceclSuccess;
-    if (is_refused && comm->config.check) /* ranks that compare calls know */
-        return all->failed;
-    const bool range = cecl_nvtx_begin(comm->has_ranges, all->op->asks_places);
-    const ceclResult_t result = cecl_exchange_places(
-        comm, is_refused ? &refused : &launch->calls[0], comm->launcher->layout,
-        is_refused ? cecl_fail_with(all->failed, all->words) : ceclSuccess);
-    cecl_nvtx_end(range);
+    ceclResult_t result = all->failed;
+    if (!comm->config.check) { /* ranks that compare calls know already */
+        const bool range = cecl_nvtx_begin(comm->has_ranges, all->op->asks_places);
+        result =
+            cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
+                               is_refused ? cecl_fail_with(all->failed, all->words) : ceclSuccess);
+        cecl_nvtx_end(range);
+    }
     CECL_TRY(result);
+    cecl_exchanged_places(comm, &launch->calls[0], comm->launcher->layout);
     struct cecl_call derived = launch->calls[0];
     derived.view.layout = comm->launcher->layout;
     cecl_launch_derive(launch, 0, &derived);

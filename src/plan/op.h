@@ -136,11 +136,4 @@ static inline bool cecl_op_peers_write(const struct cecl_op *op)
            !cecl_op_reduces_to(op, CECL_TO_EACH);
 }
 
-/* Whether senders say where in the receivers' recvbuffs their blocks belong. Under CECL_CHECK ranks compare
- * these places. */
-static inline bool cecl_op_states_places(const struct cecl_op *op)
-{
-    return op->family == CECL_FAMILY_OWN_LAYOUT && !op->asks_places;
-}
-
 #endif

@@ -58,9 +58,8 @@ static void *call(void *argument)
         local = cecl_comm_break(comm, cecl_fail(ceclRemoteError, "rank 9 ended"));
     else if (me->rank == 0)
         local = cecl_fail(ceclInvalidArgument, "%s", long_words);
-    me->result = me->op == CECL_OP_ALL_TO_ALLV
-                     ? cecl_exchange_places(comm, &call, comm->launcher->layout, local)
-                     : cecl_check_call(comm, &call, local);
+    me->result = me->op == CECL_OP_ALL_TO_ALLV ? cecl_exchange_call(comm, &call, local)
+                                               : cecl_check_call(comm, &call, local);
     cecl_keep_message(me->words);
     return NULL;
 }
