@@ -3,16 +3,12 @@
 
 #include <stdio.h>
 
+#include "launch/make.h"
 #include "launch/messages.h"
 #include "net/net.h"
 #include "util/clock.h"
 
 #define STREAM_PER_THREAD ((ceclStream_t)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
-
-ceclResult_t cecl_by_nccl_check_call(const struct cecl_launch *launch, const struct cecl_call *call)
-{
-    return cecl_net_check(call, launch->comm->net->nccl->version);
-}
 
 ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
 {
@@ -68,46 +64,37 @@ static ceclResult_t add_all(void *context)
     return result == ceclSuccess ? closed : cecl_fail_with(result, words);
 }
 
-/* Notes the first failure, with its message. */
-static void note(ceclResult_t *first, ceclResult_t result, char words[CECL_MESSAGE_BYTES])
+static void run(struct cecl_launches *all, struct cecl_launch *first)
 {
-    if (*first != ceclSuccess || result == ceclSuccess)
-        return;
-    *first = result;
-    cecl_keep_message(words);
-}
-
-ceclResult_t cecl_by_nccl_run(struct cecl_launch *list)
-{
-    struct cecl_launch *first = next_by_nccl(list), *behind = first;
-    char words[CECL_MESSAGE_BYTES];
-    ceclResult_t result = ceclSuccess;
-    const int64_t start = cecl_now_ms();
-    if (!first)
-        return ceclSuccess;
+    struct cecl_launch *behind = first;
     struct cecl_device *dev = first->comm->dev;
+    const int64_t start = cecl_now_ms();
     for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next))
-        note(&result, cecl_net_await_room(l->comm->net, start), words);
-    while (behind && result == ceclSuccess) {
-        note(&result, begin(behind), words);
-        behind = result == ceclSuccess ? next_by_nccl(behind->next) : behind;
-    }
-    if (result == ceclSuccess)
-        note(&result, dev->ops->within(dev, add_all, first), words);
+        (void)!cecl_launches_note(all, NULL, cecl_net_await_room(l->comm->net, start));
+    while (behind && all->failed == ceclSuccess &&
+           cecl_launches_note(all, NULL, begin(behind)) == ceclSuccess)
+        behind = next_by_nccl(behind->next);
+    if (all->failed == ceclSuccess)
+        (void)!cecl_launches_note(all, NULL, dev->ops->within(dev, add_all, first));
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         cecl_net_unlock(l->comm->net);
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
-        note(&result, cecl_net_end(l->comm->net, start), words);
+        (void)!cecl_launches_note(all, NULL, cecl_net_end(l->comm->net, start));
     const int64_t since = cecl_now_ms();
-    for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next)) {
-        if (result == ceclSuccess) {
+    for (struct cecl_launch *l = first; l && all->failed != ceclSuccess; l = next_by_nccl(l->next))
+        cecl_net_await_news(l->comm->net, since);
+}
+
+void cecl_by_nccl_run(struct cecl_launches *all)
+{
+    struct cecl_launch *first = next_by_nccl(all->first);
+    if (first && all->failed == ceclSuccess)
+        run(all, first);
+    for (struct cecl_launch *l = first; l; l = next_by_nccl(l->next))
+        if (all->failed == ceclSuccess)
             l->state = CECL_LAUNCH_ENQUEUED;
-        } else {
-            cecl_net_await_news(l->comm->net, since);
+        else
             l->is_owed = true;
-        }
-    }
-    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
 void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation)

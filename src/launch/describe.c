@@ -1,6 +1,7 @@
 /* Describes calls, and settles their windows: makes sure that these still describe the memory that is there. */
 #include "launch/make.h"
 #include "launch/steps.h"
+#include "net/net.h"
 #include "plan/splits.h"
 #include "util/log.h"
 
@@ -141,7 +142,7 @@ static ceclResult_t describe_settled(const struct cecl_launch *launch, const str
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
         if (comm->net) /* no peer opens this rank's memory */
-            return cecl_by_nccl_check_call(launch, call);
+            return cecl_net_check(call, comm->net->nccl->version);
         CECL_TRY(settle(comm, call, &changed));
     }
     return ceclSuccess;

@@ -34,13 +34,10 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
 {
     const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
     struct cecl_plan plan;
-    CECL_TRY(cecl_launch_check_buffers(launch));
     if (launch->nfull == 0) {
         *explanation = nothing;
         return ceclSuccess;
     }
-    if (launch->is_captured)
-        CECL_TRY(cecl_captured_check(launch));
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets, 1));
@@ -61,6 +58,9 @@ static ceclResult_t explain_launch(struct cecl_launch *launch, ceclExplanation_t
         cecl_by_nccl_explain(launch, explanation);
         return ceclSuccess;
     }
+    CECL_TRY(cecl_launch_check_buffers(launch));
+    if (launch->is_captured)
+        CECL_TRY(cecl_captured_check(launch));
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
                                                   : explain_collectives(launch, explanation));
     for (const struct cecl_launch *l = launch->leases.before; l; l = l->next)

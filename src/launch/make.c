@@ -53,41 +53,29 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
     for (uint32_t i = 0; i < launch->nfull; i++)
         CECL_TRY(cecl_launch_blame(
             launch, i, cecl_call_check_buffers(&launch->calls[i], &launch->comm->windows)));
-    if (launch->nfull > 1)
+    if (launch->nfull > 1 && (launch->kind == CECL_LAUNCH_COLLECTIVES || launch->comm->net))
         CECL_TRY(check_apart(launch));
     CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));
     cecl_kept_checked(launch);
     return ceclSuccess;
 }
 
-static ceclResult_t check_collectives(struct cecl_launch *launch)
+ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     const uint32_t most = cecl_places_entries(&comm->launcher->places);
     CECL_TRY(cecl_launch_check_buffers(launch));
+    /* peers rely on a call once they know of it, so its stream is checked before */
+    CECL_TRY(cecl_launch_check_stream(launch));
+    if (comm->net)
+        return cecl_by_nccl_check(launch);
+    if (launch->kind == CECL_LAUNCH_MESSAGES)
+        return cecl_messages_check(launch);
     if (comm->nranks > 1 && launch->ncalls > most)
         return cecl_fail(ceclInvalidUsage,
                          "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
                          comm->nranks, most);
-    /* peers rely on a call once its places are published, so its stream is checked before */
-    CECL_TRY(cecl_launch_check_stream(launch));
     return cecl_launch_reserve_told(launch);
-}
-
-/* Over several hosts. */
-static ceclResult_t check_by_nccl(struct cecl_launch *launch)
-{
-    CECL_TRY(cecl_launch_check_buffers(launch));
-    CECL_TRY(cecl_launch_check_stream(launch));
-    return cecl_by_nccl_check(launch);
-}
-
-ceclResult_t cecl_launch_check(struct cecl_launch *launch)
-{
-    if (launch->comm->net)
-        return check_by_nccl(launch);
-    return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
-                                                : check_collectives(launch);
 }
 
 /* Checks everything that this rank can check by itself. */
@@ -325,19 +313,6 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
     return all->first && !all->first->is_grouped ? result : cecl_fail_with(all->failed, all->words);
 }
 
-/* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
- * these, because peers make their calls. */
-static void run_by_nccl(struct cecl_launches *all)
-{
-    if (all->failed == ceclSuccess) {
-        (void)!cecl_launches_note(all, NULL, cecl_by_nccl_run(all->first));
-        return;
-    }
-    for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
-        if (launch->comm->net && launch->kind != CECL_LAUNCH_ALLOCATIONS)
-            launch->is_owed = true;
-}
-
 /* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything
  * is enqueued. Of calls that NCCL carries, only the first step is made here. The places of all launches are published before any launch waits for its peers. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
@@ -364,6 +339,6 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
         }
     }
     if (!is_refused)
-        run_by_nccl(all);
+        cecl_by_nccl_run(all);
     return all->failed == ceclSuccess ? ceclSuccess : give_up_all(all);
 }

@@ -30,7 +30,7 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all);
 
 /* Refuses a launch that this rank must not make. Local; peers learn of a refusal through cecl_check_parts. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
-/* Refuses collectives whose buffers do not lie where they must. */
+/* Refuses calls whose buffers do not lie where they must. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
 
 /* Explains how launches of one communicator would be carried out. Enqueues and exchanges nothing. */
