@@ -9,6 +9,7 @@
 
 #include "comm/together.h"
 #include "launch/launcher.h"
+#include "launch/make.h"
 
 /* What a rank sends to the others. */
 struct told {
@@ -113,84 +114,94 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     return local == ceclSuccess ? cecl_comm_add_cure(comm, result, CURE) : result;
 }
 
-/* Compares calls that are carried out as one. */
-static ceclResult_t check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
-                                ceclResult_t local)
+/* Compares the calls of a launch, which are carried out as one, or tells the peers that this rank refuses them. */
+static ceclResult_t compare_calls(const struct cecl_launches *all, const struct cecl_launch *launch)
 {
-    if (count == 1)
-        return cecl_check_call(comm, &calls[0], local);
-    const struct cecl_call group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = count};
-    ceclResult_t result = cecl_check_call(comm, &group, local);
-    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
-        result = cecl_check_call(comm, &calls[i], ceclSuccess);
-    return result;
+    ceclComm_t comm = launch->comm;
+    /* the description of a refused call may be incomplete */
+    const struct cecl_call refused = {.op = all->op},
+                           group = {.op = &cecl_ops[CECL_OP_GROUP_END], .count = launch->ncalls};
+    if (all->failed != ceclSuccess)
+        return cecl_check_call(comm, &refused, cecl_launches_failure(all, comm));
+    if (launch->ncalls > 1)
+        CECL_TRY(cecl_check_call(comm, &group, ceclSuccess));
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        CECL_TRY(cecl_check_call(comm, &launch->calls[i], ceclSuccess));
+    return ceclSuccess;
 }
 
-/* ---- groups on several communicators */
-
-static ceclComm_t comm_of(const struct cecl_check_part *part)
+static ceclResult_t compare(void *argument)
 {
-    return part->launch->comm;
+    struct cecl_launch *launch = argument;
+    launch->is_compared = true;
+    return launch->compared = compare_calls(launch->all, launch);
 }
 
-static ceclResult_t check_part(void *argument)
+/* Whether an earlier launch of the list is on the same communicator, of which this thread may have several ranks. */
+static bool is_counted(const struct cecl_launch *first, const struct cecl_launch *launch)
 {
-    struct cecl_check_part *part = argument;
-    part->is_told = true;
-    part->result = check_calls(comm_of(part), part->calls, part->count,
-                               cecl_fail_with(part->local, part->words));
-    return part->result;
+    while (first != launch && first->comm->id != launch->comm->id)
+        first = first->next_compared;
+    return first != launch;
 }
 
-/* Whether an earlier part is on the same communicator, of which this thread may have several ranks. */
-static bool is_counted(const struct cecl_check_part *first, const struct cecl_check_part *part)
+/* Compares all launches at the same time: ranks may use the communicators in any order, in one group or in successive
+ * calls. */
+static ceclResult_t compare_together(struct cecl_launch *first)
 {
-    while (first != part && comm_of(first)->id != comm_of(part)->id)
-        first = first->next;
-    return first != part;
-}
-
-/* Compares the calls on all communicators at the same time. */
-static ceclResult_t check_together(struct cecl_check_part *first)
-{
-    uint32_t count = 0, ntasks = 0;
-    for (const struct cecl_check_part *part = first; part; part = part->next)
+    uint32_t count = 0;
+    for (const struct cecl_launch *launch = first; launch; launch = launch->next_compared)
         count++;
     struct cecl_task *tasks = calloc(count, sizeof(*tasks));
     if (!tasks)
         return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
                          count);
-    for (struct cecl_check_part *part = first; part; part = part->next)
-        tasks[ntasks++] = (struct cecl_task){.run = check_part, .argument = part};
-    const ceclResult_t result = cecl_together(tasks, ntasks);
+    struct cecl_launch *launch = first;
+    for (uint32_t t = 0; t < count; t++, launch = launch->next_compared)
+        tasks[t] = (struct cecl_task){.run = compare, .argument = launch};
+    const ceclResult_t result = cecl_together(tasks, count);
     free(tasks);
     return result;
 }
 
-ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local)
+/* Lists the launches whose ranks compare calls. */
+static struct cecl_launch *list_compared(const struct cecl_launches *all)
 {
-    char words[CECL_MESSAGE_BYTES];
+    struct cecl_launch *first = NULL, **end = &first;
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
+        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
+            continue;
+        launch->all = all;
+        launch->is_compared = false;
+        launch->compared = ceclSuccess;
+        launch->next_compared = NULL;
+        *end = launch;
+        end = &launch->next_compared;
+    }
+    return first;
+}
+
+void cecl_launches_compare(struct cecl_launches *all)
+{
+    struct cecl_launch *first = list_compared(all);
     uint64_t compared = 0;
-    for (const struct cecl_check_part *part = first; part; part = part->next)
-        compared += is_counted(first, part) ? 0 : comm_of(part)->id;
-    for (struct cecl_check_part *part = first; part; part = part->next)
-        comm_of(part)->launcher->compared = compared == comm_of(first)->id ? 0 : compared;
-    cecl_keep_message(words);
-    for (struct cecl_check_part *part = first; part; part = part->next) {
-        part->local = local;
-        part->words = part->words ? part->words : words;
+    ceclComm_t refuses = NULL;
+    if (!first)
+        return;
+    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared)
+        compared += is_counted(first, launch) ? 0 : launch->comm->id;
+    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared)
+        launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
+    const ceclResult_t result = compare_together(first);
+    for (struct cecl_launch *launch = first; launch && !refuses; launch = launch->next_compared)
+        refuses = launch->compared != ceclSuccess ? launch->comm : NULL;
+    (void)!cecl_launches_note(all, refuses, result);
+    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared) {
+        if (!launch->is_compared) /* no thread could be started for it: tells the peers why */
+            (void)!compare(launch);
+        if (all->failed != ceclSuccess && launch->compared == ceclSuccess &&
+            !launch->comm->launcher->compares_alike)
+            launch->is_owed = true;
+        launch->comm->launcher->compared = 0;
     }
-    ceclResult_t result = check_together(first);
-    if (result == ceclSuccess)
-        result = cecl_fail_with(local, words);
-    cecl_keep_message(words);
-    /* no thread could be started for these parts: tells their peers why */
-    for (struct cecl_check_part *part = first; part; part = part->next) {
-        if (!part->is_told) {
-            part->local = result;
-            (void)!check_part(part);
-        }
-        comm_of(part)->launcher->compared = 0;
-    }
-    return cecl_fail_with(result, words);
 }

@@ -41,23 +41,4 @@ void cecl_exchanged_places(ceclComm_t comm, const struct cecl_call *call, uint64
 /* cecl_exchange_call under CECL_CHECK=1; otherwise returns `local`. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
-/* The calls of a group on one communicator. */
-struct cecl_check_part {
-    struct cecl_check_part *next; /* in a list */
-    struct cecl_launch *launch;
-    const struct cecl_call *calls;
-    uint32_t count;
-    ceclResult_t result; /* [out] the result, on which all ranks of the communicator agree */
-    /* why this rank refuses the group; NULL: the thread's last recorded message says why */
-    const char *words;
-    /* used only by check.c */
-    ceclResult_t local;
-    bool is_told;
-};
-
-/* Like cecl_check_call, but for calls that are carried out as one, on several communicators at the same time. So
- * ranks may use the communicators in any order, in one group or in successive calls. This thread may have several
- * ranks of one communicator. */
-ceclResult_t cecl_check_parts(struct cecl_check_part *first, ceclResult_t local);
-
 #endif

@@ -15,7 +15,6 @@
 #include "ce/bound.h"
 #include "ce/messages.h"
 #include "comm/comm.h"
-#include "launch/exchange.h"
 #include "plan/describe.h"
 
 enum cecl_launch_state {
@@ -73,6 +72,7 @@ struct cecl_pair_place {
     uint64_t version;
 };
 
+struct cecl_launches;
 struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
@@ -99,7 +99,11 @@ struct cecl_launch {
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
-    struct cecl_check_part part; /* while ranks compare calls */
+    /* while ranks compare calls: check.c's own */
+    struct cecl_launch *next_compared;
+    const struct cecl_launches *all;
+    bool is_compared;
+    ceclResult_t compared; /* the result, on which all ranks of the communicator agree */
 
     /* -- what ranks have told each other -- */
     struct cecl_places_group places; /* the entries of the ring that the launch uses */

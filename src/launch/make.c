@@ -221,59 +221,13 @@ struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct cec
     return first;
 }
 
-/* The group's failure, with a message for the ranks of `comm`. A message may have rank numbers, which are
- * valid only on the communicator of the failed call. So other communicators get a message which says that
- * the group failed elsewhere. */
-static ceclResult_t failure_for(const struct cecl_launches *all, ceclComm_t comm)
+ceclResult_t cecl_launches_failure(const struct cecl_launches *all, ceclComm_t comm)
 {
-    if (all->failed == ceclSuccess || !all->failed_on || all->failed_on == comm)
+    if (all->failed == ceclSuccess)
+        return ceclSuccess;
+    if (!all->failed_on || all->failed_on == comm)
         return cecl_fail_with(all->failed, all->words);
     return cecl_fail(all->failed, "its group failed on another communicator: %.440s", all->words);
-}
-
-/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
- * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
-static ceclResult_t compare_parts(const struct cecl_launches *all, struct cecl_check_part **first)
-{
-    /* the description of a refused call may be incomplete */
-    const struct cecl_call refused = {.op = all->op};
-    char elsewhere[CECL_MESSAGE_BYTES];
-    struct cecl_check_part **end = first;
-    for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
-        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
-            continue;
-        struct cecl_check_part *part = *end = &launch->part;
-        *part = (struct cecl_check_part){.launch = launch, .calls = &refused, .count = 1};
-        end = &part->next;
-        if (all->failed == ceclSuccess) {
-            part->calls = launch->calls;
-            part->count = launch->ncalls;
-        } else if (launch->comm != all->failed_on) {
-            (void)!failure_for(all, launch->comm);
-            cecl_keep_message(elsewhere);
-            part->words = elsewhere;
-        }
-    }
-    return !*first ? all->failed
-                   : cecl_check_parts(*first, all->failed == ceclSuccess
-                                                  ? ceclSuccess
-                                                  : cecl_fail_with(all->failed, all->words));
-}
-
-/* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
- * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
- * calls on B, too, none of them makes the calls on A, so A does not fail. */
-static void compare_calls(struct cecl_launches *all)
-{
-    struct cecl_check_part *first = NULL;
-    const ceclResult_t result = compare_parts(all, &first);
-    ceclComm_t refuses = NULL;
-    for (struct cecl_check_part *part = first; part && !refuses; part = part->next)
-        refuses = part->result != ceclSuccess ? part->launch->comm : NULL;
-    (void)!cecl_launches_note(all, refuses, result);
-    for (struct cecl_check_part *part = first; part && result != ceclSuccess; part = part->next)
-        if (part->result == ceclSuccess && !part->launch->comm->launcher->compares_alike)
-            part->launch->is_owed = true;
 }
 
 /* Asks the peers where a lone call's blocks belong, or tells them that this rank refuses the call: either all
@@ -287,9 +241,8 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     ceclResult_t result = all->failed;
     if (!comm->config.check) { /* ranks that compare calls know already */
         const bool range = cecl_nvtx_begin(comm->has_ranges, all->op->asks_places);
-        result =
-            cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
-                               is_refused ? cecl_fail_with(all->failed, all->words) : ceclSuccess);
+        result = cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
+                                    cecl_launches_failure(all, comm));
         cecl_nvtx_end(range);
     }
     CECL_TRY(result);
@@ -309,7 +262,7 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
         if (launch->state != CECL_LAUNCH_BROKEN &&
             cecl_comm_check_handle(launch->comm) == ceclSuccess)
-            result = cecl_launch_give_up(launch, failure_for(all, launch->comm));
+            result = cecl_launch_give_up(launch, cecl_launches_failure(all, launch->comm));
     return all->first && !all->first->is_grouped ? result : cecl_fail_with(all->failed, all->words);
 }
 
@@ -332,7 +285,7 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
                 (void)!cecl_launches_note(all, launch->comm, cecl_launch_give_up(launch, result));
         }
         if (steps[s] == check_launch) {
-            compare_calls(all);
+            cecl_launches_compare(all);
             if (all->op->asks_places && !all->first->comm->net)
                 (void)!cecl_launches_note(all, all->first->comm, ask_places(all, all->first));
             is_refused = all->failed != ceclSuccess;
