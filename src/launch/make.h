@@ -18,6 +18,8 @@ struct cecl_launches {
     char words[CECL_MESSAGE_BYTES]; /* its message */
 };
 
+/* -- state.c -- */
+
 /* Empties the list, and forgets the failure. */
 void cecl_launches_begin(struct cecl_launches *all, const struct cecl_op *op);
 /* Notes `result`, unless it is success or there was a failure before. The message must be recorded. It may have rank
@@ -28,12 +30,16 @@ ceclResult_t cecl_launches_note(struct cecl_launches *all, ceclComm_t comm, cecl
 ceclResult_t cecl_launches_failure(const struct cecl_launches *all, ceclComm_t comm);
 /* The first launch of `comm` in a list; NULL: there is none. */
 struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct ceclComm *comm);
-/* check.c. Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
+/* -- check.c -- */
+
+/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
  * refuses the group, the peers on those communicators are notified, because they wait for this rank.
  * If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
  * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
  * calls on B, too, none of them makes the calls on A, so A does not fail. */
 void cecl_launches_compare(struct cecl_launches *all);
+/* -- make.c -- */
+
 /* Carries out the launches, or gives them up. If there was a failure already, only notifies the peers. */
 ceclResult_t cecl_launches_make(struct cecl_launches *all);
 

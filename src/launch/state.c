@@ -1,6 +1,43 @@
-/* How a launch is given up, and how long the host waits for peers. */
+/* How launches fail and are given up, and how long the host waits for peers. */
 #include "launch/launcher.h"
+#include "launch/make.h"
 #include "util/clock.h"
+
+void cecl_launches_begin(struct cecl_launches *all, const struct cecl_op *op)
+{
+    all->first = NULL;
+    all->count = 0;
+    all->op = op;
+    all->pending_ns = UINT64_MAX; /* as the communicator's threshold says */
+    all->failed = ceclSuccess;
+    all->failed_on = NULL;
+}
+
+ceclResult_t cecl_launches_note(struct cecl_launches *all, ceclComm_t comm, ceclResult_t result)
+{
+    if (result != ceclSuccess && all->failed == ceclSuccess) {
+        all->failed = result;
+        all->failed_on = comm;
+        cecl_keep_message(all->words);
+    }
+    return result;
+}
+
+struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct ceclComm *comm)
+{
+    while (first && first->comm != comm)
+        first = first->next;
+    return first;
+}
+
+ceclResult_t cecl_launches_failure(const struct cecl_launches *all, ceclComm_t comm)
+{
+    if (all->failed == ceclSuccess)
+        return ceclSuccess;
+    if (!all->failed_on || all->failed_on == comm)
+        return cecl_fail_with(all->failed, all->words);
+    return cecl_fail(all->failed, "its group failed on another communicator: %.440s", all->words);
+}
 
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result)
 {
