@@ -251,9 +251,9 @@ struct cecl_device_ops {
      * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
      * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
-    /* Waits until all work is done that this process had enqueued on the GPU when it was called. Work that is
-     * enqueued meanwhile does not count. Holds up no other thread. On the host device work that is
-     * enqueued meanwhile counts, too.
+    /* Waits until all work is done that this process had enqueued on the GPU when it was called, because
+     * region_close would wait for it. Work that is enqueued meanwhile does not count. Holds up no other
+     * thread. On the host device region_close waits for nothing, and so does this.
      *
      * go_on  called at least once in two ms; false ends the wait
      *

@@ -70,10 +70,6 @@ ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *contex
 /* The same for the mappings of the process `pid` of this namespace. */
 ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context);
 
-/* As host_maps_read, from a lower address on: the kernel may have split the mapping that has the byte at `at` into lines, and
- * none of them comes before that address. */
-ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context);
-
 /* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
 
 /* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY

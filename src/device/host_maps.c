@@ -43,18 +43,6 @@ static enum answer ask(int fd, uint64_t at, struct host_mapping *mapping)
     return FOUND;
 }
 
-/* No line of the mapping that has the byte at `at` begins below this address: there the start of its file would lie.
- * 0 if the kernel does not tell. */
-static uint64_t lowest_around(int fd, uint64_t at)
-{
-    struct host_mapping here;
-    if (ask(fd, at, &here) != FOUND)
-        return 0;
-    if (!here.shared)
-        return here.start;
-    return here.offset < here.start ? here.start - here.offset : 0;
-}
-
 /* ---- reading the list */
 
 /* The start of the line that is being read: all numbers are in it; the path at the end may be cut
@@ -124,8 +112,7 @@ static ceclResult_t read_list(int fd, uint64_t low, host_mapping_taker *take, vo
                    : ceclSuccess;
 }
 
-/* around: `at` is a byte of a mapping, of which the lines before `at` are wanted, too */
-static ceclResult_t read_maps(const char *path, uint64_t at, bool around, host_mapping_taker *take,
+static ceclResult_t read_maps(const char *path, uint64_t low, host_mapping_taker *take,
                               void *context)
 {
     struct host_mapping mapping;
@@ -133,7 +120,6 @@ static ceclResult_t read_maps(const char *path, uint64_t at, bool around, host_m
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return cecl_fail(ceclSystemError, "open %s: %s", path, strerror(errno));
-    uint64_t low = around ? lowest_around(fd, at) : at;
     while ((answer = ask(fd, low, &mapping)) == FOUND && take(context, &mapping))
         low = mapping.end;
     const ceclResult_t result = answer == UNKNOWN ? read_list(fd, low, take, context) : ceclSuccess;
@@ -143,17 +129,12 @@ static ceclResult_t read_maps(const char *path, uint64_t at, bool around, host_m
 
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
 {
-    return read_maps("/proc/self/maps", low, false, take, context);
+    return read_maps("/proc/self/maps", low, take, context);
 }
 
 ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context)
 {
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    return read_maps(path, low, false, take, context);
-}
-
-ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context)
-{
-    return read_maps("/proc/self/maps", at, true, take, context);
+    return read_maps(path, low, take, context);
 }

@@ -64,7 +64,7 @@ static bool take_for_run(void *context, const struct host_mapping *mapping)
 static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
-    CECL_TRY(host_maps_read_around(at, take_for_run, run));
+    CECL_TRY(host_maps_read(0, take_for_run, run)); /* the mapping may begin with a split line */
     run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
 }
