@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "flags/awaited.h"
+#include "plan/layout.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {
@@ -58,9 +59,7 @@ static ceclResult_t send_trial(const struct cecl_flags *flags, ceclStream_t stre
 /* Checks that the flags of all peers have arrived. */
 static ceclResult_t check_trial(const struct cecl_flags *flags)
 {
-    uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
-    if (!row)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d flags", flags->nranks);
+    uint32_t row[CECL_MAX_RANKS];
     ceclResult_t result = cecl_flags_read(
         flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN), (size_t)flags->nranks, row);
     for (int r = 0; r < flags->nranks && result == ceclSuccess; r++)
@@ -69,26 +68,41 @@ static ceclResult_t check_trial(const struct cecl_flags *flags)
                                "a flag that rank %d copied to rank %d did not arrive: %#x instead "
                                "of %#x; do copies between their GPUs work?",
                                r, flags->rank, (unsigned)row[r], (unsigned)TRIED);
-    free(row);
     return result;
 }
 
 /* ---- life */
 
-static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
+static ceclResult_t copy_table(const struct cecl_flags *flags, void *dst, const void *src,
+                               size_t bytes, ceclStream_t stream)
 {
     struct cecl_device *dev = flags->dev;
+    const ceclResult_t result = dev->ops->memcpy_async(dev, dst, src, bytes, stream),
+                       waited = dev->ops->stream_synchronize(dev, stream);
+    return result != ceclSuccess ? result : waited;
+}
+
+static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
+{
     const size_t bytes = CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t);
     uint32_t *values = malloc(bytes);
     if (!values)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of flags", bytes);
     for (uint32_t i = 0; i < CECL_LANES * CECL_FLAG_VALUES; i++)
         values[i] = cecl_flag_value(i % CECL_FLAG_VALUES);
-    ceclResult_t result =
-        dev->ops->memcpy_async(dev, cecl_flags_source(flags, 0, 0), values, bytes, stream);
-    ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
+    const ceclResult_t result =
+        copy_table(flags, cecl_flags_source(flags, 0, 0), values, bytes, stream);
     free(values);
-    return result != ceclSuccess ? result : waited;
+    return result;
+}
+
+ceclResult_t cecl_flags_write_slices(const struct cecl_flags *flags, ceclStream_t stream)
+{
+    char *slices[CECL_MAX_RANKS];
+    for (int r = 0; r < flags->nranks; r++)
+        slices[r] = cecl_pool_at(flags->pool, r, 0);
+    return copy_table(flags, slices[flags->rank] + flags->slices_offset, slices,
+                      (size_t)flags->nranks * sizeof(char *), stream);
 }
 
 /* Collective. Writes the tables, and tries copied flags. */
@@ -101,7 +115,7 @@ static ceclResult_t begin_tables(const struct cecl_flags *flags)
     if (result == ceclSuccess)
         result = write_values(flags, stream);
     if (result == ceclSuccess)
-        result = cecl_pads_write_slices(flags, stream);
+        result = cecl_flags_write_slices(flags, stream);
     if (result == ceclSuccess && !flags->on_host)
         result = send_trial(flags, stream);
     if (stream)

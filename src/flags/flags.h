@@ -305,9 +305,9 @@ uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 uint32_t *cecl_pads_splits(const struct cecl_flags *flags);
 
 /* -- for cecl_flags_open. In this order: how many bytes pads take; zeroing pads; writing the table of
- * slices, which only this rank reads, and waiting for `stream` -- */
+ * slices, which only this rank reads, and waiting for `stream` (flags.c) -- */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
-ceclResult_t cecl_pads_write_slices(const struct cecl_flags *flags, ceclStream_t stream);
+ceclResult_t cecl_flags_write_slices(const struct cecl_flags *flags, ceclStream_t stream);
 
 #endif

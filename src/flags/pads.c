@@ -12,8 +12,6 @@
  * barrier's word or a signal's word. */
 #include "flags/flags.h"
 
-#include <stdlib.h>
-
 static size_t end_at(int nranks)
 {
     return (size_t)(CECL_DEVICE_BLOCKS + CECL_DEVICE_SIGNALS) * (size_t)nranks;
@@ -22,11 +20,6 @@ static size_t end_at(int nranks)
 static uint32_t *pads_of(const struct cecl_flags *flags)
 {
     return cecl_pool_at(flags->pool, flags->rank, flags->pads_offset);
-}
-
-static void *slices_of(const struct cecl_flags *flags)
-{
-    return cecl_pool_at(flags->pool, flags->rank, flags->slices_offset);
 }
 
 uint64_t cecl_pads_bytes(int nranks)
@@ -68,22 +61,6 @@ ceclResult_t cecl_pads_clear(const struct cecl_flags *flags)
                                     (size_t)cecl_pads_bytes(flags->nranks));
 }
 
-ceclResult_t cecl_pads_write_slices(const struct cecl_flags *flags, ceclStream_t stream)
-{
-    struct cecl_device *dev = flags->dev;
-    const size_t bytes = (size_t)flags->nranks * sizeof(char *);
-    char **slices = malloc(bytes);
-    if (!slices)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d addresses", flags->nranks);
-    for (int r = 0; r < flags->nranks; r++)
-        slices[r] = cecl_pool_at(flags->pool, r, 0);
-    const ceclResult_t result =
-        dev->ops->memcpy_async(dev, slices_of(flags), slices, bytes, stream);
-    const ceclResult_t waited = dev->ops->stream_synchronize(dev, stream);
-    free(slices);
-    return result != ceclSuccess ? result : waited;
-}
-
 ceclResult_t cecl_pads_end(const struct cecl_flags *flags)
 {
     return flags->dev->ops->words_release(flags->dev, cecl_pads_ended(flags), 1, 1);
@@ -95,6 +72,6 @@ void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc)
                              .nranks = flags->nranks,
                              .blocks = CECL_DEVICE_BLOCKS,
                              .signals = CECL_DEVICE_SIGNALS,
-                             .slices = slices_of(flags),
+                             .slices = cecl_pool_at(flags->pool, flags->rank, flags->slices_offset),
                              .pads = pads_of(flags)};
 }

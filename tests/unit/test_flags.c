@@ -500,7 +500,7 @@ TEST_BETWEEN(kernels_find_every_slice_in_the_table, open_flags, close_flags)
 {
     ceclDeviceComm_t dc;
     ceclStream_t stream = new_stream();
-    assert_int_equal(cecl_pads_write_slices(&flags, stream), ceclSuccess);
+    assert_int_equal(cecl_flags_write_slices(&flags, stream), ceclSuccess);
     cecl_pads_describe(&flags, &dc);
     for (int r = 0; r < RANKS; r++)
         assert_ptr_equal(dc.slices[r], cecl_pool_at(&pool, r, 0));
