@@ -23,10 +23,13 @@
     }                                                                                              \
     static void name(void **state)
 /* Runs a test once more, between other functions. */
-#define TEST_AGAIN(name, set_up, tear_down)                                                        \
+#define TEST_AGAIN(name, set_up, tear_down) TEST_AGAIN_IF(1, name, set_up, tear_down)
+#define TEST_AGAIN_IF(condition, name, set_up, tear_down)                                          \
     __attribute__((constructor)) static void name##_runs_after_##set_up(void)                      \
     {                                                                                              \
-        tests_add((struct CMUnitTest){#name " after " #set_up, name, set_up, tear_down, NULL});    \
+        if (condition)                                                                             \
+            tests_add(                                                                             \
+                (struct CMUnitTest){#name " after " #set_up, name, set_up, tear_down, NULL});      \
     }
 void tests_add(struct CMUnitTest test);
 /* Runs the tests that are registered, and returns how many failed. `set_up` runs before the first and `tear_down` after

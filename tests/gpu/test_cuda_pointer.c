@@ -71,42 +71,23 @@ TEST(range_over_two_mappings_is_taken_and_past_them_refused)
     OPS(gpu[0])->unreserve(gpu[0], base, 3 * piece);
 }
 
-TEST(null_is_refused)
+TEST(other_memory_is_refused)
 {
-    refused(ceclInvalidArgument, "sendbuff: NULL", check(NULL, 1));
-}
-
-TEST(plain_host_memory_is_refused)
-{
-    char *memory = malloc(4096);
-    assert_non_null(memory);
-    refused(ceclInvalidArgument, "unknown to CUDA", check(memory, 4096));
-    free(memory);
-}
-
-TEST(pinned_host_memory_is_refused)
-{
+    static char plain[4096];
     uint32_t *words = NULL;
+    void *managed = NULL, *freed = NULL;
     must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
+    must_cuda(cudaMallocManaged(&managed, 65536, cudaMemAttachGlobal));
+    must_cuda(cudaMalloc(&freed, BYTES));
+    must(check(freed, BYTES));
+    must_cuda(cudaFree(freed));
+    refused(ceclInvalidArgument, "sendbuff: NULL", check(NULL, 1));
+    refused(ceclInvalidArgument, "unknown to CUDA", check(plain, sizeof(plain)));
     refused(ceclInvalidArgument, "pinned host memory", check(words, 64));
+    refused(ceclInvalidArgument, "managed memory", check(managed, 65536));
+    refused(ceclInvalidArgument, "unknown to CUDA", check(freed, BYTES));
     OPS(gpu[0])->words_free(gpu[0], words);
-}
-
-TEST(managed_memory_is_refused)
-{
-    void *memory = NULL;
-    must_cuda(cudaMallocManaged(&memory, 65536, cudaMemAttachGlobal));
-    refused(ceclInvalidArgument, "managed memory", check(memory, 65536));
-    must_cuda(cudaFree(memory));
-}
-
-TEST(freed_memory_is_refused)
-{
-    void *memory = NULL;
-    must_cuda(cudaMalloc(&memory, BYTES));
-    must(check(memory, BYTES));
-    must_cuda(cudaFree(memory));
-    refused(ceclInvalidArgument, "unknown to CUDA", check(memory, BYTES));
+    must_cuda(cudaFree(managed));
 }
 
 TEST(memory_of_another_gpu_is_refused_naming_both)

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "cuda_fixture.h"
+#include "hold_sms.h"
 
 struct watch {
     uint32_t *word;
@@ -126,6 +127,23 @@ TEST(release_is_not_held_up_by_many_streams_that_wait)
         assert_true(ends_within(gpu[0], streams[i], SOON_MS));
         OPS(gpu[0])->stream_destroy(gpu[0], streams[i]);
     }
+    memory_end(&memory);
+}
+
+/* Between the two, nothing may fail: it would leave the SMs held. */
+TEST(words_need_no_sm)
+{
+    uint32_t seen = 0;
+    struct memory memory = memory_make(gpu[0], 4096);
+    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4));
+    struct hold_sms *hold = hold_sms_start_on(0, NULL);
+    const ceclResult_t released = OPS(gpu[0])->words_release(gpu[0], memory.at, 1, 5);
+    const ceclResult_t read = OPS(gpu[0])->words_read(gpu[0], memory.at, 1, &seen);
+    const bool held = hold_sms_stop(hold);
+    assert_true(held);
+    assert_int_equal(released, ceclSuccess);
+    assert_int_equal(read, ceclSuccess);
+    assert_int_equal(seen, 5);
     memory_end(&memory);
 }
 

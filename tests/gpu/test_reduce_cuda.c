@@ -16,7 +16,11 @@
 #define ALSO 3      /* further destinations */
 #define SHORT_S 280 /* under a tool that observes kernels */
 
-static bool is_short;
+static bool is_short(void)
+{
+    const char *wish = getenv("CECL_TEST_SHORT");
+    return wish && *wish == '1';
+}
 
 /* The buffers on the GPU, and the same bytes on the host. The last one is dst. */
 static unsigned char *device[SOURCES + 1], *here[SOURCES + 1];
@@ -101,7 +105,7 @@ static void gpu_gives_what_the_host_gives(struct cecl_reduction r, enum lie lie,
 static void for_every_pair(void (*visit)(struct cecl_reduction))
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
-        if (is_short && type != ceclFloat32 && type != ceclBfloat16 && type != ceclFloat8e4m3)
+        if (is_short() && type != ceclFloat32 && type != ceclBfloat16 && type != ceclFloat8e4m3)
             continue;
         fill((ceclDataType_t)type, 11 + (uint64_t)type);
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
@@ -113,9 +117,9 @@ static void for_every_pair(void (*visit)(struct cecl_reduction))
 static void visit_counts_and_lies(struct cecl_reduction r)
 {
     static const uint64_t counts[] = {1, 13, 1000, 50021};
-    for (r.nsrc = is_short ? 3 : 1; r.nsrc <= (is_short ? 3 : SOURCES);
+    for (r.nsrc = is_short() ? 3 : 1; r.nsrc <= (is_short() ? 3 : SOURCES);
          r.nsrc += r.nsrc == 5 ? 3 : 1)
-        for (size_t c = 0; c < (is_short ? 3 : sizeof(counts) / sizeof(*counts)); c++) {
+        for (size_t c = 0; c < (is_short() ? 3 : sizeof(counts) / sizeof(*counts)); c++) {
             r.count = counts[c];
             gpu_gives_what_the_host_gives(r, (enum lie)((r.nsrc + c) % NLIES), -1);
         }
@@ -124,12 +128,12 @@ static void visit_counts_and_lies(struct cecl_reduction r)
         gpu_gives_what_the_host_gives(r, (enum lie)lie, -1);
 }
 
-static void every_type_and_operation_gives_the_hosts_bits(void **state)
+TEST(every_type_and_operation_gives_the_hosts_bits)
 {
     for_every_pair(visit_counts_and_lies);
 }
 
-static void sums_that_widen_give_the_hosts_bits(void **state)
+TEST(sums_that_widen_give_the_hosts_bits)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16};
     for (int i = 0; i < 4; i++) {
@@ -140,7 +144,7 @@ static void sums_that_widen_give_the_hosts_bits(void **state)
 }
 
 /* Of each number of ranks, because scales and divisors differ. */
-static void averages_of_the_largest_numbers_are_the_hosts_and_finite(void **state)
+TEST_IF(is_short(), averages_of_the_largest_numbers_are_the_hosts_and_finite, NULL, NULL)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};
     for (int t = 0; t < 4; t++) {
@@ -172,13 +176,13 @@ static void visit_places(struct cecl_reduction r)
     gpu_gives_what_the_host_gives(r, ALIGNED, 2);
 }
 
-static void in_place_gives_the_hosts_bits(void **state)
+TEST_IF(!is_short(), in_place_gives_the_hosts_bits, NULL, NULL)
 {
     for_every_pair(visit_places);
 }
 
 /* Every bit pattern of the small types, alone: widened, and narrowed. */
-static void every_pattern_passes_as_on_the_host(void **state)
+TEST_IF(!is_short(), every_pattern_passes_as_on_the_host, NULL, NULL)
 {
     static const ceclDataType_t small[] = {ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
                                            ceclFloat8e5m2};
@@ -195,7 +199,7 @@ static void every_pattern_passes_as_on_the_host(void **state)
     }
 }
 
-static void as_many_sources_as_are_promised(void **state)
+TEST_IF(!is_short(), as_many_sources_as_are_promised, NULL, NULL)
 {
     static const void *src[CECL_REDUCE_CUDA_SOURCES_MAX], *host_src[CECL_REDUCE_CUDA_SOURCES_MAX];
     static unsigned char expected[ROOM];
@@ -217,7 +221,7 @@ static void as_many_sources_as_are_promised(void **state)
 }
 
 /* So large that the measured choice is the bulk kernel, many times around its ring. */
-static void a_large_reduction_gives_the_hosts_bits(void **state)
+TEST_IF(!is_short(), a_large_reduction_gives_the_hosts_bits, NULL, NULL)
 {
     const uint64_t count = (8 << 20) + 5;
     unsigned char *there = NULL, *in = malloc(5 * count), *out = malloc(5 * count);
@@ -250,7 +254,7 @@ static void a_large_reduction_gives_the_hosts_bits(void **state)
     free(out);
 }
 
-static void sources_of_a_peer_give_the_hosts_bits(void **state)
+TEST_IF(!is_short(), sources_of_a_peer_give_the_hosts_bits, NULL, NULL)
 {
     unsigned char *own[SOURCES + 1];
     int reaches = 0;
@@ -316,7 +320,7 @@ static struct cecl_reduction reduction_by(const struct way *way, uint64_t count,
     return r;
 }
 
-static void every_place_gets_the_hosts_bits(void **state)
+TEST(every_place_gets_the_hosts_bits)
 {
     static const uint64_t counts[] = {1, 13, 1000, 50021};
     static unsigned char expected[ROOM];
@@ -327,7 +331,7 @@ static void every_place_gets_the_hosts_bits(void **state)
     for (int a = 0; a < ALSO; a++)
         must_cuda(cudaMalloc((void **)&extra[a], ROOM));
     for (size_t w = 0; w < WAYS; w++)
-        for (size_t c = 0; c < (is_short ? 3 : 4); c++) {
+        for (size_t c = 0; c < (is_short() ? 3 : 4); c++) {
             struct cecl_reduction r = reduction_by(&ways[w], counts[c], src, expected);
             const size_t bytes = counts[c] * sizeof(float);
             for (r.nalso = 1; r.nalso <= ALSO; r.nalso++) {
@@ -391,11 +395,11 @@ static void replaces_its_sources(struct cecl_reduction r, enum lie lie)
     }
 }
 
-static void a_result_replaces_all_of_its_sources(void **state)
+TEST(a_result_replaces_all_of_its_sources)
 {
     static const uint64_t counts[] = {1, 13, 5021, 120021};
     fill(ceclFloat32, 22);
-    for (size_t c = 0; c < (is_short ? 3 : 4); c++)
+    for (size_t c = 0; c < (is_short() ? 3 : 4); c++)
         for (uint8_t kernel = CECL_REDUCE_WIDE; kernel <= CECL_REDUCE_BULK; kernel++)
             for (uint32_t nsrc = 2; nsrc <= ALSO + 1; nsrc++)
                 for (uint32_t sms = 1; sms <= 32; sms += 7)
@@ -572,7 +576,7 @@ static void a_kernel_meets(const struct way *way, uint32_t base)
     assert_int_equal(blocks_left(), 0);
 }
 
-static void a_reduction_sends_and_awaits_the_flags_around_it(void **state)
+TEST_IF(!is_short(), a_reduction_sends_and_awaits_the_flags_around_it, NULL, NULL)
 {
     for (size_t w = 0; w < WAYS; w++) {
         a_kernel_meets(&ways[w], 0);
@@ -587,7 +591,7 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
     const void *src[SOURCES];
     const uint32_t base = 40;
     const struct cecl_meeting some = meeting_of(does, base);
-    struct cecl_reduction r = reduction_by(way, is_short ? 5021 : 50021, src, expected);
+    struct cecl_reduction r = reduction_by(way, is_short() ? 5021 : 50021, src, expected);
     const uint32_t told = ended                             ? base
                           : (does & CECL_MEET_SIGNAL_LAST)  ? base + 2
                           : (does & CECL_MEET_SIGNAL_FIRST) ? base + 1
@@ -598,7 +602,7 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
     words->ended = ended;
     peers_come(base + 2, 0);
     must(cecl_reduce_cuda(meeting, &r));
-    if (!stream_ends_within(meeting, is_short ? 60000 : SOON_MS))
+    if (!stream_ends_within(meeting, is_short() ? 60000 : SOON_MS))
         fail_msg("%s, does %u: it does not end", way->name, does);
     if (!peers_are_told(told))
         fail_msg("%s, does %u, ended %d: %u at the next rank, %u expected", way->name, does, ended,
@@ -609,7 +613,7 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
     assert_int_equal(blocks_left(), 0);
 }
 
-static void a_meeting_is_as_much_as_is_asked_for(void **state)
+TEST(a_meeting_is_as_much_as_is_asked_for)
 {
     fill(ceclFloat32, 31);
     for (size_t w = 0; w < WAYS; w++)
@@ -619,7 +623,7 @@ static void a_meeting_is_as_much_as_is_asked_for(void **state)
 
 /* A communicator that has failed: peers get no more words from it, its own waits end, and `done`
  * is set. */
-static void a_word_silences_it(void **state)
+TEST(a_word_silences_it)
 {
     fill(ceclFloat32, 32);
     for (size_t w = 0; w < WAYS; w++)
@@ -628,7 +632,7 @@ static void a_word_silences_it(void **state)
 }
 
 /* Runs a hundred kernels in a row: each must find the counter of blocks reset. */
-static void meetings_follow_each_other(void **state)
+TEST_IF(!is_short(), meetings_follow_each_other, NULL, NULL)
 {
     const void *src[SOURCES];
     static unsigned char expected[ROOM];
@@ -724,64 +728,17 @@ static void all_is_told(uint32_t round)
     must_cuda(cudaStreamSynchronize(stream_there));
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. In every second
- * round, the links are full. */
-static void a_peer_that_was_told_has_all_of_the_result(void **state)
+/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The kernel sends the word, or a copy that
+ * follows it: on another stream of GPU 0, after an event. In every second round, the links are full. */
+static void a_told_peer_has_all(bool by_copy, uint64_t count)
 {
     static unsigned char expected[ROOM];
-    const uint64_t count = 50021;
-    struct crowd crowd;
-    open_there();
-    crowd_open(&crowd, 2);
-    words_start(0);
-    for (uint32_t round = 1; round <= 40 * WAYS; round++) {
-        const struct way *way = &ways[round % WAYS];
-        const void *src[SOURCES], *got = there + offset_of(way->lie, SOURCES, ceclFloat32);
-        void *also = (void *)(uintptr_t)got;
-        must_cuda(cudaSetDevice(0));
-        fill(ceclFloat32, round);
-        struct cecl_reduction r = reduction_by(way, count, src, expected);
-        const struct cecl_meeting tells = {.does = CECL_MEET_SIGNAL_LAST,
-                                           .last = round,
-                                           .rank = 0,
-                                           .nranks = 2,
-                                           .row = told[0],
-                                           .word = &told[0][0],
-                                           .apart = sizeof(*told),
-                                           .ended = &words->ended,
-                                           .leaving = leaving};
-        const struct cecl_meeting waits = waits_for(round);
-        const struct cecl_reduction takes = taking(way, &got, count, way->sms, &waits);
-        r.also = &also;
-        r.nalso = 1;
-        r.meeting = &tells;
-        crowd_come(&crowd, round / WAYS % 2 ? 2 : 0);
-        must_cuda(cudaSetDevice(1));
-        must(cecl_reduce_cuda(stream_there, &takes));
-        (void)!cudaSetDevice(0);
-        const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
-        const bool ends = sent == ceclSuccess && stream_ends_within(meeting, SOON_MS) &&
-                          stream_ends_within(stream_there, SOON_MS);
-        all_is_told(round);
-        must(sent);
-        assert_true(ends);
-        all_was_there(way, &takes, expected, round);
-    }
-    crowd_close(&crowd);
-    close_there();
-}
-
-/* The same, but a copy after the kernel brings the word: on another stream of GPU 0, after an
- * event. */
-static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
-{
-    static unsigned char expected[ROOM];
-    const uint64_t count = 100021;
     uint32_t *value = NULL;
     cudaEvent_t written;
     struct crowd crowd;
     open_there();
     crowd_open(&crowd, 2);
+    words_start(0);
     must_cuda(cudaSetDevice(0));
     must_cuda(cudaMalloc((void **)&value, sizeof(*value)));
     must_cuda(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
@@ -794,21 +751,35 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
         must_cuda(cudaMemcpy(value, &round, sizeof(round), cudaMemcpyDefault));
         must_cuda(cudaDeviceSynchronize());
         struct cecl_reduction r = reduction_by(way, count, src, expected);
+        const struct cecl_meeting tells = {.does = CECL_MEET_SIGNAL_LAST,
+                                           .last = round,
+                                           .rank = 0,
+                                           .nranks = 2,
+                                           .row = told[0],
+                                           .word = &told[0][0],
+                                           .apart = sizeof(*told),
+                                           .ended = &words->ended,
+                                           .leaving = leaving};
         const struct cecl_meeting waits = waits_for(round);
-        const struct cecl_reduction takes = taking(way, &got, count, 32, &waits);
+        const struct cecl_reduction takes =
+            taking(way, &got, count, by_copy ? 32 : way->sms, &waits);
         r.also = &also;
         r.nalso = 1;
-        r.max_sms = 32;
+        r.max_sms = by_copy ? 32 : way->sms;
+        r.meeting = by_copy ? NULL : &tells;
         crowd_come(&crowd, round / WAYS % 2 ? 2 : 0);
         must_cuda(cudaSetDevice(1));
         must(cecl_reduce_cuda(stream_there, &takes));
         (void)!cudaSetDevice(0);
         const ceclResult_t sent = cecl_reduce_cuda(meeting, &r);
-        (void)!cudaEventRecord(written, meeting);
-        (void)!cudaStreamWaitEvent(beside, written, 0);
-        (void)!cudaMemcpyAsync(&told[1][0], value, sizeof(*value), cudaMemcpyDefault, beside);
-        const bool ends =
-            stream_ends_within(beside, SOON_MS) && stream_ends_within(stream_there, SOON_MS);
+        if (by_copy) {
+            (void)!cudaEventRecord(written, meeting);
+            (void)!cudaStreamWaitEvent(beside, written, 0);
+            (void)!cudaMemcpyAsync(&told[1][0], value, sizeof(*value), cudaMemcpyDefault, beside);
+        }
+        const bool ends = sent == ceclSuccess &&
+                          stream_ends_within(by_copy ? beside : meeting, SOON_MS) &&
+                          stream_ends_within(stream_there, SOON_MS);
         all_is_told(round);
         must(sent);
         assert_true(ends);
@@ -818,6 +789,16 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
     must_cuda(cudaFree(value));
     crowd_close(&crowd);
     close_there();
+}
+
+TEST_IF(!is_short(), a_peer_that_was_told_has_all_of_the_result, NULL, NULL)
+{
+    a_told_peer_has_all(false, 50021);
+}
+
+TEST_IF(!is_short(), a_peer_that_a_copy_told_has_all_of_the_result, NULL, NULL)
+{
+    a_told_peer_has_all(true, 100021);
 }
 
 /* A kernel of GPU 0 and a copy engine of GPU `copier` write adjacent bytes of `to` at the same
@@ -873,7 +854,7 @@ static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_
     }
 }
 
-static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
+TEST_IF(!is_short(), a_kernel_and_a_copy_engine_write_side_by_side, NULL, NULL)
 {
     uint64_t x = 91;
     open_there();
@@ -952,7 +933,7 @@ static void sides_reduce(uint32_t sms)
 
 /* If the link is full, writes to a peer queue, and the reads of shared memory wait behind them.
  * The source data must stay in shared memory until then, however long that takes. */
-static void a_tile_stays_until_it_was_read(void **state)
+TEST_IF(!is_short(), a_tile_stays_until_it_was_read, NULL, NULL)
 {
     static const uint32_t sms[] = {8, 16, 32};
     const size_t count = 2 * HALF / sizeof(uint32_t);
@@ -1001,7 +982,7 @@ static void a_tile_stays_until_it_was_read(void **state)
     must_cuda(cudaSetDevice(0));
 }
 
-static void what_cannot_be_reduced_is_refused(void **state)
+TEST_IF(!is_short(), what_cannot_be_reduced_is_refused, NULL, NULL)
 {
     const void *src[CECL_REDUCE_CUDA_SOURCES_MAX + 1] = {device[0], device[1]};
     struct cecl_reduction good = {
@@ -1046,43 +1027,8 @@ static int start(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
-        cmocka_unit_test(in_place_gives_the_hosts_bits),
-        cmocka_unit_test(every_pattern_passes_as_on_the_host),
-        cmocka_unit_test(as_many_sources_as_are_promised),
-        cmocka_unit_test(a_large_reduction_gives_the_hosts_bits),
-        cmocka_unit_test(sources_of_a_peer_give_the_hosts_bits),
-        cmocka_unit_test(what_cannot_be_reduced_is_refused),
-        cmocka_unit_test(every_place_gets_the_hosts_bits),
-        cmocka_unit_test(a_result_replaces_all_of_its_sources),
-        cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
-        cmocka_unit_test(a_word_silences_it),
-        cmocka_unit_test(meetings_follow_each_other),
-        cmocka_unit_test(a_reduction_sends_and_awaits_the_flags_around_it),
-        cmocka_unit_test(a_peer_that_was_told_has_all_of_the_result),
-        cmocka_unit_test(a_peer_that_a_copy_told_has_all_of_the_result),
-        cmocka_unit_test(a_kernel_and_a_copy_engine_write_side_by_side),
-        cmocka_unit_test(a_tile_stays_until_it_was_read),
-    };
-    const struct CMUnitTest few[] = {
-        cmocka_unit_test(averages_of_the_largest_numbers_are_the_hosts_and_finite),
-        cmocka_unit_test(every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
-        cmocka_unit_test(every_place_gets_the_hosts_bits),
-        cmocka_unit_test(a_result_replaces_all_of_its_sources),
-        cmocka_unit_test(a_meeting_is_as_much_as_is_asked_for),
-        cmocka_unit_test(a_word_silences_it),
-    };
-    const char *wish = getenv("CECL_TEST_SHORT");
     const int skipped = fixture_start();
-    if (skipped)
-        return skipped;
-    is_short = wish && *wish == '1';
-    if (is_short) {
+    if (is_short())
         alarm(SHORT_S);
-        return cmocka_run_group_tests(few, start, gpus_close);
-    }
-    return cmocka_run_group_tests(tests, start, gpus_close);
+    return skipped ? skipped : tests_run(start, gpus_close);
 }

@@ -23,7 +23,11 @@ static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
 static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
-static bool is_short;
+static bool is_short(void)
+{
+    const char *wish = getenv("CECL_TEST_SHORT");
+    return wish && *wish == '1';
+}
 static bool is_counted; /* like captured calls, calls keep their call count in a word on the GPU */
 static uint32_t *numbers[MOST];
 
@@ -179,7 +183,7 @@ static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
 
 static void run_all(struct cecl_small s, size_t lie, bool in_place)
 {
-    if (is_short)
+    if (is_short())
         run_one_by_one(s, lie, in_place);
     else
         for (int g = 0; g < n; g++)
@@ -248,7 +252,7 @@ static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
         fill((ceclDataType_t)type, 5 + (uint64_t)type);
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
-            for (int c = is_short ? 2 - op % 2 : 0; c < (is_short ? 3 - op % 2 : 4); c++)
+            for (int c = is_short() ? 2 - op % 2 : 0; c < (is_short() ? 3 - op % 2 : 4); c++)
                 for (int in_place = 0; in_place < 2; in_place++)
                     if (is_counted ? cecl_reduction_counts((ceclDataType_t)type, (ceclRedOp_t)op)
                                    : op != ceclAvg || formats[type].fraction > 0)
@@ -262,12 +266,12 @@ static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
     }
 }
 
-static void an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits(void **state)
+TEST(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits)
 {
     reductions_give_the_hosts_bits(CECL_SMALL_ALL_REDUCE);
 }
 
-static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(void **state)
+TEST(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits)
 {
     reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
 }
@@ -279,7 +283,7 @@ static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,     
                                6148, 8192, 10748, 10752, 10756, 36868, SLOT - 4, SLOT};
 #define EDGES (sizeof(edges) / sizeof(edges[0]))
 
-static void reductions_of_any_size_give_the_hosts_bits(void **state)
+TEST_IF(!is_short(), reductions_of_any_size_give_the_hosts_bits, NULL, NULL)
 {
     fill(ceclFloat32, 3);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_REDUCE_SCATTER; kind++)
@@ -292,7 +296,7 @@ static void reductions_of_any_size_give_the_hosts_bits(void **state)
                                            sms % 2 * 4, sms > 1);
 }
 
-static void sums_that_widen_give_the_hosts_bits(void **state)
+TEST_IF(!is_short(), sums_that_widen_give_the_hosts_bits, NULL, NULL)
 {
     for (int type = 0; type < 2; type++) {
         fill(type ? ceclFloat16 : ceclBfloat16, 17);
@@ -309,7 +313,7 @@ static void sums_that_widen_give_the_hosts_bits(void **state)
     }
 }
 
-static void blocks_of_every_few_bytes_arrive_whole(void **state)
+TEST_IF(!is_short(), blocks_of_every_few_bytes_arrive_whole, NULL, NULL)
 {
     fill(ceclUint8, 78);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
@@ -322,7 +326,7 @@ static void blocks_of_every_few_bytes_arrive_whole(void **state)
                                            lie, bytes % 2 != 0);
 }
 
-static void blocks_around_edges_arrive_whole(void **state)
+TEST_IF(!is_short(), blocks_around_edges_arrive_whole, NULL, NULL)
 {
     fill(ceclUint8, 79);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
@@ -333,12 +337,12 @@ static void blocks_around_edges_arrive_whole(void **state)
                                            more, i % 2 != 0);
 }
 
-static void blocks_arrive_whole_at_any_alignment(void **state)
+TEST(blocks_arrive_whole_at_any_alignment)
 {
     static const size_t sizes[] = {1, 15, 16, 17, 4096, 5000, SLOT - 1, SLOT};
     fill(ceclUint8, 77);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
-        for (size_t i = is_short; i < sizeof(sizes) / sizeof(sizes[0]); i += is_short ? 4 : 1)
+        for (size_t i = is_short(); i < sizeof(sizes) / sizeof(sizes[0]); i += is_short() ? 4 : 1)
             for (size_t lie = 0; lie < 8; lie += 5)
                 for (int in_place = 0; in_place < 2; in_place++)
                     ranks_get_what_they_should(
@@ -348,7 +352,7 @@ static void blocks_arrive_whole_at_any_alignment(void **state)
 
 /* In place, so that a call's result is the input of the next. After k sums of ones, the values
  * are n^k; data of an earlier call would show as another number. */
-static void calls_follow_each_other_without_a_pause(void **state)
+TEST_IF(!is_short(), calls_follow_each_other_without_a_pause, NULL, NULL)
 {
     enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
     static double host[COUNT];
@@ -390,7 +394,7 @@ static void slots_set(int byte)
 }
 
 /* Epochs wrap to 0, the value of zeroed slots. By then, the slots hold other values. */
-static void epochs_may_wrap_around(void **state)
+TEST_IF(!is_short(), epochs_may_wrap_around, NULL, NULL)
 {
     const uint32_t before = epoch;
     fill(ceclUint8, 80);
@@ -406,7 +410,7 @@ static void epochs_may_wrap_around(void **state)
 }
 
 /* The calls are so small that they use few of the lines. */
-static void all_lines_are_renewed_by_and_by(void **state)
+TEST_IF(!is_short(), all_lines_are_renewed_by_and_by, NULL, NULL)
 {
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
     const size_t calls = 2 * half / 512; /* for both halves: each call renews a row of lines */
@@ -452,7 +456,7 @@ static void meetings_ended(int first, bool told_peers)
     }
 }
 
-static void a_meeting_is_told_and_its_end_too(void **state)
+TEST(a_meeting_is_told_and_its_end_too)
 {
     fill(ceclFloat16, 9);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
@@ -466,6 +470,63 @@ static void a_meeting_is_told_and_its_end_too(void **state)
                                            0, sms == 1);
                 meetings_ended(0, true);
             }
+    told = 0;
+}
+
+static int count_calls(void **state)
+{
+    is_counted = true;
+    meet(50);
+    set_epoch(epoch);
+    return 0;
+}
+
+/* All ranks got the words of the last call, which has ended. */
+static int stop_counting(void **state)
+{
+    for (int g = 0; g < n; g++) {
+        uint32_t count = 0;
+        must_cuda(cudaMemcpy(&count, numbers[g], sizeof(count), cudaMemcpyDefault));
+        assert_int_equal(count, epoch - 1);
+        assert_int_equal(done[g], told + 1);
+        for (int p = 0; p < n; p++)
+            assert_true(told_numbers[p][g] ==
+                        ((uint64_t)NUMBER << 32 | (uint32_t)told_numbers[g][g]));
+        assert_int_not_equal((uint32_t)told_numbers[g][g], 0);
+    }
+    is_counted = false;
+    told = 0;
+    return 0;
+}
+
+TEST_AGAIN_IF(!is_short(), reductions_of_any_size_give_the_hosts_bits, count_calls, stop_counting)
+TEST_AGAIN_IF(!is_short(), sums_that_widen_give_the_hosts_bits, count_calls, stop_counting)
+TEST_AGAIN_IF(!is_short(), blocks_arrive_whole_at_any_alignment, count_calls, stop_counting)
+TEST_AGAIN_IF(!is_short(), epochs_may_wrap_around, count_calls, stop_counting)
+TEST_AGAIN_IF(!is_short(), all_lines_are_renewed_by_and_by, count_calls, stop_counting)
+TEST_AGAIN_IF(!is_short(), calls_follow_each_other_without_a_pause, count_calls, stop_counting)
+
+/* The end word is set before the kernels begin: they send nothing, write no words, and still
+ * end. */
+TEST(kernels_that_begin_after_the_end_tell_nothing)
+{
+    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
+        meet(30);
+        for (int g = 0; g < n; g++) {
+            words[g][0] = 1;
+            enqueue(g,
+                    (struct cecl_small){
+                        .kind = (enum cecl_small_kind)kind, .bytes = 20000, .type = ceclFloat32},
+                    0, false);
+        }
+        epoch++;
+        for (int g = 0; g < n; g++) {
+            must_cuda(cudaStreamSynchronize(streams[g]));
+            assert_int_equal(words[g][1], 1 + g);
+            words[g][0] = words[g][1] = 0;
+        }
+        meetings_ended(0, false);
+    }
     told = 0;
 }
 
@@ -498,43 +559,19 @@ static void waits_end(uint64_t timeout_ns, size_t bytes)
     told = 0;
 }
 
-static void a_wait_ends_by_its_bound(void **state)
+TEST(a_wait_ends_by_its_bound)
 {
     waits_end(50000000, 1000);
     waits_end(50000000, SLOT);
 }
 
-static void a_wait_ends_by_its_word(void **state)
+TEST_IF(!is_short(), a_wait_ends_by_its_word, NULL, NULL)
 {
     waits_end(UINT64_C(100000000000), 1000);
     waits_end(UINT64_C(100000000000), SLOT);
 }
 
-/* The end word is set before the kernels begin: they send nothing, write no words, and still
- * end. */
-static void kernels_that_begin_after_the_end_tell_nothing(void **state)
-{
-    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
-        meet(30);
-        for (int g = 0; g < n; g++) {
-            words[g][0] = 1;
-            enqueue(g,
-                    (struct cecl_small){
-                        .kind = (enum cecl_small_kind)kind, .bytes = 20000, .type = ceclFloat32},
-                    0, false);
-        }
-        epoch++;
-        for (int g = 0; g < n; g++) {
-            must_cuda(cudaStreamSynchronize(streams[g]));
-            assert_int_equal(words[g][1], 1 + g);
-            words[g][0] = words[g][1] = 0;
-        }
-        meetings_ended(0, false);
-    }
-    told = 0;
-}
-
-static void what_cannot_be_is_refused(void **state)
+TEST_IF(!is_short(), what_cannot_be_is_refused, NULL, NULL)
 {
     struct cecl_small s = {.nranks = 1, .bytes = 16, .slot_bytes = SLOT};
     refused(ceclInvalidArgument, "2 to 16 ranks expected", cecl_small_cuda(streams[0], &s));
@@ -549,71 +586,8 @@ static void what_cannot_be_is_refused(void **state)
     refused(ceclInvalidArgument, "ceclAvg of int32", cecl_small_cuda(streams[0], &s));
 }
 
-static int count_calls(void **state)
-{
-    is_counted = true;
-    meet(50);
-    set_epoch(epoch);
-    return 0;
-}
-
-/* All ranks got the words of the last call, which has ended. */
-static int stop_counting(void **state)
-{
-    for (int g = 0; g < n; g++) {
-        uint32_t count = 0;
-        must_cuda(cudaMemcpy(&count, numbers[g], sizeof(count), cudaMemcpyDefault));
-        assert_int_equal(count, epoch - 1);
-        assert_int_equal(done[g], told + 1);
-        for (int p = 0; p < n; p++)
-            assert_true(told_numbers[p][g] ==
-                        ((uint64_t)NUMBER << 32 | (uint32_t)told_numbers[g][g]));
-        assert_int_not_equal((uint32_t)told_numbers[g][g], 0);
-    }
-    is_counted = false;
-    told = 0;
-    return 0;
-}
-
-#define COUNTED(test)                                                                              \
-    {                                                                                              \
-        "counted: " #test, test, count_calls, stop_counting, NULL                                  \
-    }
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(reductions_of_any_size_give_the_hosts_bits),
-        cmocka_unit_test(sums_that_widen_give_the_hosts_bits),
-        cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
-        cmocka_unit_test(blocks_of_every_few_bytes_arrive_whole),
-        cmocka_unit_test(blocks_around_edges_arrive_whole),
-        cmocka_unit_test(epochs_may_wrap_around),
-        cmocka_unit_test(all_lines_are_renewed_by_and_by),
-        cmocka_unit_test(a_meeting_is_told_and_its_end_too),
-        cmocka_unit_test(calls_follow_each_other_without_a_pause),
-        COUNTED(reductions_of_any_size_give_the_hosts_bits),
-        COUNTED(sums_that_widen_give_the_hosts_bits),
-        COUNTED(blocks_arrive_whole_at_any_alignment),
-        COUNTED(epochs_may_wrap_around),
-        COUNTED(all_lines_are_renewed_by_and_by),
-        COUNTED(calls_follow_each_other_without_a_pause),
-        cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
-        cmocka_unit_test(a_wait_ends_by_its_bound),
-        cmocka_unit_test(a_wait_ends_by_its_word),
-    };
-    const struct CMUnitTest few[] = {
-        cmocka_unit_test(an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits),
-        cmocka_unit_test(blocks_arrive_whole_at_any_alignment),
-        cmocka_unit_test(a_meeting_is_told_and_its_end_too),
-        cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
-        cmocka_unit_test(a_wait_ends_by_its_bound),
-    };
-    const char *wish = getenv("CECL_TEST_SHORT");
     int count = 0;
     const int skipped = fixture_start();
     if (skipped)
@@ -623,10 +597,7 @@ int main(int argc, char **argv)
         printf("skipped: %d GPUs are needed, %d are here\n", n, count);
         return 77;
     }
-    is_short = wish && *wish == '1';
-    if (is_short) {
+    if (is_short())
         alarm(SHORT_S);
-        return cmocka_run_group_tests(few, all_open, NULL);
-    }
-    return cmocka_run_group_tests(tests, all_open, NULL);
+    return tests_run(all_open, NULL);
 }

@@ -1,5 +1,5 @@
 /* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while
- * every SM is held; refused memory and streams; leaks. (bench/cecl_zerosm and its test
+ * every SM is held; leaks. (bench/cecl_zerosm and its test
  * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
  * for each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include <stdio.h>
@@ -60,7 +60,6 @@ struct shape {
     bool in_place;
 };
 static const struct shape gather_in_place = {ceclOpAllGather, true};
-static const struct shape gather_out_of_place = {ceclOpAllGather, false};
 static const struct shape exchange_out_of_place = {ceclOpAlltoAll, false};
 
 /* Where rank g's input lies, and its number of blocks. */
@@ -299,66 +298,6 @@ TEST(puts_gets_and_signals_need_no_sm)
     close_all();
 }
 
-/* One thread allocates on all GPUs, in a group: all pools grow at the same time. */
-TEST(one_thread_allocates_on_all_gpus_in_a_group)
-{
-    const size_t bytes = (size_t)256 << 20; /* more than the first segment */
-    void *buffers[MAX_GPUS] = {NULL};
-    open_all();
-    OK(ceclGroupStart());
-    for (int g = 0; g < gpus; g++)
-        OK(ceclMemAlloc(comms[g], &buffers[g], bytes));
-    OK(ceclGroupEnd());
-    for (int g = 0; g < gpus; g++)
-        OK(ceclAllGather((char *)buffers[g] + (size_t)g * block, buffers[g], block, ceclUint8,
-                         comms[g], streams[g]));
-    for (int g = 0; g < gpus; g++)
-        OK(ceclStreamSynchronize(comms[g], streams[g]));
-    close_all();
-}
-
-TEST(memory_that_is_not_this_gpus_is_refused)
-{
-    void *pinned = NULL, *other = NULL, *managed = NULL;
-    static char plain[64];
-    open_all();
-    assert_int_equal(cudaMallocHost(&pinned, 64), cudaSuccess);
-    cudaSetDevice(1);
-    assert_int_equal(cudaMalloc(&other, 64), cudaSuccess);
-    cudaSetDevice(0);
-    assert_int_equal(cudaMallocManaged(&managed, 64, cudaMemAttachGlobal), cudaSuccess);
-    const void *bad[] = {pinned, other, managed, plain};
-    const char *words[] = {"pinned host memory", "memory of GPU 1", "managed memory",
-                           "unknown to CUDA"};
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(ceclAllGather(bad[i], recv_buffer[0], 16, ceclUint8, comms[0], streams[0]),
-                         ceclInvalidArgument);
-        if (!strstr(ceclGetLastError(comms[0]), words[i]))
-            fail_msg("'%s' expected in '%s'", words[i], ceclGetLastError(comms[0]));
-    }
-    cudaFreeHost(pinned);
-    cudaFree(other);
-    cudaFree(managed);
-    close_all();
-}
-
-TEST(plain_device_memory_may_be_sent)
-{
-    void *plain[MAX_GPUS];
-    open_all();
-    fill(&gather_out_of_place, 31);
-    for (int g = 0; g < gpus; g++) {
-        cudaSetDevice(g);
-        assert_int_equal(cudaMalloc(&plain[g], block), cudaSuccess);
-        OK(ceclMemcpyAsync(comms[g], plain[g], send_buffer[g], block, streams[g]));
-        OK(ceclAllGather(plain[g], recv_buffer[g], block, ceclUint8, comms[g], streams[g]));
-    }
-    check(&gather_out_of_place, 31);
-    for (int g = 0; g < gpus; g++)
-        cudaFree(plain[g]);
-    close_all();
-}
-
 static void begin_capture(int g)
 {
     assert_int_equal(cudaSetDevice(g), cudaSuccess);
@@ -448,22 +387,6 @@ TEST(a_captured_call_with_large_batches_is_zero_sm_in_each_launch)
     block = (size_t)16 << 20;
     each_launch_needs_no_sm(&exchange_out_of_place);
     block = before;
-}
-
-/* Only rank 0 calls: the wait on the GPU itself is released, and all streams end. */
-TEST(a_wait_on_the_gpu_ends_by_the_timeout)
-{
-    setenv("CECL_TIMEOUT_MS", "400", 1);
-    open_all();
-    unsetenv("CECL_TIMEOUT_MS");
-    OK(ceclAllGather(recv_buffer[0], recv_buffer[0], block, ceclUint8, comms[0], streams[0]));
-    assert_int_equal(ceclStreamSynchronize(comms[0], streams[0]), ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]),
-                           gpus == 2 ? "waited for rank 1 for" : "waited for ranks 1"));
-    for (int g = 0; g < gpus; g++) {
-        (void)!ceclStreamDestroy(comms[g], streams[g]);
-        (void)!ceclCommDestroy(comms[g]);
-    }
 }
 
 TEST(communicators_leak_no_gpu_memory)
