@@ -83,16 +83,28 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
 /* The end of an operation of the device: returns the result of `expr`, which may use `cuda`. */
 #define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
 #define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
+/* The same without a result: an error of `expr` cannot be repaired. */
+#define CUDA_UNDO_BESIDE(cuda, dev, expr)                                                          \
+    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr);                                                 \
+    (void)cuda_result_
+/* The beginning of an operation, which returns if `expr` fails. */
+#define CUDA_TRY_BESIDE(cuda, dev, expr)                                                           \
+    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr);                                                 \
+    CECL_TRY(cuda_result_)
 #define CUDA_RETURN_(within, cuda, dev, expr)                                                      \
+    CUDA_OPERATION_(within, cuda, dev, expr);                                                      \
+    return cuda_result_
+#define CUDA_OPERATION_(within, cuda, dev, expr)                                                   \
     struct cuda_device *cuda = cuda_of(dev);                                                       \
     ceclResult_t cuda_result_;                                                                     \
-    within(cuda, cuda_result_, expr);                                                              \
-    return cuda_result_
+    within(cuda, cuda_result_, expr)
 
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
 
 /* cuda_memory.c */
 ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
+/* Lets this device read and write mapped memory. */
+ceclResult_t cuda_access(struct cuda_device *cuda, CUdeviceptr at, size_t bytes);
 
 /* cuda_own.c */
 /* Refuses a stream that captures. This is the only query that does not invalidate a capture. */

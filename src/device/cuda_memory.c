@@ -36,14 +36,11 @@ ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes)
 
 ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     CUdeviceptr range = 0;
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result,
-                CUDA_CALL(cuda, cuMemAddressReserve, &range, bytes, dev->granularity, 0, 0));
-    if (result == ceclSuccess)
-        *base = (void *)(uintptr_t)range;
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev,
+                    CUDA_CALL(cuda, cuMemAddressReserve, &range, bytes, dev->granularity, 0, 0));
+    *base = (void *)(uintptr_t)range;
+    return ceclSuccess;
 }
 
 void cuda_unreserve(struct cecl_device *dev, void *base, size_t bytes)
@@ -73,48 +70,44 @@ static ceclResult_t create(struct cuda_device *cuda, size_t bytes,
 
 ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     CUmemGenericAllocationHandle handle = 0;
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, create(cuda, bytes, &handle));
-    if (result == ceclSuccess)
-        *mem = (struct cecl_mem){.handle = handle, .bytes = bytes};
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev, create(cuda, bytes, &handle));
+    *mem = (struct cecl_mem){.handle = handle, .bytes = bytes};
+    return ceclSuccess;
 }
 
 ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     int made = -1;
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result,
-                CUDA_CALL(cuda, cuMemExportToShareableHandle, &made, mem->handle,
-                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    if (result == ceclSuccess)
-        *fd = cecl_fds_adopt(made);
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev,
+                    CUDA_CALL(cuda, cuMemExportToShareableHandle, &made, mem->handle,
+                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    *fd = cecl_fds_adopt(made);
+    return ceclSuccess;
 }
 
 ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     CUmemGenericAllocationHandle handle = 0;
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result,
-                CUDA_CALL(cuda, cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
-                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    if (result == ceclSuccess)
-        *mem = (struct cecl_mem){.handle = handle, .bytes = bytes};
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev,
+                    CUDA_CALL(cuda, cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
+                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    *mem = (struct cecl_mem){.handle = handle, .bytes = bytes};
+    return ceclSuccess;
 }
 
-static ceclResult_t map(struct cuda_device *cuda, CUdeviceptr at, const struct cecl_mem *mem)
+ceclResult_t cuda_access(struct cuda_device *cuda, CUdeviceptr at, size_t bytes)
 {
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return CUDA_CALL(cuda, cuMemSetAccess, at, bytes, &access, 1);
+}
+
+static ceclResult_t map(struct cuda_device *cuda, CUdeviceptr at, const struct cecl_mem *mem)
+{
     CECL_TRY(CUDA_CALL(cuda, cuMemMap, at, mem->bytes, 0, mem->handle, 0));
-    ceclResult_t result = CUDA_CALL(cuda, cuMemSetAccess, at, mem->bytes, &access, 1);
+    const ceclResult_t result = cuda_access(cuda, at, mem->bytes);
     if (result != ceclSuccess)
         cuda->cu->cuMemUnmap(at, mem->bytes);
     return result;
@@ -181,22 +174,17 @@ static ceclResult_t alloc_words(struct cuda_device *cuda, size_t count, void **w
 
 ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     void *memory = NULL;
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, alloc_words(cuda, count, &memory));
-    if (result == ceclSuccess)
-        *words = memory;
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev, alloc_words(cuda, count, &memory));
+    *words = memory;
+    return ceclSuccess;
 }
 
 void cuda_words_free(struct cecl_device *dev, uint32_t *words)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t freed = ceclSuccess;
-    if (words)
-        CUDA_BESIDE(cuda, freed, CUDA_CALL(cuda, cuMemFreeHost, words));
-    (void)freed; /* an error here cannot be repaired */
+    if (!words)
+        return;
+    CUDA_UNDO_BESIDE(cuda, dev, CUDA_CALL(cuda, cuMemFreeHost, words));
 }
 
 static ceclResult_t host_share(struct cuda_device *cuda, void *addr, size_t bytes)
@@ -216,11 +204,8 @@ ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 
 void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t undone;
     (void)bytes;
-    CUDA_BESIDE(cuda, undone, CUDA_CALL(cuda, cuMemHostUnregister, addr));
-    (void)undone; /* an error here cannot be repaired */
+    CUDA_UNDO_BESIDE(cuda, dev, CUDA_CALL(cuda, cuMemHostUnregister, addr));
 }
 
 void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)

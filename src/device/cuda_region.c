@@ -150,7 +150,6 @@ static ceclResult_t check_unchanged(struct cecl_device *dev, const struct cecl_r
 ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_region *region,
                                 struct cecl_region_export *exported)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     struct cecl_region_export made = {.kind = region->kind,
                                       .ordinal = dev->ordinal,
                                       .process = cecl_fork_process(),
@@ -158,15 +157,13 @@ ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_regio
                                       .bytes = region->bytes,
                                       .id = region->id,
                                       .fd = -1};
-    ceclResult_t result;
     CECL_TRY(check_unchanged(dev, region));
-    if (region->kind == CECL_REGION_HANDLE)
-        CUDA_BESIDE(cuda, result, export_handle(cuda, region->base, made.handle));
-    else
-        CUDA_BESIDE(cuda, result, export_file(cuda, region->base, &made.fd));
-    if (result == ceclSuccess)
-        *exported = made;
-    return result;
+    CUDA_TRY_BESIDE(cuda, dev,
+                    region->kind == CECL_REGION_HANDLE
+                        ? export_handle(cuda, region->base, made.handle)
+                        : export_file(cuda, region->base, &made.fd));
+    *exported = made;
+    return ceclSuccess;
 }
 
 /* ---- import */
@@ -237,29 +234,18 @@ static ceclResult_t import_file(struct cuda_device *cuda, const struct cecl_regi
     return result;
 }
 
-static ceclResult_t access_both_ways(struct cuda_device *cuda, CUdeviceptr at, size_t bytes)
-{
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return CUDA_CALL(cuda, cuMemSetAccess, at, bytes, &access, 1);
-}
-
 ceclResult_t cuda_region_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    CUDA_RETURN_BESIDE(cuda, dev, access_both_ways(cuda, cuda_address(addr), bytes));
+    CUDA_RETURN_BESIDE(cuda, dev, cuda_access(cuda, cuda_address(addr), bytes));
 }
 
 ceclResult_t cuda_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    if (exported->kind == CECL_REGION_HANDLE)
-        CUDA_BESIDE(cuda, result, import_handle(cuda, exported, addr));
-    else
-        CUDA_BESIDE(cuda, result, import_file(cuda, exported, at, addr));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev,
+                       exported->kind == CECL_REGION_HANDLE
+                           ? import_handle(cuda, exported, addr)
+                           : import_file(cuda, exported, at, addr));
 }
 
 static ceclResult_t close_inside(struct cuda_device *cuda,
@@ -275,8 +261,5 @@ static ceclResult_t close_inside(struct cuda_device *cuda,
 void cuda_region_close(struct cecl_device *dev, const struct cecl_region_export *exported,
                        void *addr)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t closed;
-    CUDA_BESIDE(cuda, closed, close_inside(cuda, exported, addr));
-    (void)closed; /* an error here cannot be repaired */
+    CUDA_UNDO_BESIDE(cuda, dev, close_inside(cuda, exported, addr));
 }
