@@ -20,20 +20,6 @@ TEST(an_input_in_the_other_area_is_refused)
     }
 }
 
-TEST(reductions_of_many_ranks_are_right)
-{
-    static const int many[] = {16, 32};
-    for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
-        for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++) {
-            struct cecl_part parts[2];
-            for (int c = 0; c < 2; c++) {
-                parts[c] = reduction_of((enum cecl_op_index)op, (uint64_t)many[i], 40, 1);
-                parts[c].way.reduce.chunk = 1 + (uint64_t)c;
-            }
-            verify_calls(parts, 2, many[i]);
-        }
-}
-
 static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
 {
     *part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
@@ -106,9 +92,7 @@ static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, cons
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
     struct cecl_plan *plan = &plans[0];
     const uint32_t at = find_step(plan, kind, lane, skip);
-    memmove(&plan->steps[at], &plan->steps[at + 1],
-            (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
-    plan->nsteps--;
+    drop_step(plan, at);
     if (cecl_verify(plans, 1, 3) == ceclSuccess)
         fail_msg("step %u, of kind %d on lane %d, was not missed", at, (int)kind, lane);
     if (!strstr(cecl_message(), words))
@@ -209,23 +193,6 @@ TEST(a_reduction_of_a_part_of_an_element_is_refused)
     free_plans(plans, 3);
 }
 
-/* Sizes around those at which staging holds one block of all senders; no multiples of a power of 2. */
-TEST(no_reduction_leaves_its_staging)
-{
-    for (int n = 2; n <= 8; n++)
-        for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
-            for (uint64_t elements = 4096 / 4 / (uint64_t)n - 70;
-                 elements <= 4096 / 4 / ((uint64_t)n - 1) + 2; elements++) {
-                const bool scatters = op == CECL_OP_REDUCE_SCATTER;
-                struct cecl_part part =
-                    reduction_of((enum cecl_op_index)op, (uint64_t)n,
-                                 scatters ? elements : (uint64_t)n * elements, 4);
-                part.way.reduce.chunk = 1 << 20;
-                part.means.staging_bytes = 4096;
-                verify_calls(&part, 1, n);
-            }
-}
-
 TEST(too_little_staging_is_named)
 {
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 8, 100, 8);
@@ -247,51 +214,6 @@ static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elemen
     part.call.nranks = n;
     part.means.inputs_readable = readable;
     return part;
-}
-
-/* How a reduction whose inputs can be read at the peers is carried out. */
-static struct cecl_way chosen(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
-                              ceclDirection_t direction)
-{
-    struct cecl_part part = with_input(op, 4, bytes, 1, true);
-    part.means.staging_bytes = staging;
-    part.call.options.sm_policy = CECL_SM_REDUCE_ONLY;
-    part.call.options.direction = (uint8_t)direction;
-    choose(&part);
-    return part.way;
-}
-
-static bool reads(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
-                  ceclDirection_t direction)
-{
-    return chosen(op, bytes, staging, direction).reduce.read_at_peers;
-}
-
-TEST(tuning_takes_the_way_that_was_measured)
-{
-    const enum cecl_op_index scatter = CECL_OP_REDUCE_SCATTER, all = CECL_OP_ALL_REDUCE;
-    const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
-                          pull = CECL_DIRECTION_PULL;
-    const uint64_t large = 256 << 20, ample = 192 << 20, scant = 64 << 20;
-    assert_false(reads(scatter, large, ample, any));
-    assert_true(reads(scatter, large, scant, any));
-    assert_true(reads(scatter, 64 << 20, ample, any));
-    assert_true(reads(scatter, large, ample, pull));
-    assert_false(reads(scatter, 1 << 20, ample, push));
-    assert_true(reads(all, large / 4, ample, any));
-    assert_false(chosen(all, large / 4, ample, any).reduce.sms_send);
-    assert_false(reads(all, large, ample, any));
-    assert_true(reads(all, large, scant, any));
-    assert_int_equal(chosen(all, large, ample, any).reduce.chunk, large / 8);
-    assert_int_equal(chosen(scatter, large, ample, any).reduce.chunk, large / 8);
-    assert_int_equal(chosen(all, large, ample, any).reduce.halved, 0);
-    assert_int_not_equal(chosen(scatter, large, ample, any).reduce.halved, 0);
-    assert_int_not_equal(chosen(all, large / 4, ample, any).reduce.sms_end, 0);
-    assert_int_equal(chosen(all, 1 << 20, ample, any).reduce.sms_end, 0);
-    assert_int_equal(chosen(all, large, ample, any).reduce.sms_end, 0);
-    assert_int_equal(chosen(scatter, 64 << 20, ample, any).reduce.sms_end, 0);
-    assert_true(chosen(all, 1 << 20, ample, any).reduce.sms_send);
-    assert_false(chosen(all, 1 << 20, ample, push).reduce.sms_send);
 }
 
 /* SMs do not read such an input even if the caller requests it, nor a buffer whose place some rank does not

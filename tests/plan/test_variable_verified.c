@@ -3,9 +3,6 @@
  * of these kinds: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
-#define PARTS_MAX 4
-#define CALLS 3
-
 /* A call, and the only rank in place, or -1 for none; -2: all ranks or none, as `part` says. */
 struct drawn {
     struct cecl_part part;
@@ -42,27 +39,6 @@ static struct cecl_part part_at(struct drawn *d, int n, int rank)
     return part;
 }
 
-static void verify_groups(struct drawn groups[][PARTS_MAX], const uint32_t *sizes, int n,
-                          const char *what)
-{
-    struct cecl_plan *plans = calloc((size_t)(CALLS * n), sizeof(*plans));
-    assert_non_null(plans);
-    for (int p = 0; p < CALLS * n; p++) {
-        const uint32_t size = sizes[p / n];
-        struct cecl_part parts[PARTS_MAX];
-        for (uint32_t i = 0; i < size; i++)
-            parts[i] = part_at(&groups[p / n][i], n, p % n);
-        assert_int_equal(cecl_lower_group(parts, size, &plans[p]), ceclSuccess);
-        for (uint32_t i = 0; n > 1 && i < plans[p].ncopies && size == 1; i++)
-            if (parts[0].way.move.no_sm &&
-                plans[p].copies[i].src.rank == plans[p].copies[i].dst.rank)
-                fail_msg("%s, %d ranks: rank %d copies within its GPU", what, n, p % n);
-    }
-    if (cecl_verify(plans, CALLS, n) != ceclSuccess)
-        fail_msg("%s, %d ranks: %s", what, n, cecl_message());
-    free_plans(plans, CALLS * n);
-}
-
 /* Each rank sends its own block through the next rank's staging, in any number of chunks. */
 TEST(carried_blocks_arrive)
 {
@@ -90,98 +66,6 @@ static struct drawn as(struct drawn d, int how, uint64_t staging)
     d.part.way.move.piece_worth = 5;
     d.part.means.staging_bytes = staging;
     return d;
-}
-
-/* The call itself, then with another root and out of place, then in the reverse direction. */
-static void verify_root(enum cecl_op_index op, int n, int root, int how)
-{
-    static const struct {
-        uint64_t bytes, staging;
-    } cases[] = {{1, 2}, {20, 7}, {21, 2}, {22, 4096}}; /* whole; 7 rounds; 21 rounds; whole */
-    static const uint32_t sizes[CALLS] = {1, 1, 1};
-    const enum cecl_op_index back = op == CECL_OP_GATHER ? CECL_OP_SCATTER : CECL_OP_GATHER;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const uint64_t bytes = cases[i].bytes, staging = cases[i].staging;
-        struct drawn calls[CALLS][PARTS_MAX];
-        char what[64];
-        calls[0][0] = as(rooted(op, root, how & IN_PLACE, bytes), how, staging);
-        calls[1][0] = as(rooted(op, (root + 1) % n, false, bytes), how, staging);
-        calls[2][0] = as(rooted(back, root, how & IN_PLACE, bytes), how, staging);
-        snprintf(what, sizeof(what), "%s, root %d, how %d, case %zu", cecl_ops[op].name, root, how,
-                 i);
-        verify_groups(calls, sizes, n, what);
-    }
-}
-
-static void verify_every_root(enum cecl_op_index op)
-{
-    for (int n = 1; n <= 16; n++)
-        for (int root = 0; root < n; root++)
-            for (int how = 0; how < HOWS; how++)
-                verify_root(op, n, root, how);
-}
-
-TEST(a_gather_to_every_root_is_right)
-{
-    verify_every_root(CECL_OP_GATHER);
-}
-
-TEST(a_scatter_from_every_root_is_right)
-{
-    verify_every_root(CECL_OP_SCATTER);
-}
-
-TEST(a_broadcast_from_every_root_is_right)
-{
-    static const uint64_t bytes[] = {1, 17, 60};
-    static const uint32_t sizes[CALLS] = {1, 1, 1};
-    for (int at = 0; at < 16 * 16 * HOWS * 3; at++) {
-        const int n = 1 + at % 16, root = at / 16 % 16, how = at / 256 % HOWS, i = at / 256 / HOWS;
-        struct drawn calls[CALLS][PARTS_MAX];
-        char what[64];
-        if (root >= n)
-            continue;
-        for (uint64_t spread = 0; spread < 4; spread++) {
-            calls[0][0] = as(broadcast(root, how & IN_PLACE, bytes[i], spread), how, 4096);
-            calls[1][0] = as(broadcast((root + 1) % n, false, bytes[i], 3 - spread), how, 4096);
-            calls[2][0] = as(broadcast(root, how & IN_PLACE, bytes[i], 0), how, 4096);
-            calls[2][0].part.way.move.direction = CECL_PULL;
-            snprintf(what, sizeof(what), "root %d, how %d, %d bytes, spread %d", root, how,
-                     (int)bytes[i], (int)spread);
-            verify_groups(calls, sizes, n, what);
-        }
-    }
-}
-
-/* A gather, a scatter, a broadcast and another call in one group; then two calls; then one. The staging
- * that two calls share is too small for the scatter's own block. */
-TEST(groups_with_every_root_are_right)
-{
-    static const enum cecl_op_index others[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
-                                                CECL_OP_REDUCE_SCATTER};
-    static const uint32_t sizes[CALLS] = {4, 2, 1};
-    for (int at = 0; at < 9 * 9 * HOWS * 3; at++) {
-        const int n = 1 + at % 9, root = at / 9 % 9, how = at / 81 % HOWS;
-        const enum cecl_op_index other = others[at / 81 / HOWS];
-        const bool in_place = how & IN_PLACE,
-                   reduces = cecl_ops[other].family == CECL_FAMILY_REDUCTION;
-        struct drawn groups[CALLS][PARTS_MAX], *first = groups[0];
-        char what[64];
-        if (root >= n)
-            continue;
-        first[0] = as(rooted(CECL_OP_GATHER, root, in_place, 12), how, 48);
-        first[1] = as(rooted(CECL_OP_SCATTER, (root + 1) % n, in_place, 26), how, 48);
-        first[2] = as(broadcast(root, in_place, 30, (uint64_t)root % 3), how, 48);
-        first[3] = (struct drawn){.part = reduces ? reduction_of(other, (uint64_t)n, 5, 1)
-                                                  : part_of(other, in_place, CECL_PUSH, 9),
-                                  .in_place_at = -2};
-        first[3] = as(first[3], reduces ? 0 : how, 48);
-        groups[1][0] = first[1];
-        groups[1][1] = first[0];
-        groups[2][0] = first[1];
-        snprintf(what, sizeof(what), "%s, root %d, how %d", cecl_ops[other].name, root, how);
-        verify_groups(groups, sizes, n, what);
-    }
 }
 
 /* ---- the shape of plans */
@@ -265,45 +149,6 @@ TEST(a_broadcast_in_pieces_leaves_its_root_once)
             assert_int_equal(plan.ncopies, spread ? 3 * spread : 3);
             cecl_plan_free(&plan);
         }
-}
-
-/* In how many rounds the call's only block is sent, in pieces. 0: it is sent whole. */
-static uint64_t spread_of(const struct cecl_call *call)
-{
-    struct cecl_part part = {.call = *call, .means.staging_bytes = 1 << 20};
-    choose(&part);
-    assert_false(part.way.small);
-    return part.way.move.spread;
-}
-
-TEST(a_whole_block_or_its_pieces_as_the_table_says)
-{
-    static const struct {
-        uint64_t bytes;
-        int nranks, direction;
-        uint64_t rounds;
-    } cases[] = {{(1 << 20) - 1, 8, 0, 0}, {1 << 20, 8, 0, 1},  {1 << 20, 3, 0, 1},
-                 {1 << 20, 2, 0, 0},       {64 << 20, 4, 0, 5}, {64 << 20, 4, 2, 0},
-                 {1u << 31, 4, 0, 8}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        uint64_t layout[16] = {0};
-        struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, cases[i].bytes);
-        part.call.nranks = cases[i].nranks;
-        part.call.options = (struct cecl_options){CECL_SM_NEVER, (uint8_t)cases[i].direction, 0};
-        set_layout(&part, layout, cases[i].nranks);
-        layout[1] = cases[i].bytes;
-        assert_int_equal(spread_of(&part.call), cases[i].rounds);
-        layout[0] = 1; /* two ranks contribute: not a broadcast */
-        assert_int_equal(spread_of(&part.call), 0);
-        part.call.op = &cecl_ops[CECL_OP_BROADCAST];
-        part.call.root = 1;
-        part.call.view.layout = NULL;
-        part.call.layout_words = 0;
-        assert_int_equal(spread_of(&part.call), cases[i].rounds);
-        part.call.op = &cecl_ops[CECL_OP_ALL_GATHER]; /* all ranks contribute */
-        part.call.root = 0;
-        assert_int_equal(spread_of(&part.call), 0);
-    }
 }
 
 /* ---- faults that the verifier finds */

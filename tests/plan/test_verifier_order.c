@@ -70,8 +70,7 @@ TEST(a_later_signal_makes_up_for_a_missing_one)
     struct cecl_plan *plans = lower_all(&part, 1, RANKS);
     struct cecl_plan *plan = &plans[1];
     assert_int_equal(plan->steps[0].kind, CECL_STEP_SIGNAL);
-    memmove(plan->steps, plan->steps + 1, (plan->nsteps - 1) * sizeof(plan->steps[0]));
-    plan->nsteps--;
+    drop_step(plan, 0);
     if (cecl_verify(plans, 1, RANKS) != ceclSuccess)
         fail_msg("%s", cecl_message());
     free_plans(plans, RANKS);
