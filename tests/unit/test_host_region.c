@@ -95,17 +95,6 @@ TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
     close(fd);
 }
 
-TEST_BETWEEN(finding_a_region_leaves_no_descriptor, set_up, tear_down)
-{
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, 1);
-    const int descriptors = open_descriptors();
-    assert_int_equal(region_at(memory).kind, CECL_REGION_FILE);
-    assert_int_equal(open_descriptors(), descriptors);
-    munmap(memory, page());
-    close(fd);
-}
-
 TEST_BETWEEN(memory_of_malloc_and_of_the_stack_is_private, set_up, tear_down)
 {
     const int here = 0;
@@ -313,27 +302,6 @@ TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
 
 /* ---- sharing */
 
-TEST_BETWEEN(an_import_is_the_memory_of_the_export, set_up, tear_down)
-{
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    const struct cecl_region_export exported = export_of(memory + 7);
-    assert_int_equal(exported.base, (uintptr_t)memory);
-    assert_int_equal(exported.process, cecl_fork_process());
-    assert_int_equal(fcntl(exported.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-    char *there = import_of(&exported);
-    assert_ptr_not_equal(there, memory);
-    strcpy(memory + page() + 9, "one memory");
-    assert_string_equal(there + page() + 9, "one memory");
-    strcpy(there, "both ways");
-    assert_string_equal(memory, "both ways");
-    end_import(&exported, there);
-    assert_string_equal(memory, "both ways");
-    cecl_fds_close(exported.fd);
-    munmap(memory, PAGES * page());
-    close(fd);
-}
-
 TEST_BETWEEN(a_mapping_of_a_part_of_a_file_is_imported_at_that_part, set_up, tear_down)
 {
     const int fd = new_file();
@@ -376,62 +344,6 @@ TEST_BETWEEN(an_export_of_another_kind_is_refused, set_up, tear_down)
     void *addr = NULL;
     assert_int_equal(dev->ops->region_import(dev, &exported, NULL, &addr), ceclInvalidUsage);
     assert_null(addr);
-}
-
-/* The child's part: imports the memory that it receives, checks the words there and adds its own. Returns
- * its exit status. No asserts here: cmocka's longjmp must not leave the child. */
-static int import_in_child(int socket, uint64_t parent)
-{
-    struct cecl_region_export exported;
-    struct cecl_device *mine = NULL;
-    void *base = NULL, *addr = NULL;
-    alarm(200);
-    const int fd = receive_descriptor(socket, &exported, sizeof(exported));
-    if (fd < 0)
-        return 1;
-    exported.fd = fd; /* a descriptor's number means nothing in another process */
-    if (exported.process != parent || cecl_fork_process() == parent)
-        return 2;
-    if (cecl_host_open(&mine) != ceclSuccess ||
-        mine->ops->reserve(mine, exported.bytes, &base) != ceclSuccess ||
-        mine->ops->region_import(mine, &exported, base, &addr) != ceclSuccess ||
-        mine->ops->region_access(mine, addr, exported.bytes) != ceclSuccess)
-        return 3;
-    if (strcmp((char *)addr + 100, "from the parent") != 0)
-        return 4;
-    strcpy((char *)addr + 200, "from the child");
-    mine->ops->region_close(mine, &exported, addr);
-    mine->ops->close(mine);
-    return 0;
-}
-
-/* Opens the device after the fork, so that the fork happens without threads. */
-TEST(another_process_imports_memory_that_was_mapped_after_the_fork)
-{
-    int sockets[2], status = -1;
-    const uint64_t parent = cecl_fork_process();
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0)
-        _exit(import_in_child(sockets[1], parent));
-    set_up(NULL);
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    strcpy(memory + 100, "from the parent");
-    const struct cecl_region_export exported = export_of(memory);
-    assert_int_equal(send_descriptors(sockets[0], &exported, sizeof(exported), &exported.fd, 1, 0),
-                     sizeof(exported));
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    assert_string_equal(memory + 200, "from the child");
-    assert_int_equal(cecl_fork_process(), parent);
-    cecl_fds_close(exported.fd);
-    munmap(memory, PAGES * page());
-    close(fd);
-    close(sockets[0]);
-    close(sockets[1]);
-    tear_down(NULL);
 }
 
 /* The memory of a process that has unmapped it is gone; a process that is ending has no memory, but that is not why. */

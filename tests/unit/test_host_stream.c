@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -157,88 +158,6 @@ TEST_BETWEEN(a_forked_child_has_streams_of_its_own_alone, set_up, tear_down)
     assert_int_equal(dev->ops->event_destroy(dev, event), ceclSuccess);
 }
 
-/* Replaces the system's function (by the linker, see CMakeLists.txt). */
-static bool refuse_threads;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument)
-{
-    return refuse_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
-}
-
-/* Bytes that the C library has allocated for this process. A sanitizer reports none, and finds leaks
- * itself. */
-static size_t allocated(void)
-{
-    return mallinfo2().uordblks;
-}
-
-/* With this many refusals a leak would show. */
-#define REFUSALS 1000
-#define SLACK 20000 /* bytes that the C library may keep */
-
-TEST_BETWEEN(a_stream_without_a_thread_leaves_no_memory, set_up, tear_down)
-{
-    ceclStream_t stream = NULL;
-    const size_t before = allocated();
-    refuse_threads = true;
-    for (int i = 0; i < REFUSALS; i++)
-        if (dev->ops->stream_create(dev, false, &stream) != ceclSystemError)
-            break;
-    refuse_threads = false;
-    assert_non_null(strstr(cecl_message(), "no thread for a stream"));
-    assert_null(stream);
-    assert_true(allocated() < before + SLACK);
-    synchronize(NULL); /* the other streams still work */
-}
-
-TEST_BETWEEN(a_reduction_on_a_stream_that_is_none_leaves_no_memory, set_up, tear_down)
-{
-    float one = 1, sum = 0;
-    const void *sources[] = {&one, &one};
-    const struct cecl_reduction reduction = {
-        .dst = &sum, .src = sources, .nsrc = 2, .count = 1, .type = ceclFloat};
-    ceclStream_t stream = new_stream();
-    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
-    const size_t before = allocated();
-    for (int i = 0; i < REFUSALS; i++)
-        assert_int_equal(dev->ops->reduce(dev, stream, &reduction), ceclInvalidArgument);
-    assert_true(allocated() < before + SLACK);
-    assert_true(sum == 0);
-}
-
-/* A sanitizer would end the program instead of refusing that much memory. */
-TEST_BETWEEN(a_queue_that_cannot_grow_leaves_the_stream_usable, set_up, tear_down)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip_because("a sanitizer ends the program instead of refusing that much memory");
-#endif
-    const struct cecl_batch batch = {.count = (size_t)1 << 42};
-    uint32_t word = 0;
-    ceclStream_t stream = new_stream();
-    assert_int_equal(dev->ops->copies(dev, stream, &batch), ceclOutOfMemory);
-    assert_non_null(strstr(cecl_message(), "no host memory for a stream's queue"));
-    memop(stream, CECL_MEMOP_WRITE, &word, 5);
-    synchronize(stream);
-    assert_int_equal(word, 5);
-}
-
-TEST_BETWEEN(check_takes_every_stream_of_the_device, set_up, tear_down)
-{
-    uint32_t never = 0;
-    ceclStream_t held = new_stream();
-    for (uintptr_t i = 0; i < 3; i++)
-        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i), NULL), ceclSuccess);
-    memop(held, CECL_MEMOP_WAIT, &never, 1);
-    assert_int_equal(dev->ops->stream_check(dev, held, NULL), ceclSuccess); /* waits for nothing */
-    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess);       /* enqueued nothing */
-    release(&never, 1);
-    synchronize(held);
-}
-
 TEST_BETWEEN(enqueued_arrays_may_be_reused_at_once, set_up, tear_down)
 {
     int from[2] = {11, 22}, to[2] = {0, 0}, wrong = 0;
@@ -310,53 +229,51 @@ TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
     dev->ops->words_free(dev, words);
 }
 
-/* The queue is a ring that grows while it is used: wherever it begins, no command is lost. */
-TEST_BETWEEN(work_keeps_its_order_wherever_the_queue_grows, set_up, tear_down)
+/* Waits for a value, or, with CECL_MEMOP_WAIT_ANY, for one of its bits. */
+TEST_BETWEEN(waits_end_by_their_kind, set_up, tear_down)
 {
-    for (size_t before = 0; before < 70; before += 23) {
-        enum { CHAIN = 200 };
-        uint64_t cells[CHAIN + 1] = {77};
-        uint32_t *words = new_words(1);
+    static const struct {
+        uint32_t have, want;
+        bool over;
+        enum cecl_memop_kind kind;
+    } cases[] = {{5, 5, true, CECL_MEMOP_WAIT},
+                 {6, 5, true, CECL_MEMOP_WAIT},
+                 {4, 5, false, CECL_MEMOP_WAIT},
+                 {1, 0xffffffffu, true, CECL_MEMOP_WAIT},
+                 {0xffffffffu, 1, false, CECL_MEMOP_WAIT},
+                 {0x80000000u, 1, true, CECL_MEMOP_WAIT},
+                 {6, 2, true, CECL_MEMOP_WAIT_ANY},
+                 {2, 6, true, CECL_MEMOP_WAIT_ANY},
+                 {5, 2, false, CECL_MEMOP_WAIT_ANY},
+                 {0x80000000u, 0x80000000u, true, CECL_MEMOP_WAIT_ANY}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint32_t word = cases[i].have;
+        _Atomic uint32_t begun = 0;
         ceclStream_t stream = new_stream();
-        for (size_t i = 0; i < before; i++)
-            memop(stream, CECL_MEMOP_WRITE, &words[0], 0);
-        synchronize(stream);
-        memop(stream, CECL_MEMOP_WAIT, &words[0], 1);
-        for (int i = 0; i < CHAIN; i++)
-            copy(stream, &cells[i + 1], &cells[i], sizeof(cells[0]));
-        release(&words[0], 1);
-        synchronize(stream);
-        assert_int_equal(cells[CHAIN], 77);
+        memop(stream, CECL_MEMOP_WRITE, (uint32_t *)&begun, 1);
+        memop(stream, cases[i].kind, &word, cases[i].want);
+        if (cases[i].over) {
+            assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+        } else {
+            while (!atomic_load(&begun))
+                usleep(1000);
+            usleep(20000); /* the stream would continue in this time */
+            assert_int_equal(dev->ops->stream_query(dev, stream), ceclInProgress);
+        }
+        assert_int_equal(dev->ops->words_release(dev, &word, 1, cases[i].want), ceclSuccess);
         assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
-        dev->ops->words_free(dev, words);
     }
 }
 
-TEST_BETWEEN(all_kinds_of_work_keep_their_order, set_up, tear_down)
+TEST_BETWEEN(stream_ids_are_never_used_again, set_up, tear_down)
 {
-    uint32_t *words = new_words(3);
-    memop(NULL, CECL_MEMOP_WRITE, &words[0], 8);
-    assert_int_equal(dev->ops->memcpy_async(dev, &words[1], &words[0], sizeof(*words), NULL),
-                     ceclSuccess);
-    memop(NULL, CECL_MEMOP_WRITE, &words[0], 9);
-    memop(NULL, CECL_MEMOP_WAIT, &words[1], 8);
-    copy(NULL, &words[2], words, sizeof(*words));
-    synchronize(NULL);
-    assert_int_equal(words[1], 8);
-    assert_int_equal(words[2], 9);
-    dev->ops->words_free(dev, words);
-}
-
-TEST_BETWEEN(destroying_a_stream_runs_what_it_holds, set_up, tear_down)
-{
-    enum { CHAIN = 2000 };
-    static uint64_t cells[CHAIN + 1];
-    ceclStream_t stream = new_stream();
-    cells[0] = 5;
-    for (int i = 0; i < CHAIN; i++)
-        copy(stream, &cells[i + 1], &cells[i], sizeof(cells[0]));
-    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
-    assert_int_equal(cells[CHAIN], 5);
+    uint64_t last = 0;
+    for (int i = 0; i < 50; i++) {
+        ceclStream_t stream = new_stream();
+        assert_true(dev->ops->stream_id(dev, stream) > last);
+        last = dev->ops->stream_id(dev, stream);
+        assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
+    }
 }
 
 struct helper {
@@ -367,15 +284,6 @@ struct helper {
     _Atomic bool over;
 };
 
-/* Writes words as the watchdog does while its rank is inside a call. */
-static void *release_later(void *argument)
-{
-    struct helper *helper = argument;
-    usleep(30000);
-    dev->ops->words_release(dev, helper->word, 1, 1);
-    return NULL;
-}
-
 /* Enqueues more work before it releases the earlier work. */
 static void *release_and_hold(void *argument)
 {
@@ -384,20 +292,6 @@ static void *release_and_hold(void *argument)
     memop(NULL, CECL_MEMOP_WAIT, helper->word, 2);
     dev->ops->words_release(dev, helper->word, 1, 1);
     return NULL;
-}
-
-TEST_BETWEEN(destroying_a_held_stream_ends_with_its_release, set_up, tear_down)
-{
-    uint64_t from = 3, to = 0;
-    struct helper helper = {.word = new_words(1)};
-    ceclStream_t stream = new_stream();
-    memop(stream, CECL_MEMOP_WAIT, helper.word, 1);
-    copy(stream, &to, &from, sizeof(to));
-    assert_int_equal(pthread_create(&helper.thread, NULL, release_later, &helper), 0);
-    assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
-    assert_int_equal(to, 3); /* only after the wait, and together with the rest */
-    pthread_join(helper.thread, NULL);
-    dev->ops->words_free(dev, helper.word);
 }
 
 /* (Memory that is freed too early is found by the address sanitizer only.) */
@@ -462,45 +356,7 @@ TEST_BETWEEN(a_drain_waits_for_earlier_work_of_the_default_stream_alone, set_up,
     dev->ops->words_free(dev, gate);
 }
 
-static void *wait_for_stream(void *argument)
-{
-    struct helper *helper = argument;
-    atomic_store(&helper->tid, (int)syscall(SYS_gettid));
-    dev->ops->stream_synchronize(dev, helper->stream);
-    atomic_store(&helper->over, true);
-    return NULL;
-}
-
-TEST_BETWEEN(synchronize_waits_for_earlier_work_alone, set_up, tear_down)
-{
-    uint32_t *words = new_words(2);
-    struct helper helper = {.stream = new_stream()};
-    memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
-    assert_int_equal(pthread_create(&helper.thread, NULL, wait_for_stream, &helper), 0);
-    assert_true(thread_falls_asleep(&helper.tid));
-    assert_false(atomic_load(&helper.over));
-    memop(helper.stream, CECL_MEMOP_WAIT, &words[1], 1);
-    release(&words[0], 1);
-    const int64_t deadline = cecl_deadline(60000);
-    while (!atomic_load(&helper.over) && cecl_now_ms() < deadline)
-        usleep(1000);
-    const bool in_time = atomic_load(&helper.over);
-    release(&words[1], 1);
-    pthread_join(helper.thread, NULL);
-    assert_true(in_time);
-    synchronize(helper.stream);
-    dev->ops->words_free(dev, words);
-}
-
 /* ---- drains */
-
-TEST_BETWEEN(a_drain_with_nothing_enqueued_returns_at_once, set_up, tear_down)
-{
-    const int64_t past = cecl_now_ms() - 1000;
-    new_stream();
-    assert_int_equal(dev->ops->streams_drain(dev, past), ceclSuccess);
-    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
-}
 
 /* Each stream in turn is held: the default stream and others. */
 TEST_BETWEEN(a_drain_of_a_held_stream_times_out_and_says_how_many, set_up, tear_down)
@@ -518,24 +374,6 @@ TEST_BETWEEN(a_drain_of_a_held_stream_times_out_and_says_how_many, set_up, tear_
         assert_int_equal(dev->ops->streams_drain(dev, cecl_deadline(60000)), ceclSuccess);
     }
     dev->ops->words_free(dev, words);
-}
-
-TEST_BETWEEN(a_drain_without_a_deadline_ends_with_all_work_done, set_up, tear_down)
-{
-    enum { STREAMS = 4 };
-    uint64_t from = 3, to[STREAMS] = {0};
-    struct helper helper = {.word = new_words(1)};
-    for (int i = 0; i < STREAMS; i++) {
-        ceclStream_t stream = i ? new_stream() : NULL;
-        memop(stream, CECL_MEMOP_WAIT, helper.word, 1);
-        copy(stream, &to[i], &from, sizeof(from));
-    }
-    assert_int_equal(pthread_create(&helper.thread, NULL, release_later, &helper), 0);
-    assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
-    for (int i = 0; i < STREAMS; i++)
-        assert_int_equal(to[i], 3);
-    pthread_join(helper.thread, NULL);
-    dev->ops->words_free(dev, helper.word);
 }
 
 static void *destroy_stream(void *argument)
