@@ -321,6 +321,28 @@ TEST_UNDER("auto", processes_agree_on_what_few_queues_slow)
 
 /* ---- tests with threads as ranks */
 
+TEST_UNDER("off", nccl_receives_each_call_once)
+{
+    static const char *const names[] = {"ncclAllGather", "ncclAlltoAll", "ncclReduceScatter",
+                                        "ncclAllReduce", "ncclReduce",   "ncclBcast",
+                                        "ncclGather",    "ncclScatter"};
+    size_t before[sizeof(names) / sizeof(names[0])];
+    const size_t broadcasts = calls_of("ncclBroadcast");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        before[i] = calls_of(names[i]);
+    assert_true(run_ranks(RANKS, pass_each_op));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_int_equal(calls_of(names[i]), before[i] + RANKS);
+    /* each Bcast makes one broadcast */
+    assert_int_equal(calls_of("ncclBroadcast"), broadcasts + 2 * RANKS);
+}
+
+/* The parent has called NCCL, so its children inherit a library that is in use. */
+TEST_UNDER("off", children_of_a_fork_pass_their_calls)
+{
+    assert_true(run_processes(pass_each_op, RANKS, NULL, NULL));
+}
+
 TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
 {
     assert_true(run_ranks(RANKS, serve_each_op));
