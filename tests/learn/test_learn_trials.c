@@ -243,45 +243,6 @@ TEST(short_steps_are_tried_together)
     assert_true(outcome.periods[0] > 60 * 8 && outcome.periods[0] <= 61 * 16);
 }
 
-static struct program loop_of_one_call(uint64_t seed)
-{
-    struct program program = training(seed);
-    program.length[0] = 1;
-    program.step_ns = seed % 2 ? 5e3 : 5e5;
-    program.steps = 9000;
-    program.gain[0][2] = 0.05;
-    return program;
-}
-
-static void is_decided(const struct program *program)
-{
-    const struct outcome outcome = run_program(program);
-    assert_false(outcome.disagree);
-    assert_true(outcome.has_verdict[0]);
-    assert_int_equal(outcome.arm[0], 2);
-}
-
-/* A queue of 1,024 launches is full on rank 0, and empty on the others. */
-TEST(a_loop_whose_hosts_are_far_apart_is_decided)
-{
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct program program = loop_of_one_call(seed);
-        program.ahead = 1024;
-        program.is_apart = true;
-        is_decided(&program);
-    }
-}
-
-/* The GPUs reach a call when the hosts are 1,024 calls further. */
-TEST(a_loop_whose_gpus_are_far_behind_is_decided)
-{
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct program program = loop_of_one_call(seed);
-        program.lag = 1024;
-        is_decided(&program);
-    }
-}
-
 TEST(a_changed_period_is_tried_anew_and_a_learned_one_is_not)
 {
     struct program program = training(9);

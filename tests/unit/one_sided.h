@@ -19,7 +19,7 @@
 
 #define BYTES 6000
 
-static unsigned char *memory[RANKS], from[BYTES], to[BYTES];
+static unsigned char *memory[RANKS], from[BYTES];
 static ceclWindow_t window[RANKS];
 
 #define REFUSED(expr, result, words)                                                               \

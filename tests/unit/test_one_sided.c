@@ -14,58 +14,6 @@ static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 
 /* ---- what arrives */
 
-TEST(bytes_are_there_when_the_signal_comes)
-{
-    for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 rounds */
-        const size_t bytes = 1 + (size_t)round * 9 % 5000, offset = (size_t)round % 7;
-        const int source = round % RANKS, peer = (round + 1 + round / RANKS % (RANKS - 1)) % RANKS;
-        fill(from, bytes, round);
-        memset(memory[peer], 0x5a, BYTES);
-        if (round % 2)
-            wait_for(peer, source, 3, 1, NULL);
-        OK(ceclPutSignal(from, bytes, ceclUint8, peer, window[source], offset, 3, comms[source],
-                         NULL));
-        if (round % 2 == 0)
-            wait_for(peer, source, 3, 1, NULL);
-        finish(peer, NULL);
-        expect(memory[peer] + offset, bytes, round);
-        finish(source, NULL); /* tells the thread sanitizer that the copy has ended */
-        for (size_t i = 0; i < BYTES; i++)
-            assert_true((i >= offset && i < offset + bytes) || memory[peer][i] == 0x5a);
-    }
-}
-
-TEST(a_get_brings_what_the_peer_has)
-{
-    for (int peer = 1; peer < RANKS; peer++) {
-        fill(memory[peer], BYTES, peer);
-        memset(to, 0, sizeof(to));
-        OK(ceclGet(to, (BYTES - 8) / 4, ceclInt32, peer, window[0], 0, comms[0], NULL));
-        finish(0, NULL);
-        expect(to, BYTES - 8, peer);
-        for (int i = BYTES - 8; i < BYTES; i++)
-            assert_int_equal(to[i], 0);
-    }
-}
-
-/* A chain of ranks, each of which passes on the data that it has received, without its host. */
-TEST(what_a_stream_did_before_is_seen_behind_the_signal)
-{
-    fill(from, BYTES, 77);
-    for (int r = RANKS - 1; r > 0; r--) {
-        wait_for(r, r - 1, 0, 1, NULL);
-        if (r < RANKS - 1)
-            OK(ceclPut(memory[r], BYTES, ceclUint8, r + 1, window[r], 0, comms[r], NULL));
-        if (r < RANKS - 1)
-            OK(ceclSignal(r + 1, 0, comms[r], NULL));
-    }
-    OK(ceclPutSignal(from, BYTES, ceclUint8, 1, window[0], 0, 0, comms[0], NULL));
-    finish(RANKS - 1, NULL);
-    expect(memory[RANKS - 1], BYTES, 77);
-    for (int r = 0; r < RANKS; r++)
-        finish(r, NULL);
-}
-
 /* Ranks share different numbers of bytes, in memory of different kinds; one rank shares none. */
 TEST(windows_may_differ_between_ranks)
 {

@@ -2,6 +2,8 @@
  * sizes. */
 #include "one_sided.h"
 
+static unsigned char to[BYTES];
+
 /* ---- refused calls */
 
 TEST(bad_arguments_are_refused_by_name)

@@ -39,27 +39,6 @@ static struct cecl_post post_of(int rank, uint64_t i)
                               .group = i};
 }
 
-TEST(who_comes_second_reads_the_first_ones_post)
-{
-    open_with(4);
-    for (uint64_t i = 1; i < 50; i++) {
-        const enum cecl_role first = i % 3 == 0 ? CECL_SENDER : CECL_RECEIVER,
-                             second = first == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
-        const int from = first == CECL_SENDER ? 0 : 2, to = 2 - from;
-        const struct cecl_post early = post_of(from, i), late = post_of(to, i);
-        struct cecl_post theirs = {0};
-        uint64_t number;
-        assert_true(cecl_posts_room(&ranks[from], first, to, 1));
-        assert_false(cecl_posts_put(&ranks[from], first, to, &early, &number, &theirs));
-        assert_int_equal(number, i);
-        assert_int_equal(theirs.window, 0);
-        assert_true(cecl_posts_put(&ranks[to], second, from, &late, &number, &theirs));
-        assert_int_equal(number, i);
-        assert_memory_equal(&theirs, &early, sizeof(early));
-    }
-    close_all();
-}
-
 /* Asking changes nothing: a rank that asked posts later, and then comes second. */
 TEST(a_peer_that_came_is_seen)
 {

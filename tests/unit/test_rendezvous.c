@@ -1,6 +1,5 @@
-/* The pool grows on all ranks or on none: one rank cannot create, import or map its memory. Ranks are
- * threads on the host device, and one of them is refused. */
-#include <stdio.h>
+/* The pool where one rank is refused memory: a smaller growth, and an error. Ranks are threads on the host device. (The
+ * exhaustion suite refuses all other requests of a growth.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,6 @@
 
 #include <pthread.h>
 
-#include "../open_descriptors.h"
 #include "comm/comm.h"
 #include "util/clock.h"
 
@@ -19,14 +17,8 @@
 
 static _Thread_local struct {
     size_t create_above; /* refuse memory of more bytes; 0: refuse none */
-    int nth_import, nth_map;
     bool grows_no_list;
 } refuse;
-
-static bool is_nth(int *nth)
-{
-    return *nth > 0 && --*nth == 0;
-}
 
 ceclResult_t __real_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
 ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
@@ -35,27 +27,6 @@ ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struc
     if (refuse.create_above > 0 && bytes > refuse.create_above)
         return cecl_fail(ceclOutOfMemory, "%zu bytes: refused", bytes);
     return __real_host_mem_create(dev, bytes, mem);
-}
-
-ceclResult_t __real_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
-                                    struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
-                                    struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_import(struct cecl_device *dev, int fd, size_t bytes,
-                                    struct cecl_mem *mem)
-{
-    if (is_nth(&refuse.nth_import))
-        return cecl_fail(ceclSystemError, "an import: refused");
-    return __real_host_mem_import(dev, fd, bytes, mem);
-}
-
-ceclResult_t __real_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem)
-{
-    if (is_nth(&refuse.nth_map))
-        return cecl_fail(ceclOutOfMemory, "a mapping: refused");
-    return __real_host_mem_map(dev, addr, mem);
 }
 
 void *__real_realloc(void *memory, size_t bytes);
@@ -71,7 +42,6 @@ struct rank {
     pthread_t thread;
     ceclComm_t comm;
     size_t wanted, create_above;
-    int nth_import, nth_map;
     bool grows_no_list;
     void *got;
     ceclResult_t result;
@@ -110,8 +80,6 @@ static void *allocate(void *argument)
 {
     struct rank *me = argument;
     refuse.create_above = me->create_above;
-    refuse.nth_import = me->nth_import;
-    refuse.nth_map = me->nth_map;
     refuse.grows_no_list = me->grows_no_list;
     me->result = ceclMemAlloc(me->comm, &me->got, me->wanted);
     cecl_keep_message(me->words);
@@ -137,60 +105,6 @@ static void allocate_on_all(size_t bytes)
     for (int r = 0; r < RANKS; r++)
         pthread_join(ranks[r].thread, NULL);
     ranks[1].create_above = 0;
-    ranks[1].nth_import = ranks[1].nth_map = 0;
-}
-
-/* Counts the mappings of device memory in this process. */
-static int mappings(void)
-{
-    char line[512];
-    int count = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    assert_non_null(maps);
-    while (fgets(line, sizeof(line), maps))
-        count += strstr(line, "memfd:cecl") != NULL;
-    fclose(maps);
-    return count;
-}
-
-/* Rank 1 is refused something: all ranks report it, keep their memory, and can continue. */
-static void expect_nothing_left(ceclResult_t expected)
-{
-    const int descriptors = open_descriptors(), mapped = mappings();
-    allocate_on_all(more_than_is_left(4096));
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(ranks[r].result, expected);
-        assert_non_null(strstr(ranks[r].words, "rank 1: "));
-        assert_non_null(strstr(ranks[r].words, "refused"));
-        assert_null(ranks[r].got);
-    }
-    assert_int_equal(open_descriptors(), descriptors);
-    assert_int_equal(mappings(), mapped);
-    allocate_on_all(more_than_is_left(4096));
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ranks[r].result, ceclSuccess);
-}
-
-TEST_BETWEEN(memory_that_one_rank_cannot_create_leaves_nothing, open_ranks, close_ranks)
-{
-    ranks[1].create_above = 1;
-    expect_nothing_left(ceclOutOfMemory);
-}
-
-TEST_BETWEEN(memory_that_one_rank_cannot_import_leaves_nothing, open_ranks, close_ranks)
-{
-    for (int nth = 1; nth < RANKS; nth++) { /* a rank does not import its own memory */
-        ranks[1].nth_import = nth;
-        expect_nothing_left(ceclSystemError);
-    }
-}
-
-TEST_BETWEEN(memory_that_one_rank_cannot_map_leaves_nothing, open_ranks, close_ranks)
-{
-    for (int nth = 1; nth <= RANKS; nth++) {
-        ranks[1].nth_map = nth;
-        expect_nothing_left(ceclOutOfMemory);
-    }
 }
 
 /* The pool grows by more than requested if all ranks have room for it, and otherwise by the requested
