@@ -38,6 +38,12 @@ int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 /* The same for tests that mostly wait: each runs in a process of its own, several at a time. */
 int tests_run_apart(void);
 
+/* Begins a function that replaces `name` (by the linker, see CMakeLists.txt), which is then called __real_name. */
+#define WRAPPED(result, name, parameters)                                                          \
+    result __real_##name parameters;                                                               \
+    result __wrap_##name parameters;                                                               \
+    result __wrap_##name parameters
+
 /* Ends a test as skipped. scripts/verdict.sh lists the reason. */
 #define skip_because(why)                                                                          \
     do {                                                                                           \

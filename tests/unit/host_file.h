@@ -14,9 +14,7 @@
 enum answers { ALL_ANSWERS, NO_ANSWERS, SOME_ANSWERS };
 static enum answers answers;
 
-int __real_ioctl(int fd, unsigned long request, void *argument);
-int __wrap_ioctl(int fd, unsigned long request, void *argument);
-int __wrap_ioctl(int fd, unsigned long request, void *argument)
+WRAPPED(int, ioctl, (int fd, unsigned long request, void *argument))
 {
     static unsigned asked;
     if (answers == ALL_ANSWERS || (answers == SOME_ANSWERS && ++asked % 3 != 0))

@@ -90,125 +90,7 @@ static const uint32_t *filled_source(int lane, uint32_t phase)
     return source;
 }
 
-TEST_BETWEEN(a_flag_is_filled_with_its_lanes_value_at_the_phase, open_flags, close_flags)
-{
-    assert_int_equal(filled(MAIN, 3), 1003u << 16);
-    assert_int_equal(filled(SIDE, 3), 53u << 16);
-}
-
-TEST_BETWEEN(a_source_holds_what_a_written_flag_would_be, open_flags, close_flags)
-{
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        for (uint32_t phase = 1; phase < 4; phase++)
-            assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
-    assert_ptr_not_equal(filled_source(MAIN, 1),
-                         filled_source(SIDE, 951)); /* their values are equal */
-}
-
-TEST_BETWEEN(done_is_filled_with_the_whole_epoch, open_flags, close_flags)
-{
-    set_epochs(0x12345678, 0);
-    assert_int_equal(filled(CECL_COUNTER_DONE, 2), 0x1234567a);
-}
-
-TEST_BETWEEN(small_calls_are_counted_beside_the_epochs, open_flags, close_flags)
-{
-    flags.epoch[CECL_COUNTER_SLOTS] = 41;
-    assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 42);
-    flags.epoch[CECL_COUNTER_SLOTS] = UINT32_MAX;
-    assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 0);
-}
-
-TEST_BETWEEN(values_go_on_past_the_wrap, open_flags, close_flags)
-{
-    set_epochs(UINT32_MAX, 0xffff);
-    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 0);
-    assert_int_equal(filled(MAIN, 1), 0);
-    assert_ptr_equal(filled_source(MAIN, 1), cecl_flags_source(&flags, MAIN, 0));
-    assert_int_equal(filled(SIDE, 2), 1u << 16);
-    assert_ptr_equal(filled_source(SIDE, 2), cecl_flags_source(&flags, SIDE, 1));
-    /* After a wrap-around, a value still counts as later than one before it. */
-    assert_true((int32_t)(filled(MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
-}
-
-TEST_BETWEEN(every_cell_of_a_list_is_filled, open_flags, close_flags)
-{
-    uint32_t words[100];
-    struct cecl_cell cells[100];
-    for (uint32_t i = 0; i < 100; i++)
-        cells[i] = (struct cecl_cell){.at = &words[99 - i],
-                                      .scale = 1,
-                                      .k = i,
-                                      .is_word = true,
-                                      .counter = CECL_COUNTER_DONE};
-    cecl_cells_fill(cells, 100, flags.epoch, NULL);
-    for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(words[99 - i], 1000 + i);
-}
-
-/* A byte count and an address that the caller gives; both fill their whole cell. */
-TEST_BETWEEN(cells_hold_what_the_caller_gives, open_flags, close_flags)
-{
-    const uint64_t given[] = {UINT64_C(0x123456789a), 3};
-    char there[8];
-    size_t bytes = 7;
-    void *pointer = NULL;
-    const struct cecl_cell cells[] = {
-        {.at = &bytes, .scale = 1, .counter = CECL_CELL_GIVEN},
-        {.at = &pointer, .base = (uintptr_t)there, .scale = 2, .k = 1, .counter = CECL_CELL_GIVEN}};
-    cecl_cells_fill(cells, 2, flags.epoch, given);
-    assert_int_equal(bytes, given[0]);
-    assert_ptr_equal(pointer, there + 6);
-}
-
-/* Which half of the slots the next small call uses. */
-TEST_BETWEEN(a_pointer_takes_the_halves_by_turns, open_flags, close_flags)
-{
-    char memory[300];
-    void *pointer = NULL;
-    const struct cecl_cell cell = {.at = &pointer,
-                                   .base = (uintptr_t)memory,
-                                   .scale = 100,
-                                   .k = 1,
-                                   .mask = 1,
-                                   .counter = CECL_COUNTER_SLOTS};
-    const struct cecl_advance small = {.small = true};
-    for (int i = 0; i < 4; i++) {
-        cecl_cells_fill(&cell, 1, flags.epoch, NULL);
-        assert_ptr_equal(pointer, memory + 100 * cecl_flags_half(&flags));
-        assert_int_equal(cecl_flags_half(&flags), (i + 1) % 2);
-        cecl_flags_commit(&flags, &small);
-    }
-}
-
-/* The same cells, filled with fixed values instead of counters. */
-TEST_BETWEEN(cells_may_be_filled_with_fixed_values, open_flags, close_flags)
-{
-    uint32_t words[2] = {0};
-    const uint32_t fixed[CECL_COUNTERS_MAX] = {[MAIN] = 5};
-    struct cecl_cell cells[2];
-    for (uint32_t i = 0; i < 2; i++)
-        cells[i] = (struct cecl_cell){.at = &words[i],
-                                      .scale = flags.counters[MAIN].unit,
-                                      .k = i,
-                                      .is_word = true,
-                                      .counter = MAIN};
-    cecl_flags_commit(&flags, &(struct cecl_advance){.phases = {9, 0}});
-    cecl_cells_fill(cells, 2, fixed, NULL);
-    assert_int_equal(words[0], cecl_flag_value(5));
-    assert_int_equal(words[1], cecl_flag_value(6));
-}
-
 static const struct cecl_advance two_phases = {.phases = {2, 1}};
-
-TEST_BETWEEN(a_call_that_is_committed_moves_what_is_filled_next, open_flags, close_flags)
-{
-    cecl_flags_begin(&flags, &two_phases);
-    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the values of this call */
-    cecl_flags_commit(&flags, &two_phases);
-    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1003);
-    assert_int_equal(filled(SIDE, 1), 52u << 16);
-}
 
 TEST_BETWEEN(a_call_that_is_rolled_back_leaves_no_trace, open_flags, close_flags)
 {
@@ -241,24 +123,6 @@ TEST_BETWEEN(a_call_without_phases_moves_done_and_no_flag, open_flags, close_fla
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
 
-TEST_BETWEEN(a_call_without_phases_may_be_rolled_back, open_flags, close_flags)
-{
-    cecl_flags_begin(&flags, &without_phases);
-    cecl_flags_roll_back(&flags);
-    assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
-}
-
-TEST_BETWEEN(halves_of_slots_take_turns_with_small_calls_alone, open_flags, close_flags)
-{
-    const struct cecl_advance small = {.phases = {1, 0}, .small = true};
-    const uint8_t turn = cecl_flags_half(&flags);
-    cecl_flags_commit(&flags, &two_phases);
-    assert_int_equal(cecl_flags_half(&flags), turn);
-    cecl_flags_commit(&flags, &small);
-    assert_int_equal(cecl_flags_half(&flags), !turn);
-}
-
 TEST_BETWEEN(flags_are_idle_when_done_has_come_to_the_last_call, open_flags, close_flags)
 {
     set_epochs(UINT32_MAX, 0); /* the counters wrap around within the calls */
@@ -273,18 +137,6 @@ TEST_BETWEEN(flags_are_idle_when_done_has_come_to_the_last_call, open_flags, clo
     }
     *flags.done = 3;
     assert_true(cecl_flags_idle(&flags));
-}
-
-TEST_BETWEEN(another_stream_waits_for_calls_before_the_one_that_began, open_flags, close_flags)
-{
-    cecl_flags_begin(&flags, &two_phases);
-    const struct cecl_memop wait = cecl_flags_wait_last(&flags), end = cecl_flags_mark_end(&flags);
-    assert_ptr_equal(wait.addr, flags.done);
-    assert_int_equal(wait.kind, CECL_MEMOP_WAIT);
-    assert_int_equal(wait.value, 1000);
-    assert_ptr_equal(end.addr, flags.done);
-    assert_int_equal(end.kind, CECL_MEMOP_WRITE);
-    assert_int_equal(end.value, 1002);
 }
 
 /* Simulates that this rank has signalled a phase of the call to rank 0. The watchdog looks at rank 0's
@@ -471,19 +323,6 @@ TEST_BETWEEN(a_kernel_that_gave_up_tells_on_whom, open_flags, close_flags)
     assert_int_equal(cecl_flags_gave_up_on(&flags), 2);
 }
 
-TEST_BETWEEN(kernels_meet_in_the_rows_of_their_lane, open_flags, close_flags)
-{
-    for (int lane = 0; lane < CECL_LANES; lane++) {
-        const struct cecl_meeting meeting = cecl_flags_meeting(&flags, lane);
-        assert_int_equal(meeting.does, 0);
-        assert_ptr_equal(meeting.row + 2, cecl_flags_word(&flags, RANK, 2, lane));
-        assert_ptr_equal((char *)meeting.word + 2 * meeting.apart,
-                         cecl_flags_word(&flags, 2, RANK, lane));
-    }
-    assert_ptr_not_equal(cecl_flags_meeting(&flags, MAIN).leaving,
-                         cecl_flags_meeting(&flags, SIDE).leaving);
-}
-
 TEST_BETWEEN(ending_the_pads_sets_one_word_of_them, open_flags, close_flags)
 {
     const uint32_t *ended = cecl_pads_ended(&flags);
@@ -494,15 +333,4 @@ TEST_BETWEEN(ending_the_pads_sets_one_word_of_them, open_flags, close_flags)
     for (size_t i = 0; i < cecl_pads_bytes(RANKS) / sizeof(*pads); i++)
         assert_int_equal(pads[i], &pads[i] == ended);
     assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
-}
-
-TEST_BETWEEN(kernels_find_every_slice_in_the_table, open_flags, close_flags)
-{
-    ceclDeviceComm_t dc;
-    ceclStream_t stream = new_stream();
-    assert_int_equal(cecl_flags_write_slices(&flags, stream), ceclSuccess);
-    cecl_pads_describe(&flags, &dc);
-    for (int r = 0; r < RANKS; r++)
-        assert_ptr_equal(dc.slices[r], cecl_pool_at(&pool, r, 0));
-    assert_ptr_equal(dc.pads, cecl_pool_at(&pool, RANK, flags.pads_offset));
 }

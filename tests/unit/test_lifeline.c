@@ -25,9 +25,7 @@ static pthread_barrier_t both;
 static _Atomic bool is_over, has_hung;
 
 static bool no_memory;
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
+WRAPPED(void *, calloc, (size_t count, size_t size))
 {
     return no_memory ? NULL : __real_calloc(count, size);
 }

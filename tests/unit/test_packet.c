@@ -26,9 +26,7 @@ static void send_last(void)
     assert_int_equal(cecl_packet_send(ends[1], parts, &fd, 1), sizeof(last));
 }
 
-ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+WRAPPED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags))
 {
     if (!leaves)
         return __real_recvmsg(fd, message, flags);

@@ -133,46 +133,62 @@ static int count_wrong(const struct cecl_places *places, const struct cecl_place
 
 /* ---- ranks as views that one thread uses in turn */
 
-TEST(a_thread_that_publishes_for_all_ranks_first_meets_fully)
+static struct cecl_places views[3];
+static void *viewed; /* the memory that they share */
+static int nviews;
+
+static int close_views(void **state)
 {
-    struct cecl_places places[3];
-    struct cecl_places_group groups[3];
-    void *shared = new_shared(3, 0);
-    open_all(places, shared, 3, 4);
-    for (int round = 0; round < 20; round++) {
-        for (int r = 0; r < 3; r++)
-            assert_true(publish(&places[r], 1 + (uint32_t)round % 4, stop, NULL, &groups[r]));
-        for (int r = 0; r < 3; r++) {
-            assert_int_equal(meet(&places[r], &groups[r], AT_ONCE, stop, NULL), CECL_PLACES_FULL);
-            assert_int_equal(groups[r].earlier, 7 & ~(1 << r));
-            assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
-        }
-        for (int r = 0; r < 3; r++)
-            cecl_places_finish(&places[r], &groups[r]);
-    }
-    free_shared(shared, 3);
+    if (viewed)
+        free_shared(viewed, nviews);
+    viewed = NULL;
+    return 0;
 }
 
-TEST(a_rank_whose_wait_is_over_makes_the_call_late_for_all)
+static void open_views(int nranks, uint32_t nentries)
 {
-    struct cecl_places places[3];
+    (void)close_views(NULL);
+    nviews = nranks;
+    viewed = new_shared(nranks, 0);
+    open_all(views, viewed, nranks, nentries);
+}
+
+#define TEST_OF_VIEWS(name) TEST_BETWEEN(name, NULL, close_views)
+
+TEST_OF_VIEWS(a_thread_that_publishes_for_all_ranks_first_meets_fully)
+{
+    struct cecl_places_group groups[3];
+    open_views(3, 4);
+    for (int round = 0; round < 20; round++) {
+        for (int r = 0; r < 3; r++)
+            assert_true(publish(&views[r], 1 + (uint32_t)round % 4, stop, NULL, &groups[r]));
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(meet(&views[r], &groups[r], AT_ONCE, stop, NULL), CECL_PLACES_FULL);
+            assert_int_equal(groups[r].earlier, 7 & ~(1 << r));
+            assert_int_equal(count_wrong(&views[r], &groups[r]), 0);
+        }
+        for (int r = 0; r < 3; r++)
+            cecl_places_finish(&views[r], &groups[r]);
+    }
+}
+
+TEST_OF_VIEWS(a_rank_whose_wait_is_over_makes_the_call_late_for_all)
+{
     struct cecl_places_group groups[3];
     static const int order[3] = {1, 2, 0};
-    void *shared = new_shared(3, 0);
-    open_all(places, shared, 3, 0);
+    open_views(3, 0);
     for (int i = 0; i < 3; i++) {
         const int r = order[i];
-        assert_true(publish(&places[r], 2, stop, NULL, &groups[r]));
-        assert_int_equal(meet(&places[r], &groups[r], AT_ONCE, go_on_always, NULL),
+        assert_true(publish(&views[r], 2, stop, NULL, &groups[r]));
+        assert_int_equal(meet(&views[r], &groups[r], AT_ONCE, go_on_always, NULL),
                          CECL_PLACES_LATE);
-        assert_int_equal(count_wrong(&places[r], &groups[r]), 0);
+        assert_int_equal(count_wrong(&views[r], &groups[r]), 0);
     }
     assert_int_equal(groups[1].earlier, 0);
     assert_int_equal(groups[2].earlier, 1 << 1);
     assert_int_equal(groups[0].earlier, 1 << 1 | 1 << 2);
-    assert_true(cecl_places_knows(&places[1], &groups[1], 1));
-    assert_false(cecl_places_knows(&places[1], &groups[1], 0));
-    free_shared(shared, 3);
+    assert_true(cecl_places_knows(&views[1], &groups[1], 1));
+    assert_false(cecl_places_knows(&views[1], &groups[1], 0));
 }
 
 TEST(a_single_rank_meets_itself)
@@ -190,44 +206,38 @@ TEST(a_single_rank_meets_itself)
     free_shared(shared, 1);
 }
 
-TEST(more_calls_than_the_ring_has_entries_are_refused)
+TEST_OF_VIEWS(more_calls_than_the_ring_has_entries_are_refused)
 {
-    struct cecl_places places[2];
     struct cecl_places_group group;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 4);
-    assert_int_equal(cecl_places_entries(&places[0]), 4);
-    assert_false(publish(&places[0], 0, go_on_always, NULL, &group));
-    assert_false(publish(&places[0], 5, go_on_always, NULL, &group));
-    assert_true(publish(&places[0], 4, go_on_always, NULL, &group));
+    open_views(2, 4);
+    assert_int_equal(cecl_places_entries(&views[0]), 4);
+    assert_false(publish(&views[0], 0, go_on_always, NULL, &group));
+    assert_false(publish(&views[0], 5, go_on_always, NULL, &group));
+    assert_true(publish(&views[0], 4, go_on_always, NULL, &group));
     assert_int_equal(group.first, 1);
-    free_shared(shared, 2);
 }
 
 /* The early rank has finished and the late one has not come yet. The late rank must still find the early
  * one's record. */
-TEST(an_entry_is_not_used_again_before_the_late_rank_is_done)
+TEST_OF_VIEWS(an_entry_is_not_used_again_before_the_late_rank_is_done)
 {
-    struct cecl_places places[2];
     struct cecl_places_group group, late;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 4);
+    open_views(2, 4);
     for (int call = 0; call < 4; call++) {
-        assert_true(publish(&places[0], 1, stop, NULL, &group));
-        assert_int_equal(meet(&places[0], &group, AT_ONCE, go_on_always, NULL), CECL_PLACES_LATE);
-        cecl_places_finish(&places[0], &group);
+        assert_true(publish(&views[0], 1, stop, NULL, &group));
+        assert_int_equal(meet(&views[0], &group, AT_ONCE, go_on_always, NULL), CECL_PLACES_LATE);
+        cecl_places_finish(&views[0], &group);
     }
-    assert_false(publish(&places[0], 1, stop, NULL, &group));
-    assert_true(publish(&places[1], 1, stop, NULL, &late));
-    assert_int_equal(meet(&places[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
-    assert_false(publish(&places[0], 1, stop, NULL, &group));
+    assert_false(publish(&views[0], 1, stop, NULL, &group));
+    assert_true(publish(&views[1], 1, stop, NULL, &late));
+    assert_int_equal(meet(&views[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
+    assert_false(publish(&views[0], 1, stop, NULL, &group));
     assert_int_equal(late.earlier, 1);
-    assert_int_equal(count_wrong(&places[1], &late), 0);
-    cecl_places_finish(&places[1], &late);
-    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    assert_int_equal(count_wrong(&views[1], &late), 0);
+    cecl_places_finish(&views[1], &late);
+    assert_true(publish(&views[0], 1, stop, NULL, &group));
     assert_int_equal(group.first, 5);
-    assert_false(publish(&places[0], 1, stop, NULL, &group));
-    free_shared(shared, 2);
+    assert_false(publish(&views[0], 1, stop, NULL, &group));
 }
 
 /* ---- when to wait. A wait calls `stop`, so the outcome STOPPED shows that the rank waited. */
@@ -258,23 +268,20 @@ static void in_another_thread(struct cecl_places *places, int calls)
 /* Rank 0's outcome of its call number `call` when rank 1 has made `peer_calls` calls. */
 static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_thread)
 {
-    struct cecl_places places[2];
     struct cecl_places_group group;
     enum cecl_places_outcome outcome = CECL_PLACES_STOPPED;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    struct other other = {&places[1], peer_calls};
+    open_views(2, 0);
+    struct other other = {&views[1], peer_calls};
     if (same_thread)
         publish_and_finish(&other);
     else
-        in_another_thread(&places[1], peer_calls);
+        in_another_thread(&views[1], peer_calls);
     for (int i = 0; i < call; i++) {
-        assert_true(publish(&places[0], 1, stop, NULL, &group));
-        outcome = i < call - 1 ? meet(&places[0], &group, AT_ONCE, go_on_always, NULL)
-                               : meet(&places[0], &group, FOR_EVER, stop, NULL);
-        cecl_places_finish(&places[0], &group);
+        assert_true(publish(&views[0], 1, stop, NULL, &group));
+        outcome = i < call - 1 ? meet(&views[0], &group, AT_ONCE, go_on_always, NULL)
+                               : meet(&views[0], &group, FOR_EVER, stop, NULL);
+        cecl_places_finish(&views[0], &group);
     }
-    free_shared(shared, 2);
     return outcome;
 }
 
@@ -320,19 +327,16 @@ TEST(a_rank_waits_for_a_forked_peer)
     munmap(shared, cecl_places_bytes(2));
 }
 
-TEST(a_wait_lasts_as_long_as_the_caller_says)
+TEST_OF_VIEWS(a_wait_lasts_as_long_as_the_caller_says)
 {
-    struct cecl_places places[2];
     struct cecl_places_group group;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    assert_true(publish(&places[0], 1, stop, NULL, &group));
+    open_views(2, 0);
+    assert_true(publish(&views[0], 1, stop, NULL, &group));
     const int64_t start = cecl_now_ns();
-    assert_int_equal(meet(&places[0], &group, 3000000, go_on_always, NULL), CECL_PLACES_LATE);
+    assert_int_equal(meet(&views[0], &group, 3000000, go_on_always, NULL), CECL_PLACES_LATE);
     const int64_t took = cecl_now_ns() - start;
     assert_true(took >= 3000000);
     assert_true(took < 60000000000);
-    free_shared(shared, 2);
 }
 
 /* Publishes a rank's next call and meets it with that patience. Returns how long the meeting took. */
@@ -357,16 +361,14 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
 }
 
 /* Opens all ranks, of which all have made a call; rank 0 has met it. The other ranks belong to other threads.
- * most_spent_ns: rank 0's. Returns the memory that they share. */
-static void *open_behind_a_call(struct cecl_places *places, int nranks, uint64_t most_spent_ns)
+ * most_spent_ns: rank 0's */
+static void open_behind_a_call(int nranks, uint64_t most_spent_ns)
 {
-    void *shared = new_shared(nranks, 0);
-    open_all(places, shared, nranks, 0);
-    places[0].most_spent_ns = most_spent_ns;
+    open_views(nranks, 0);
+    views[0].most_spent_ns = most_spent_ns;
     for (int r = 1; r < nranks; r++)
-        in_another_thread(&places[r], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-    return shared;
+        in_another_thread(&views[r], 1);
+    (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
 }
 
 /* ---- while this rank's GPU has work */
@@ -380,37 +382,33 @@ static struct cecl_places_patience while_pending(uint64_t pending_ns, cecl_place
         .wait_ns = AT_ONCE, .pending_ns = pending_ns, .is_pending = is_pending};
 }
 
-TEST(a_late_peer_is_waited_for_longer_while_calls_are_pending)
+TEST_OF_VIEWS(a_late_peer_is_waited_for_longer_while_calls_are_pending)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, FOR_EVER);
+    open_behind_a_call(2, FOR_EVER);
     for (int i = 0; i < 2;
          i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
         struct cecl_places_patience patience = while_pending(PENDING_NS, go_on_always);
-        assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+        assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
         assert_int_equal(patience.pending_ns, 0);
         /* The group's next launch has no patience left. A wait would end with STOPPED. */
-        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
+        (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
     }
-    assert_int_equal(places[0].nmet, 5);
-    assert_int_equal(places[0].nlate, 4);
-    free_shared(shared, 2);
+    assert_int_equal(views[0].nmet, 5);
+    assert_int_equal(views[0].nlate, 4);
 }
 
-TEST(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
+TEST_OF_VIEWS(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, FOR_EVER);
+    open_behind_a_call(2, FOR_EVER);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = PENDING_NS};
-    assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+    assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(PENDING_NS));
-    assert_true(places[0].spent_ns >= PENDING_NS);
+    assert_true(views[0].spent_ns >= PENDING_NS);
     /* it does not count again if the GPU is out of work then */
-    assert_int_equal(places[0].latest_ns, 0);
+    assert_int_equal(views[0].latest_ns, 0);
     /* a peer that has not made the previous call either is too far behind */
-    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
-    free_shared(shared, 2);
+    (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
 /* Makes a peer's next call once this rank has waited for it for a while: at the second question. */
@@ -425,18 +423,16 @@ static bool peer_comes(void *context)
     return true;
 }
 
-TEST(a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth)
+TEST_OF_VIEWS(a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth)
 {
     for (int is_worth = 0; is_worth < 2; is_worth++) {
-        struct cecl_places places[2];
-        void *shared = open_behind_a_call(places, 2, FOR_EVER);
+        open_behind_a_call(2, FOR_EVER);
         struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
         patience.worth_ns = is_worth ? FOR_EVER : 1;
-        struct other peer = {&places[1], 2};
-        const uint64_t took = wait_with(&places[0], &patience, peer_comes, &peer, CECL_PLACES_FULL);
-        assert_true(places[0].spent_ns >= PENDING_NS / (is_worth ? CECL_PLACES_GAINED : 1));
-        assert_true(places[0].spent_ns <= took / (is_worth ? CECL_PLACES_GAINED : 1));
-        free_shared(shared, 2);
+        struct other peer = {&views[1], 2};
+        const uint64_t took = wait_with(&views[0], &patience, peer_comes, &peer, CECL_PLACES_FULL);
+        assert_true(views[0].spent_ns >= PENDING_NS / (is_worth ? CECL_PLACES_GAINED : 1));
+        assert_true(views[0].spent_ns <= took / (is_worth ? CECL_PLACES_GAINED : 1));
     }
 }
 
@@ -454,23 +450,19 @@ static bool impatient_peer_comes(void *context)
     return true;
 }
 
-TEST(a_wait_that_another_rank_ended_as_late_counts)
+TEST_OF_VIEWS(a_wait_that_another_rank_ended_as_late_counts)
 {
-    struct cecl_places places[3];
-    void *shared = open_behind_a_call(places, 3, FOR_EVER);
+    open_behind_a_call(3, FOR_EVER);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
-    (void)wait_with(&places[0], &patience, impatient_peer_comes, &places[1], CECL_PLACES_LATE);
-    assert_true(places[0].spent_ns > 0);
-    free_shared(shared, 3);
+    (void)wait_with(&views[0], &patience, impatient_peer_comes, &views[1], CECL_PLACES_LATE);
+    assert_true(views[0].spent_ns > 0);
 }
 
-TEST(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent)
+TEST_OF_VIEWS(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, 0);
+    open_behind_a_call(2, 0);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
-    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
-    free_shared(shared, 2);
+    (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
 /* Returns true ("calls are pending") for the number of times in *context. */
@@ -480,47 +472,42 @@ static bool count_down(void *context)
     return (*left)-- > 0;
 }
 
-TEST(the_longer_wait_ends_with_the_pending_calls)
+TEST_OF_VIEWS(the_longer_wait_ends_with_the_pending_calls)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, FOR_EVER);
+    open_behind_a_call(2, FOR_EVER);
     struct cecl_places_patience patience = while_pending(FOR_EVER, count_down);
     int left = 30;
-    (void)wait_with(&places[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
+    (void)wait_with(&views[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
     assert_int_equal(left, -1);
-    free_shared(shared, 2);
 }
 
 /* Also if peers come in between, as in a loop in which each rank is late now and then. */
-TEST(all_longer_waits_are_a_bound_and_a_share_of_the_time)
+TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, BOUND_NS);
+    open_behind_a_call(2, BOUND_NS);
     struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
     uint64_t least = UINT64_MAX;
-    assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+    assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
     /* almost no patience has been regained, unless other work ran in between */
     for (int i = 0; i < 3 || (i < 40 && least >= BOUND_NS / 2); i++) {
-        const uint64_t more =
-            wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
+        const uint64_t more = wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         least = more < least ? more : least;
     }
     assert_true(least < BOUND_NS / 2);
     least = UINT64_MAX;
     for (int round = 0; round < 3 || (round < 40 && least >= BOUND_NS / 2); round++) {
-        in_another_thread(&places[1], (int)(places[0].published - places[1].published) + 1);
-        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+        in_another_thread(&views[1], (int)(views[0].published - views[1].published) + 1);
+        (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
         /* regains a 64th of the elapsed time */
         nanosleep(&(struct timespec){.tv_nsec = AWAY_NS}, NULL);
         const uint64_t again =
-            wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
+            wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         assert_true(again >= MOST_OF(SHARE_NS));
         least = again < least ? again : least; /* this machine may have had other work */
     }
     assert_true(least < BOUND_NS / 2);
-    free_shared(shared, 2);
 }
 
 static bool nothing_is_pending(void *context)
@@ -529,44 +516,39 @@ static bool nothing_is_pending(void *context)
     return false;
 }
 
-TEST(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times)
+TEST_OF_VIEWS(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times)
 {
     enum { WAIT_NS = 1000000 };
     for (int is_dry = 0; is_dry < 2; is_dry++) {
-        struct cecl_places places[2];
-        void *shared = open_behind_a_call(places, 2, 1000 * (uint64_t)WAIT_NS);
+        open_behind_a_call(2, 1000 * (uint64_t)WAIT_NS);
         struct cecl_places_patience patience = while_pending(WAIT_NS, go_on_always);
-        (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
-        const uint64_t spent = places[0].spent_ns;
+        (void)wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
+        const uint64_t spent = views[0].spent_ns;
         assert_true(spent >= WAIT_NS);
-        in_another_thread(&places[1], 2); /* the next call is met at once, so no time is regained */
+        in_another_thread(&views[1], 2); /* the next call is met at once, so no time is regained */
         patience.is_pending = is_dry ? nothing_is_pending : go_on_always;
-        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_FULL);
-        assert_int_equal(places[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
-        in_another_thread(&places[1], 1); /* and the wait is not counted again */
-        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_FULL);
-        assert_int_equal(places[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
-        free_shared(shared, 2);
+        (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_FULL);
+        assert_int_equal(views[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
+        in_another_thread(&views[1], 1); /* and the wait is not counted again */
+        (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_FULL);
+        assert_int_equal(views[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
     }
 }
 
 /* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
-TEST(nobody_is_waited_for_who_may_be_of_the_same_thread)
+TEST_OF_VIEWS(nobody_is_waited_for_who_may_be_of_the_same_thread)
 {
-    struct cecl_places places[3];
-    void *shared = new_shared(3, 0);
-    open_all(places, shared, 3, 0);
-    places[0].most_spent_ns = FOR_EVER;
+    open_views(3, 0);
+    views[0].most_spent_ns = FOR_EVER;
     struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
-    in_another_thread(&places[2], 1);
-    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
+    in_another_thread(&views[2], 1);
+    (void)wait_of_next(&views[0], go_on_always, CECL_PLACES_LATE);
     for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 falls behind */
-        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
-    struct other other = {&places[1], 1};
+        (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
+    struct other other = {&views[1], 1};
     publish_and_finish(&other);
     /* rank 1 belongs to this thread */
-    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
-    free_shared(shared, 3);
+    (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
 static void *make_two_calls(void *argument)
@@ -577,22 +559,19 @@ static void *make_two_calls(void *argument)
     return publish_and_finish(other);
 }
 
-TEST(a_peer_that_catches_up_in_time_makes_the_call_full)
+TEST_OF_VIEWS(a_peer_that_catches_up_in_time_makes_the_call_full)
 {
-    struct cecl_places places[2];
     pthread_t thread;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    places[0].most_spent_ns = FOR_EVER;
+    open_views(2, 0);
+    views[0].most_spent_ns = FOR_EVER;
     struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
-    struct other other = {&places[1], 2};
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-    (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
+    struct other other = {&views[1], 2};
+    in_another_thread(&views[1], 1);
+    (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
+    (void)wait_of_next(&views[0], go_on_always, CECL_PLACES_LATE);
     assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
-    (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
+    (void)wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
     pthread_join(thread, NULL);
-    free_shared(shared, 2);
 }
 
 /* ---- while this rank's GPU is behind the late rank's calls */
@@ -618,58 +597,52 @@ static struct cecl_places_patience while_behind(uint64_t behind_ns)
 }
 
 /* The other waits may take no time at all here, so only this one lasts. */
-TEST(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
+TEST_OF_VIEWS(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
 {
-    struct cecl_places places[3];
-    void *shared = open_behind_a_call(places, 3, 0);
+    open_behind_a_call(3, 0);
     struct cecl_places_patience patience = while_behind(FOR_EVER);
     for (int i = 0; i < 2; i++) { /* in round 1 the peers have not made the previous call either */
         struct gpu gpu = {.to_do = 300};
-        (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
+        (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
         assert_int_equal(gpu.to_do, 0);
         assert_int_equal(gpu.last, 1); /* the last call that they have made */
-        assert_int_equal(places[0].spent_ns, 0);
+        assert_int_equal(views[0].spent_ns, 0);
     }
-    in_another_thread(&places[1], 2);
+    in_another_thread(&views[1], 2);
     struct gpu gpu = {.to_do = 300};
-    (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
+    (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
     assert_int_equal(gpu.last, 1); /* rank 2's, which is further behind than rank 1 */
-    free_shared(shared, 3);
 }
 
-TEST(the_wait_ends_with_the_peer_s_call)
+TEST_OF_VIEWS(the_wait_ends_with_the_peer_s_call)
 {
-    struct cecl_places places[2];
     pthread_t thread;
-    void *shared = open_behind_a_call(places, 2, 0);
+    open_behind_a_call(2, 0);
     struct cecl_places_patience patience = while_behind(FOR_EVER);
     struct gpu gpu = {.to_do = 1, .stuck_at = 1};
-    struct other other = {&places[1], 1};
+    struct other other = {&views[1], 1};
     assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
-    (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_FULL);
+    (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_FULL);
     pthread_join(thread, NULL);
-    free_shared(shared, 2);
 }
 
-TEST(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones)
+TEST_OF_VIEWS(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, 0);
+    open_behind_a_call(2, 0);
     struct cecl_places_patience patience = while_behind(PENDING_NS);
     struct gpu gpu = {.to_do = 100, .stuck_at = 7};
     const uint64_t pause = CECL_PLACES_SHARE * PENDING_NS, before = (uint64_t)cecl_now_ns();
-    assert_true(wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
+    assert_true(wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
                 PENDING_NS);
     assert_int_equal(gpu.to_do, 7);
-    assert_true(places[0].stood_still >= before + PENDING_NS + pause);
-    assert_true(places[0].stood_still <= (uint64_t)cecl_now_ns() + pause);
-    places[0].stood_still =
+    assert_true(views[0].stood_still >= before + PENDING_NS + pause);
+    assert_true(views[0].stood_still <= (uint64_t)cecl_now_ns() + pause);
+    views[0].stood_still =
         FOR_EVER; /* this machine may have had other work for longer than the pause */
-    (void)wait_with(&places[0], &patience, stop, &gpu, CECL_PLACES_LATE);
-    places[0].stood_still = before;
-    assert_true(wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
+    (void)wait_with(&views[0], &patience, stop, &gpu, CECL_PLACES_LATE);
+    views[0].stood_still = before;
+    assert_true(wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
                 PENDING_NS);
-    free_shared(shared, 2);
 }
 
 static bool time_passes(void *context)
@@ -679,17 +652,15 @@ static bool time_passes(void *context)
     return true;
 }
 
-TEST(a_gpu_that_moves_makes_the_wait_longer)
+TEST_OF_VIEWS(a_gpu_that_moves_makes_the_wait_longer)
 {
-    struct cecl_places places[2];
-    void *shared = open_behind_a_call(places, 2, 0);
+    open_behind_a_call(2, 0);
     struct cecl_places_patience patience = while_behind(PENDING_NS);
     struct gpu gpu = {.to_do = 2000}; /* looked at so often, and time passes some times meanwhile */
-    assert_true(wait_with(&places[0], &patience, time_passes, &gpu, CECL_PLACES_LATE) >
+    assert_true(wait_with(&views[0], &patience, time_passes, &gpu, CECL_PLACES_LATE) >
                 2 * PENDING_NS);
     assert_int_equal(gpu.to_do, 0);
-    assert_int_equal(places[0].stood_still, 0);
-    free_shared(shared, 2);
+    assert_int_equal(views[0].stood_still, 0);
 }
 
 /* ---- sizes, and words that peers may write */

@@ -214,13 +214,9 @@ static struct {
 } queue[QUEUE];
 static int nposted, ntaken;
 
-ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
-                                   size_t bytes, const int *fds, int nfds, int64_t deadline);
-ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
-                                   size_t *bytes, int *fds, int *nfds);
-
-ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message,
-                                   size_t bytes, const int *fds, int nfds, int64_t deadline)
+WRAPPED(ceclResult_t, cecl_mesh_post,
+        (struct cecl_mesh * mesh, int peer, const void *message, size_t bytes, const int *fds,
+         int nfds, int64_t deadline))
 {
     (void)mesh, (void)deadline;
     if (fake.refused_posts[peer] != ceclSuccess)
@@ -234,8 +230,9 @@ ceclResult_t __wrap_cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void 
     return ceclSuccess;
 }
 
-ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
-                                   size_t *bytes, int *fds, int *nfds)
+WRAPPED(ceclResult_t, cecl_mesh_take,
+        (struct cecl_mesh * mesh, int *peer, void *message, size_t room, size_t *bytes, int *fds,
+         int *nfds))
 {
     (void)mesh, (void)room;
     if (ntaken == nposted)

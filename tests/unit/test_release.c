@@ -77,12 +77,8 @@ static void end_children(void)
  * fails. */
 static _Thread_local int batches, fail_at;
 static _Atomic bool lose_batches; /* batches do nothing, on every thread */
-ceclResult_t __real_host_copies(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_batch *batch);
-ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_batch *batch);
-ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_batch *batch)
+WRAPPED(ceclResult_t, host_copies,
+        (struct cecl_device * dev, ceclStream_t work, const struct cecl_batch *batch))
 {
     if (++batches == fail_at)
         return cecl_fail(ceclUnhandledCudaError, "a driver's failure");
@@ -91,12 +87,8 @@ ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
 
 /* Replaces waits for words and writes of words in the same way. */
 static _Thread_local bool refuse_memops;
-ceclResult_t __real_host_memops(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_memop *ops, size_t count);
-ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_memop *ops, size_t count);
-ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
-                                const struct cecl_memop *ops, size_t count)
+WRAPPED(ceclResult_t, host_memops,
+        (struct cecl_device * dev, ceclStream_t work, const struct cecl_memop *ops, size_t count))
 {
     if (refuse_memops)
         return cecl_fail(ceclUnhandledCudaError, "a driver's failure");
@@ -105,12 +97,8 @@ ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
 
 /* Replaces reads of words in the same way. CUDA may delay reads while the program frees memory. */
 static _Atomic bool hold_reads, reads_are_held;
-ceclResult_t __real_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
-                                    uint32_t *out);
-ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
-                                    uint32_t *out);
-ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
-                                    uint32_t *out)
+WRAPPED(ceclResult_t, host_words_read,
+        (struct cecl_device * dev, const uint32_t *words, size_t count, uint32_t *out))
 {
     while (hold_reads) {
         reads_are_held = true;
@@ -125,12 +113,8 @@ ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *wor
 static _Atomic bool hold_writes; /* delays rank 0's writes */
 static ceclComm_t holds;
 static const struct cecl_device *holds_on;
-ceclResult_t __real_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
-                                       uint32_t value);
-ceclResult_t __wrap_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
-                                       uint32_t value);
-ceclResult_t __wrap_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
-                                       uint32_t value)
+WRAPPED(ceclResult_t, host_words_release,
+        (struct cecl_device * dev, uint32_t *words, size_t count, uint32_t value))
 {
     while (hold_writes && dev == holds_on && !cecl_flags_idle(&holds->engine.flags))
         usleep(1000);
@@ -142,9 +126,7 @@ enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
 static _Atomic int held,
     held_over; /* number of delayed reductions; number of those that have continued */
-void __real_cecl_reduce_host(const struct cecl_reduction *reduction);
-void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction);
-void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction)
+WRAPPED(void, cecl_reduce_host, (const struct cecl_reduction *reduction))
 {
     held += hold != NO_HOLD;
     if (hold != NO_HOLD)
@@ -533,18 +515,6 @@ TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
-TEST_BETWEEN(a_small_call_whose_data_did_not_come_names_the_rank, NULL, calm)
-{
-    ceclResult_t async = ceclSuccess;
-    open_ranks(4096, "5000");
-    *comms[0]->engine.flags.late = 1 + 1; /* as a small call's kernel writes it */
-    assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
-    assert_int_equal(async, ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1 for more than"));
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "did its stream reach it?"));
-    close_ranks();
-}
-
 /* Copies between the GPUs are lost. Such a call would not even begin, so it would have no time limit. */
 TEST_BETWEEN(flags_that_do_not_arrive_fail_the_init, NULL, calm)
 {
@@ -685,40 +655,31 @@ TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
     (void)ceclCommAbort(comms[1]);
 }
 
-/* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. */
-TEST_BETWEEN(who_asks_hears_of_a_kernel_that_gave_up, NULL, calm)
+/* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. A thread that asks, one that
+ * finalizes, and the watchdog hear of it. */
+TEST_BETWEEN(all_hear_of_a_kernel_that_gave_up_and_on_whom, NULL, calm)
 {
-    ceclResult_t async = ceclSuccess;
-    open_ranks(4096, "5000");
-    assert_true(comms[0]->engine.small_timeout_ns > UINT64_C(5000000000));
-    cecl_watch_stop(comms[0]);
-    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
-    assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
-    assert_int_equal(async, ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "small collective"));
-    (void)ceclCommAbort(comms[0]);
-    (void)ceclCommAbort(comms[1]);
-}
-
-TEST_BETWEEN(the_watchdog_hears_of_a_kernel_that_gave_up, NULL, calm)
-{
-    open_ranks(4096, "200");
-    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
-    for (int i = 0; i < 1000 && comms[1]->async_result == ceclSuccess; i++)
-        usleep(5000);
-    assert_int_equal(comms[0]->async_result, ceclTimeout);
-    assert_int_equal(comms[1]->async_result, ceclRemoteError);
-    close_ranks();
-}
-
-TEST_BETWEEN(finalize_hears_of_a_kernel_that_gave_up, NULL, calm)
-{
-    open_ranks(4096, "5000");
-    cecl_watch_stop(comms[0]);
-    *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
-    assert_int_equal(ceclCommFinalize(comms[0]), ceclTimeout);
-    (void)ceclCommAbort(comms[0]);
-    (void)ceclCommAbort(comms[1]);
+    enum { ASKS, FINALIZES, WATCHES, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        ceclResult_t async = ceclSuccess;
+        open_ranks(4096, way == WATCHES ? "200" : "5000");
+        if (way != WATCHES)
+            cecl_watch_stop(comms[0]);
+        if (way == ASKS)
+            assert_true(comms[0]->engine.small_timeout_ns > UINT64_C(5000000000));
+        *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1 + 1; /* waited for rank 1 */
+        if (way == FINALIZES)
+            assert_int_equal(ceclCommFinalize(comms[0]), ceclTimeout);
+        for (int i = 0; way == WATCHES && i < 1000 && comms[1]->async_result == ceclSuccess; i++)
+            usleep(5000);
+        assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
+        assert_int_equal(async, ceclTimeout);
+        assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1 for more than"));
+        assert_non_null(strstr(ceclGetLastError(comms[0]), "did its stream reach it?"));
+        if (way == WATCHES)
+            assert_int_equal(comms[1]->async_result, ceclRemoteError);
+        close_ranks();
+    }
 }
 
 /* A peer that gave up may have ended this rank's calls by wrong flags. It sent its reason before. */

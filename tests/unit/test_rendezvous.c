@@ -20,18 +20,15 @@ static _Thread_local struct {
     bool grows_no_list;
 } refuse;
 
-ceclResult_t __real_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
-ceclResult_t __wrap_host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem)
+WRAPPED(ceclResult_t, host_mem_create,
+        (struct cecl_device * dev, size_t bytes, struct cecl_mem *mem))
 {
     if (refuse.create_above > 0 && bytes > refuse.create_above)
         return cecl_fail(ceclOutOfMemory, "%zu bytes: refused", bytes);
     return __real_host_mem_create(dev, bytes, mem);
 }
 
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes)
+WRAPPED(void *, realloc, (void *memory, size_t bytes))
 {
     return refuse.grows_no_list ? NULL : __real_realloc(memory, bytes);
 }

@@ -340,38 +340,6 @@ TEST_BETWEEN(any_calls_in_sequence_give_what_plain_loops_give, NULL, close_ranks
     }
 }
 
-TEST_BETWEEN(reductions_of_every_type_and_operation_give_what_plain_loops_give, NULL, close_ranks)
-{
-    static const size_t counts[] = {1, 13, 401};
-    open_ranks(3);
-    for (int type = 0; type < CECL_NUM_TYPES; type++)
-        for (int op = 0; op < CECL_NUM_RED_OPS; op++)
-            for (int k = 0; k < 12; k++)
-                if (op != ceclAvg || formats[type].fraction > 0)
-                    add_call((struct call){.kind = k % 2 ? CECL_SMALL_REDUCE_SCATTER
-                                                         : CECL_SMALL_ALL_REDUCE,
-                                           .bytes = counts[k / 4] * formats[type].bytes,
-                                           .type = (ceclDataType_t)type,
-                                           .op = (ceclRedOp_t)op,
-                                           .lie = (size_t)(op % 2) * formats[type].bytes,
-                                           .in_place = k / 2 % 2});
-    run_calls();
-}
-
-TEST_BETWEEN(blocks_of_any_few_bytes_arrive_whole, NULL, close_ranks)
-{
-    open_ranks(2);
-    for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
-        for (size_t bytes = 1; bytes <= 64; bytes++)
-            add_call((struct call){.kind = (enum cecl_small_kind)kind,
-                                   .bytes = bytes,
-                                   .type = ceclUint8,
-                                   .op = ceclMax,
-                                   .lie = bytes % 3 * 5,
-                                   .in_place = bytes % 2});
-    run_calls();
-}
-
 /* Sizes at which a share has one, two and three vectors, a block has one group and several, and a slot is
  * full. */
 TEST_BETWEEN(blocks_around_edges_arrive_whole_at_any_alignment, NULL, close_ranks)
@@ -613,16 +581,6 @@ TEST_BETWEEN(a_call_that_begins_after_the_end_sends_and_tells_nothing, NULL, clo
         free(before);
         close_ranks(state);
     }
-}
-
-TEST_BETWEEN(without_a_meeting_nothing_is_told, NULL, close_ranks)
-{
-    open_ranks(2);
-    const struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
-    ranks[0].end = 1;
-    cecl_small_host(&small);
-    assert_int_equal(ranks[0].late, 1);
-    assert_int_equal(ranks[0].done, 0);
 }
 
 TEST_BETWEEN(a_meeting_that_asks_for_nothing_is_left_alone, NULL, close_ranks)
