@@ -2,7 +2,6 @@
  * are ready, the program gets ncclInProgress.
  *
  * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,33 +14,18 @@
 
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
-#include "ranks.h"
+#include "served.h"
 
 #define RANKS 4
 #define REFUSED ((ncclResult_t)ceclInvalidArgument)
 
-/* The stand-in's own functions, without the library under test. */
-static __typeof__(standin_last) *last;
-static __typeof__(ncclCommGetAsyncError) *ask_standin;
-static __typeof__(standin_calls) *calls_of;
+FROM_STANDIN(ask_standin, ncclCommGetAsyncError)
+FROM_STANDIN(calls_of, standin_calls)
 
 static ncclResult_t begin(struct rank *r)
 {
     struct config config;
     return ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, non_blocking(&config));
-}
-
-/* Checks that a gather is right, and that it is served or passed as expected. */
-static bool gathers(const struct rank *r, bool served)
-{
-    int in = 100 + r->rank, out[RANKS] = {0}, count;
-    ncclCommCount(r->comm, &count); /* this call always goes to the stand-in */
-    const ncclResult_t result = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
-    bool is = (strcmp(last().name, "ncclCommCount") == 0) == served && count == r->nranks;
-    is = is && (result == 0 || !served) && outcome_of(r->comm, result) == 0;
-    for (int i = 0; i < r->nranks; i++)
-        is = is && out[i] == 100 + i;
-    return is;
 }
 
 /* ---- ranks as threads, each of which starts to create its communicator */
@@ -565,18 +549,4 @@ static bool abort_amid_a_group(struct rank *r)
 TEST(after_an_abort_a_group_does_not_ask_for_the_communicator)
 {
     assert_true(run_beginning(2, abort_amid_a_group));
-}
-
-int main(void)
-{
-    const char *real = getenv("CECL_NCCL_PATH");
-    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!standin) {
-        print_error("CECL_NCCL_PATH: %s\n", dlerror());
-        return 2;
-    }
-    *(void **)&last = dlsym(standin, "standin_last");
-    *(void **)&ask_standin = dlsym(standin, "ncclCommGetAsyncError");
-    *(void **)&calls_of = dlsym(standin, "standin_calls");
-    return tests_run(NULL, NULL);
 }

@@ -1,32 +1,14 @@
 /* Communicators over several hosts, which CECL_NODE_SIZE=2 pretends, are passed. Their children of one host are served.
  *
  * test_nccl_hosts CECL_NCCL=all and CECL_NODE_SIZE=2; CECL_NCCL_PATH names the stand-in */
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
-#include "ranks.h"
+#include "served.h"
 
 #define RANKS 4
 #define ON_A_HOST 2
 
-static __typeof__(standin_last) *last;
 static ncclUniqueId all_id;
-
-/* Whether a gather is right, and is served or passed as expected. */
-static bool gathers(const struct rank *r, bool served)
-{
-    int in = 100 + r->rank, out[RANKS] = {0}, count;
-    ncclCommCount(r->comm, &count); /* this call always goes to the stand-in */
-    const ncclResult_t result = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
-    bool is = (strcmp(last().name, "ncclCommCount") == 0) == served;
-    is = outcome_of(r->comm, result) == 0 && count == r->nranks && is;
-    for (int i = 0; i < r->nranks; i++)
-        is = is && out[i] == 100 + i;
-    return is;
-}
 
 TEST_OF_RANKS(children_of_one_host_are_served, RANKS)
 {
@@ -63,16 +45,4 @@ TEST(non_blocking_children_of_one_host_are_served)
 TEST_OF_RANKS(a_communicator_of_one_host_is_served, ON_A_HOST)
 {
     return gathers(r, true);
-}
-
-int main(void)
-{
-    const char *path = getenv("CECL_NCCL_PATH");
-    void *standin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!standin) {
-        print_error("CECL_NCCL_PATH: %s\n", dlerror());
-        return 2;
-    }
-    *(void **)&last = dlsym(standin, "standin_last");
-    return tests_run(NULL, NULL);
 }

@@ -3,7 +3,6 @@
  * rank.
  *
  * test_nccl_serve [SEED] CECL_NCCL_PATH names the stand-in */
-#include <dlfcn.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,28 +20,14 @@
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
 #include "processes.h"
+#include "served.h"
 
 #define RANKS 4
 #define MOST 20000      /* elements of a block */
 #define UNKNOWN_TYPE 77 /* an unknown datatype */
 
-static __typeof__(standin_last) *last;
-static __typeof__(standin_calls) *calls_of;
+FROM_STANDIN(calls_of, standin_calls)
 static uint64_t seed;
-
-/* ---- whether a call went to NCCL */
-
-/* Makes a call that always goes to NCCL, and so becomes this thread's last call there. */
-static void mark(const struct rank *r)
-{
-    int count;
-    ncclCommCount(r->comm, &count);
-}
-
-static bool is_served(void)
-{
-    return strcmp(last().name, "ncclCommCount") == 0;
-}
 
 /* ---- A plain model. Element i of a rank's input is a random number that depends on the call,
  * the rank and i. */
@@ -126,7 +111,8 @@ static uint32_t expected(const struct call *c, int nranks, int rank, int block, 
     }
 }
 
-/* Where each buffer lies in memory of 2 * RANKS blocks, which starts at `recv`. */
+/* The buffers of a rank, which is a thread, and where each lies in it. */
+static _Thread_local uint32_t room[2 * RANKS * MOST];
 struct places {
     uint32_t *send, *recv;
 };
@@ -137,15 +123,15 @@ static bool is_in_place(const struct call *c, const struct rank *r)
     return c->is_in_place && (c->number + (uint64_t)r->rank) % 3 != 0;
 }
 
-static struct places places_of(const struct call *c, const struct rank *r, uint32_t *memory)
+static struct places places_of(const struct call *c, const struct rank *r)
 {
-    struct places at = {memory + RANKS * MOST, memory};
+    struct places at = {room + RANKS * MOST, room};
     if (!is_in_place(c, r))
         return at;
     if (received_blocks(c->op, r->nranks) > 1)
         at.send = at.recv + (size_t)r->rank * c->count;
     else if (sent_blocks(c->op, r->nranks) > 1)
-        at.recv = (at.send = memory) + (size_t)r->rank * c->count;
+        at.recv = (at.send = room) + (size_t)r->rank * c->count;
     else
         at.send = at.recv;
     return at;
@@ -175,9 +161,9 @@ static bool receives(const struct call *c, int rank)
     return (c->op != REDUCE && c->op != GATHER) || rank == c->root;
 }
 
-static void prepare(const struct call *c, const struct rank *r, uint32_t *memory)
+static void prepare(const struct call *c, const struct rank *r)
 {
-    const struct places at = places_of(c, r, memory);
+    const struct places at = places_of(c, r);
     for (size_t i = 0; i < (size_t)sent_blocks(c->op, r->nranks) * c->count; i++)
         at.send[i] = element(c, r->rank, i);
     if (c->op == BCAST)
@@ -185,9 +171,9 @@ static void prepare(const struct call *c, const struct rank *r, uint32_t *memory
 }
 
 /* Whether the output is the model's. */
-static bool has_come(const struct call *c, const struct rank *r, uint32_t *memory)
+static bool has_come(const struct call *c, const struct rank *r)
 {
-    const struct places at = places_of(c, r, memory);
+    const struct places at = places_of(c, r);
     bool is = true;
     for (int block = 0; block < received_blocks(c->op, r->nranks) && receives(c, r->rank); block++)
         for (size_t i = 0; i < c->count; i++)
@@ -196,15 +182,10 @@ static bool has_come(const struct call *c, const struct rank *r, uint32_t *memor
     return is;
 }
 
-static bool is_right(const struct call *c, const struct rank *r, uint32_t *memory)
+static bool is_right(const struct call *c, const struct rank *r)
 {
-    prepare(c, r, memory);
-    return make_call(c, r, places_of(c, r, memory)) == 0 && has_come(c, r, memory);
-}
-
-static uint32_t *memory_new(void)
-{
-    return calloc(2 * RANKS * MOST, sizeof(uint32_t));
+    prepare(c, r);
+    return make_call(c, r, places_of(c, r)) == 0 && has_come(c, r);
 }
 
 /* ---- tests with processes as ranks. They come first: the parent has not called NCCL, so that children do
@@ -212,7 +193,6 @@ static uint32_t *memory_new(void)
 
 static bool serve_each_op(struct rank *r)
 {
-    uint32_t *memory = memory_new();
     bool is = true;
     for (int i = 0; i < 2 * OPS; i++) {
         const struct call c = {.op = (enum op)(i % OPS),
@@ -221,9 +201,8 @@ static bool serve_each_op(struct rank *r)
                                .root = 1,
                                .is_in_place = i >= OPS && i % OPS != ALL_TO_ALL};
         mark(r);
-        is = is_right(&c, r, memory) && is_served() && is;
+        is = is_right(&c, r) && is_served() && is;
     }
-    free(memory);
     return is;
 }
 
@@ -234,14 +213,12 @@ TEST_UNDER("all", each_op_of_processes_is_served)
 
 static bool pass_each_op(struct rank *r)
 {
-    uint32_t *memory = memory_new();
     bool is = true;
     for (int i = 0; i < OPS; i++) {
         const struct call c = {.op = (enum op)i, .number = (uint64_t)i, .count = 100};
         mark(r);
-        is = is_right(&c, r, memory) && !is_served() && is;
+        is = is_right(&c, r) && !is_served() && is;
     }
-    free(memory);
     return is;
 }
 
@@ -513,51 +490,47 @@ TEST_OF_RANKS_UNDER("all", calls_that_cecl_lacks_are_passed, RANKS)
 
 /* Ranks other than root pass NULL for buffers that NCCL does not use there; root may be in
  * place. */
-static bool leave_out(const struct call *c, const struct rank *r, uint32_t *memory)
+static bool leave_out(const struct call *c, const struct rank *r)
 {
     const bool is_root = r->rank == c->root, sends = c->op == GATHER || c->op == REDUCE;
     struct call mine = *c;
     mine.is_in_place = c->is_in_place && is_root;
-    struct places at = places_of(&mine, r, memory);
-    prepare(&mine, r, memory);
+    struct places at = places_of(&mine, r);
+    prepare(&mine, r);
     at.send = is_root || sends ? at.send : NULL;
     at.recv = is_root || !sends ? at.recv : NULL;
     mark(r);
-    return make_call(&mine, r, at) == 0 && is_served() && has_come(&mine, r, memory);
+    return make_call(&mine, r, at) == 0 && is_served() && has_come(&mine, r);
 }
 
 TEST_OF_RANKS_UNDER("all", ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use, 2, RANKS)
 {
     static const enum op rooted[] = {GATHER, REDUCE, SCATTER, BROADCAST};
-    uint32_t *memory = memory_new();
-    bool is = memory;
+    bool is = true;
     for (int i = 0; is && i < 64; i++) {
         struct call c = {.op = rooted[i % 4], .number = (uint64_t)i, .root = i / 4 % r->nranks};
         c.count = i / 16 % 2 ? MOST : 5;
         c.is_in_place = i / 32;
-        is = leave_out(&c, r, memory);
+        is = leave_out(&c, r);
         if (!is)
             print_call(&c, r);
     }
-    free(memory);
     return is;
 }
 
 /* Only the root is in place, or only the root is not. */
 TEST_OF_RANKS_UNDER("all", a_broadcast_may_be_in_place_on_some_ranks, 2, RANKS)
 {
-    uint32_t *memory = memory_new();
-    bool is = memory;
+    bool is = true;
     for (int i = 0; is && i < 32; i++) {
         struct call c = {.op = BROADCAST, .number = (uint64_t)i, .root = i / 2 % r->nranks};
         c.count = i / 16 ? MOST : 7;
         c.is_in_place = (r->rank == c.root) != (i % 2 != 0);
         mark(r);
-        is = is_right(&c, r, memory) && is_served();
+        is = is_right(&c, r) && is_served();
         if (!is)
             print_call(&c, r);
     }
-    free(memory);
     return is;
 }
 
@@ -572,19 +545,14 @@ TEST_OF_RANKS_UNDER("all", a_served_call_that_fails_returns_nccls_number, 2)
 /* Halves of 2 ranks each; every second rank destroys the parent first. */
 static bool split_and_destroy(struct rank *r)
 {
-    uint32_t *memory = memory_new();
     struct rank half = {.nranks = RANKS / 2, .rank = r->rank / 2};
-    const struct call c = {.op = ALL_GATHER, .number = 5, .count = 500};
-    bool is = ncclCommSplit(r->comm, r->rank % 2, r->rank, &half.comm, NULL) == 0;
-    mark(r);
-    is = is && is_right(&c, &half, memory) && is_served() && is_right(&c, r, memory) && is_served();
+    bool is = ncclCommSplit(r->comm, r->rank % 2, r->rank, &half.comm, NULL) == 0 &&
+              gathers(&half, true) && gathers(r, true);
     if (r->rank % 2) {
         is = ncclCommDestroy(r->comm) == 0 && is;
         r->comm = NULL;
     }
-    mark(&half);
-    is = is && is_right(&c, &half, memory) && is_served();
-    free(memory);
+    is = is && gathers(&half, true);
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
@@ -622,13 +590,12 @@ TEST_UNDER("all", the_programs_threads_keep_their_names)
 /* Rank 3 is in no new communicator. */
 TEST_OF_RANKS_UNDER("all", a_rank_without_a_color_gets_no_communicator, RANKS)
 {
-    ncclComm_t three = NULL;
-    int in = r->rank, out[3] = {-1, -1, -1};
-    bool is = ncclCommSplit(r->comm, r->rank < 3 ? 0 : -1, 0, &three, NULL) == 0;
+    struct rank three = {.nranks = 3, .rank = r->rank};
+    bool is = ncclCommSplit(r->comm, r->rank < 3 ? 0 : -1, 0, &three.comm, NULL) == 0;
     if (r->rank == 3)
-        return is && !three;
-    is = is && ncclAllGather(&in, out, 1, ncclInt32, three, NULL) == 0 && out[2] == 2;
-    return ncclCommDestroy(three) == 0 && is;
+        return is && !three.comm;
+    is = is && gathers(&three, true);
+    return ncclCommDestroy(three.comm) == 0 && is;
 }
 
 /* A call ends on one rank before it ends on another. If a rank revoked the communicator in
@@ -638,16 +605,6 @@ static void wait_for_all(_Atomic int *come, int nranks)
     atomic_fetch_add(come, 1);
     while (atomic_load(come) < nranks)
         usleep(100);
-}
-
-static bool serve_one(struct rank *r)
-{
-    uint32_t *memory = memory_new();
-    const struct call c = {.op = ALL_GATHER, .number = 8, .count = 400};
-    mark(r);
-    const bool is = is_right(&c, r, memory) && is_served();
-    free(memory);
-    return is;
 }
 
 /* The last root's thread may still be ending. */
@@ -667,7 +624,7 @@ static _Atomic int ready;
 static void *serve_and_end(void *argument)
 {
     struct rank *r = argument;
-    r->is_right = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && serve_one(r);
+    r->is_right = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && gathers(r, true);
     wait_for_all(&ready, r->nranks);
     r->is_right = end(r->comm) == 0 && r->is_right;
     return NULL;
@@ -704,7 +661,7 @@ TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
     static _Atomic int come, gone;
     static int before;
-    bool is = serve_one(r);
+    bool is = gathers(r, true);
     if (r->rank == 0)
         before = threads_alive();
     wait_for_all(&come, 2);
@@ -716,20 +673,16 @@ TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 /* Revokes the communicator, then continues with all ranks but rank 1. */
 static bool shrink(struct rank *r)
 {
-    uint32_t *memory = memory_new();
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
-    const struct call c = {.op = ALL_GATHER, .number = 7, .count = 400};
     int excluded[] = {1};
     static _Atomic int come;
-    bool is = is_right(&c, r, memory);
+    bool is = gathers(r, true);
     wait_for_all(&come, RANKS);
     is = ncclCommRevoke(r->comm, 0) == 0 && is;
     if (r->rank != 1) {
         is = is && ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, 0) == 0;
-        mark(&fewer);
-        is = is && is_right(&c, &fewer, memory) && is_served() && ncclCommDestroy(fewer.comm) == 0;
+        is = is && gathers(&fewer, true) && ncclCommDestroy(fewer.comm) == 0;
     }
-    free(memory);
     return is;
 }
 
@@ -741,15 +694,10 @@ TEST_UNDER("all", what_a_shrink_leaves_is_served)
 /* NCCL refuses the flags, so the communicator stays usable. */
 TEST_OF_RANKS_UNDER("all", what_nccl_does_not_revoke_is_served, RANKS)
 {
-    uint32_t *memory = memory_new();
-    const struct call c = {.op = ALL_GATHER, .number = 3, .count = 400};
     static _Atomic int come;
-    bool is = ncclCommRevoke(r->comm, 1) == ceclInvalidArgument;
+    const bool is = ncclCommRevoke(r->comm, 1) == ceclInvalidArgument;
     wait_for_all(&come, RANKS);
-    mark(r);
-    is = is && is_right(&c, r, memory) && is_served();
-    free(memory);
-    return is;
+    return is && gathers(r, true);
 }
 
 struct waiting {
@@ -772,10 +720,8 @@ static void *gather_in_vain(void *argument)
 static bool shrink_with_abort(struct rank *r)
 {
     static _Atomic int inside, done;
-    uint32_t *memory = memory_new();
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
     struct waiting waits = {.rank = *r};
-    const struct call c = {.op = ALL_GATHER, .number = 7, .count = 400};
     int excluded[] = {1};
     bool is = true;
     pthread_t thread;
@@ -786,14 +732,11 @@ static bool shrink_with_abort(struct rank *r)
         is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0 &&
              is;
         pthread_join(thread, NULL);
-        mark(&fewer);
-        is = is && waits.rank.is_right && is_right(&c, &fewer, memory) && is_served() &&
-             ncclCommDestroy(fewer.comm) == 0;
+        is = is && waits.rank.is_right && gathers(&fewer, true) && ncclCommDestroy(fewer.comm) == 0;
         atomic_fetch_add(&done, 1);
     }
     for (int i = 0; i < 1000 * PROMPT && atomic_load(&done) < RANKS - 1; i++)
         usleep(1000);
-    free(memory);
     return is;
 }
 
@@ -808,21 +751,14 @@ TEST_UNDER("all", a_shrink_that_aborts_ends_the_parents_calls)
 static void *join_grown(void *argument)
 {
     struct rank *r = argument;
-    uint32_t *memory = memory_new();
-    const struct call c = {.op = ALL_REDUCE, .number = 9, .count = 300};
-    r->is_right = ncclCommGrow(NULL, r->nranks, &r->id, r->rank, &r->comm, NULL) == 0;
-    mark(r);
-    r->is_right =
-        r->is_right && is_right(&c, r, memory) && is_served() && ncclCommDestroy(r->comm) == 0;
-    free(memory);
+    r->is_right = ncclCommGrow(NULL, r->nranks, &r->id, r->rank, &r->comm, NULL) == 0 &&
+                  gathers(r, true) && ncclCommDestroy(r->comm) == 0;
     return NULL;
 }
 
 TEST_OF_RANKS_UNDER("all", a_communicator_that_has_grown_is_served, 2)
 {
-    uint32_t *memory = memory_new();
     struct rank more = {.nranks = r->nranks + 1, .rank = r->rank}, joins = {.is_right = true};
-    const struct call c = {.op = ALL_REDUCE, .number = 9, .count = 300};
     pthread_t thread;
     bool is = true;
     if (r->rank == 0) {
@@ -830,12 +766,10 @@ TEST_OF_RANKS_UNDER("all", a_communicator_that_has_grown_is_served, 2)
         is = ncclCommGetUniqueId(r->comm, &joins.id) == 0;
         pthread_create(&thread, NULL, join_grown, &joins);
     }
-    is = is && ncclCommGrow(r->comm, more.nranks, NULL, -1, &more.comm, NULL) == 0;
-    mark(&more);
-    is = is && is_right(&c, &more, memory) && is_served() && ncclCommDestroy(more.comm) == 0;
+    is = is && ncclCommGrow(r->comm, more.nranks, NULL, -1, &more.comm, NULL) == 0 &&
+         gathers(&more, true) && ncclCommDestroy(more.comm) == 0;
     if (r->rank == 0)
         pthread_join(thread, NULL);
-    free(memory);
     return is && joins.is_right;
 }
 
@@ -1530,15 +1464,7 @@ TEST_UNDER("auto", auto_adds_no_group_to_one_of_messages)
 
 int main(int argc, char **argv)
 {
-    const char *real = getenv("CECL_NCCL_PATH");
-    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!standin) {
-        print_error("CECL_NCCL_PATH: %s\n", dlerror());
-        return 2;
-    }
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts only the first arena */
-    *(void **)&last = dlsym(standin, "standin_last");
-    *(void **)&calls_of = dlsym(standin, "standin_calls");
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     return tests_run(NULL, NULL);
 }

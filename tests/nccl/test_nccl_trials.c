@@ -8,7 +8,7 @@
 
 #include "../with_cmocka.h"
 
-#include "ranks.h"
+#include "served.h"
 
 enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
@@ -16,9 +16,8 @@ enum { COUNT = 64, STEPS = 120, LAST = 10 };
  * work, a step served by cecl takes 10 to 100 ms more now and then, and a verdict needs a clear difference. */
 #define TAKES_US 30000
 
-static __typeof__(standin_last) *last;
-static __typeof__(standin_take_us) *take_us;
-static __typeof__(standin_go_hollow) *go_hollow;
+FROM_STANDIN(take_us, standin_take_us)
+FROM_STANDIN(go_hollow, standin_go_hollow)
 
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
@@ -384,14 +383,6 @@ TEST(communicators_are_tried_one_after_the_other)
 
 int main(int argc, char **argv)
 {
-    void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);
-    if (!standin) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 1;
-    }
-    *(void **)&last = dlsym(standin, "standin_last");
-    *(void **)&take_us = dlsym(standin, "standin_take_us");
-    *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return tests_run(NULL, NULL);

@@ -1,0 +1,55 @@
+/* Whether a call was served by cecl or passed to NCCL, as the stand-in saw it. */
+#ifndef CECL_TESTS_NCCL_SERVED_H
+#define CECL_TESTS_NCCL_SERVED_H
+
+#include <stdio.h>
+
+#include "ranks.h"
+
+static inline void *standin_function(const char *name)
+{
+    const char *path = getenv("CECL_NCCL_PATH");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!library) {
+        fprintf(stderr, "CECL_NCCL_PATH: %s\n", dlerror());
+        exit(2);
+    }
+    return dlsym(library, name);
+}
+
+/* Defines a pointer to the stand-in's own function, without the library under test. */
+#define FROM_STANDIN(pointer, name)                                                                \
+    static __typeof__(name) *pointer;                                                              \
+    __attribute__((constructor)) static void find_##pointer(void)                                  \
+    {                                                                                              \
+        *(void **)&pointer = standin_function(#name);                                              \
+    }
+
+FROM_STANDIN(last, standin_last)
+
+/* Makes a call that always goes to NCCL, and so becomes this thread's last call there. */
+static inline void mark(const struct rank *r)
+{
+    int count;
+    ncclCommCount(r->comm, &count);
+}
+
+static inline bool is_served(void)
+{
+    return strcmp(last().name, "ncclCommCount") == 0;
+}
+
+/* Whether a gather is right, and is served or passed as expected. */
+static inline bool gathers(const struct rank *r, bool served)
+{
+    int in = 100 + r->rank, out[MAX_RANKS] = {0}, count = 0;
+    ncclCommCount(r->comm, &count);
+    const ncclResult_t result = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
+    bool is = is_served() == served && count == r->nranks && (result == 0 || !served) &&
+              outcome_of(r->comm, result) == 0;
+    for (int i = 0; i < r->nranks; i++)
+        is = is && out[i] == 100 + i;
+    return is;
+}
+
+#endif
