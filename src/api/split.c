@@ -124,7 +124,7 @@ static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, siz
     return ceclSuccess;
 }
 
-/* Makes the new communicator. Collective over the members. Frees the arrays of `members`. */
+/* Makes the new communicator. Collective over the members. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
 {
@@ -142,11 +142,10 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     } else if (!members->is_unmet) {
         result = name_as_in_parent(members, result);
     }
-    free_members(members);
     return result;
 }
 
-/* The members meet, and make the new communicator. Collective over them. Frees the arrays of `members`. */
+/* The members meet, and make the new communicator. Collective over them. */
 static ceclResult_t join_by_meeting(struct members *members, const struct cecl_resolved *config,
                                     ceclComm_t *newcomm)
 {
@@ -269,37 +268,27 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     return result;
 }
 
-static ceclResult_t join_by_id(struct members *members, int color,
-                               const struct cecl_resolved *config, ceclComm_t *newcomm)
-{
-    const bool joins = color != CECL_SPLIT_NOCOLOR;
-    struct cecl_oob oob;
-    ceclUniqueId id;
-    const ceclResult_t result = exchange_ids(members, joins, &id);
-    if (result == ceclSuccess && joins) {
-        cecl_oob_from_id(&oob, &id, members->count, members->rank, config->init_timeout_ms);
-        return join(members, &oob, config, newcomm);
-    }
-    if (result == ceclSuccess)
-        *newcomm = NULL;
-    free_members(members);
-    return result;
-}
-
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                           const ceclConfig_t *config)
 {
+    const bool joins = color != CECL_SPLIT_NOCOLOR;
     struct cecl_resolved resolved;
     struct members members = members_of(comm, false);
+    struct cecl_oob oob;
+    ceclUniqueId id;
 
     const ceclResult_t local = check_split(comm, color, newcomm, config, &resolved);
     ceclResult_t result = find_members(comm, color, key, local, &members);
     if (result == ceclSuccess && comm->net)
-        return join_by_id(&members, color, &resolved, newcomm);
-    if (result == ceclSuccess && color != CECL_SPLIT_NOCOLOR)
-        return join_by_meeting(&members, &resolved, newcomm);
-    if (result == ceclSuccess)
+        result = exchange_ids(&members, joins, &id);
+    if (result == ceclSuccess && !joins) {
         *newcomm = NULL;
+    } else if (result == ceclSuccess && comm->net) {
+        cecl_oob_from_id(&oob, &id, members.count, members.rank, resolved.init_timeout_ms);
+        result = join(&members, &oob, &resolved, newcomm);
+    } else if (result == ceclSuccess) {
+        result = join_by_meeting(&members, &resolved, newcomm);
+    }
     free_members(&members);
     return result;
 }
@@ -318,11 +307,11 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Takes the excluded ranks out of the set of ranks that stay. On an error the set is unchanged. */
-static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
-                              struct cecl_rank_set *stay)
+/* A shrink is a split into one color, which the excluded ranks do not have. On an error all have it. */
+static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count, struct choice *all)
 {
     struct cecl_rank_set out = {{0}};
+    memset(all, 0, (size_t)comm->nranks * sizeof(*all));
     if (count < 0 || count >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "excludeCount %d: 0 to %d expected", count,
                          comm->nranks - 1);
@@ -340,19 +329,16 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
         cecl_rank_set_add(&out, excluded[i]);
     }
     for (int i = 0; i < count; i++)
-        cecl_rank_set_remove(stay, excluded[i]);
+        all[excluded[i]].color = CECL_SPLIT_NOCOLOR;
     return ceclSuccess;
 }
 
-/* On an error `stay` has the ranks that must learn of it: all ranks, if the list is invalid. */
 static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count,
                                  ceclComm_t *newcomm, const ceclConfig_t *config,
-                                 struct cecl_rank_set *stay, struct cecl_resolved *resolved)
+                                 struct choice *all, struct cecl_resolved *resolved)
 {
-    for (int r = 0; r < comm->nranks; r++)
-        cecl_rank_set_add(stay, r);
-    CECL_TRY(read_list(comm, excluded, count, stay));
-    if (!cecl_rank_set_has(stay, comm->rank))
+    CECL_TRY(read_list(comm, excluded, count, all));
+    if (all[comm->rank].color != 0)
         return cecl_fail(
             ceclInvalidArgument,
             "excludeRanks has rank %d, which makes this call; only ranks that stay make it",
@@ -362,35 +348,25 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
     return settle(comm, config, resolved);
 }
 
-static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_set *stay,
-                                        struct members *out)
-{
-    CECL_TRY(make_room(out, comm->nranks));
-    for (int r = 0; r < comm->nranks; r++) {
-        if (r == comm->rank)
-            out->rank = out->count;
-        if (cecl_rank_set_has(stay, r))
-            out->parent_ranks[out->count++] = r;
-    }
-    return ceclSuccess;
-}
-
 static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, ceclComm_t *newcomm,
                            const ceclConfig_t *config)
 {
     struct cecl_resolved resolved = comm->config;
     struct members members = members_of(comm, true);
+    struct choice *all = comm->launcher->exchange;
 
     if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
         cecl_watch_release(comm);
-    ceclResult_t local =
-        check_shrink(comm, excluded, count, newcomm, config, &members.meeting.members, &resolved);
-    if (local == ceclSuccess)
-        local = list_those_who_stay(comm, &members.meeting.members, &members);
-    if (local == ceclSuccess)
-        return join_by_meeting(&members, &resolved, newcomm);
+    ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
+    for (int r = 0; r < comm->nranks; r++) /* who must learn of a refusal */
+        if (all[r].color == 0)
+            cecl_rank_set_add(&members.meeting.members, r);
+    if (result == ceclSuccess)
+        result = list_members(comm, all, &members);
+    result = result == ceclSuccess ? join_by_meeting(&members, &resolved, newcomm)
+                                   : cecl_meeting_refuse(&members.meeting, result);
     free_members(&members);
-    return cecl_meeting_refuse(&members.meeting, local);
+    return result;
 }
 
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,

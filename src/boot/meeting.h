@@ -26,11 +26,6 @@ static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
     set->words[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-static inline void cecl_rank_set_remove(struct cecl_rank_set *set, int rank)
-{
-    set->words[rank / 64] &= ~(UINT64_C(1) << (rank % 64));
-}
-
 /* Bytes of shared memory for the meetings of a communicator. */
 size_t cecl_meetings_bytes(int nranks);
 

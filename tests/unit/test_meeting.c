@@ -312,7 +312,7 @@ static bool exclude_some(struct rank *me, unsigned *x)
     bool excludes = false;
     for (int m = 0; m < RANKS; m++)
         if (m != me->plan.rank && (*x = *x * 1103515245u + 12345u) >> 16 & 1) {
-            cecl_rank_set_remove(&me->plan.members, m);
+            me->plan.members.words[m / 64] &= ~(UINT64_C(1) << (m % 64));
             excludes = true;
         }
     return excludes;
