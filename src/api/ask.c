@@ -28,8 +28,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     CECL_PUBLIC;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
-    if (!limits)
-        return cecl_fail(ceclInvalidArgument, "limits: NULL");
+    CECL_TRY(cecl_check_given("limits", limits));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommLimits"));
     *limits = (ceclLimits_t){
         .groupCalls = calls_in_a_group(comm),
@@ -49,8 +48,7 @@ CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
-    if (!stats)
-        return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    CECL_TRY(cecl_check_given("stats", stats));
     CECL_TRY(cecl_comm_enter(comm, "ceclCallStats"));
     const struct cecl_places *places = &comm->launcher->places;
     *stats = (ceclCallStats_t){.told = places->nmet, .late = places->nlate};
@@ -61,8 +59,8 @@ CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, si
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!memory || !bytes)
-        return cecl_fail(ceclInvalidArgument, "%s: NULL", memory ? "bytes" : "memory");
+    CECL_TRY(cecl_check_given("memory", memory));
+    CECL_TRY(cecl_check_given("bytes", bytes));
     CECL_TRY(cecl_comm_check_own(comm, "memory that all ranks share",
                                  "make a communicator of one host (ceclCommSplit)"));
     *memory = cecl_shared_at(&comm->shared, CECL_SHARED_LENT);
@@ -74,8 +72,7 @@ CECL_API ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *d
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!dc)
-        return cecl_fail(ceclInvalidArgument, "dc: NULL");
+    CECL_TRY(cecl_check_given("dc", dc));
     CECL_TRY(cecl_comm_check_own(comm, "ceclCommGetDeviceComm",
                                  "make a communicator of one host (ceclCommSplit)"));
     atomic_store(&comm->gave_pointers, true);

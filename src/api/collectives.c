@@ -161,8 +161,8 @@ CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
     const struct cecl_args args = {
         .send = recvbuff, .recv = recvbuff, .count = count, .type = datatype};
     CECL_TRY(cecl_comm_check(comm));
-    if (!recvbuff || !shard)
-        return cecl_fail(ceclInvalidArgument, "%s: NULL", recvbuff ? "shard" : "recvbuff");
+    CECL_TRY(cecl_check_given("recvbuff", recvbuff));
+    CECL_TRY(cecl_check_given("shard", shard));
     CECL_TRY(cecl_comm_enter(comm, "ceclShard"));
     return cecl_comm_left(comm, find_shard(comm, &args, shard));
 }
@@ -177,8 +177,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     const enum cecl_op_index index =
         op == ceclOpAllGather ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL;
     CECL_TRY(cecl_comm_check(comm));
-    if (!explanation)
-        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    CECL_TRY(cecl_check_given("explanation", explanation));
     /* other operations need arguments that this function does not take */
     if (op != ceclOpAllGather && op != ceclOpAlltoAll)
         return cecl_fail(ceclInvalidArgument,

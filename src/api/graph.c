@@ -33,8 +33,7 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can be ended after a failure, too */
-    if (!graph)
-        return cecl_fail(ceclInvalidArgument, "graph: NULL");
+    CECL_TRY(cecl_check_given("graph", graph));
     ceclGraph_t made = cecl_handle_new(&handles, sizeof(*made));
     if (!made)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
@@ -52,8 +51,7 @@ CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
 CECL_API ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    if (!graph)
-        return cecl_fail(ceclInvalidArgument, "graph: NULL");
+    CECL_TRY(cecl_check_given("graph", graph));
     CECL_TRY(check_handle(graph));
     if (cecl_comm_check_handle(graph->comm) != ceclSuccess)
         return cecl_fail(ceclInvalidUsage,

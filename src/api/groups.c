@@ -104,8 +104,7 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
 {
     const struct cecl_joins *joins = group->joins;
     CECL_TRY(cecl_comm_check(comm));
-    if (!explanation)
-        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    CECL_TRY(cecl_check_given("explanation", explanation));
     if (group->all.failed != ceclSuccess)
         return cecl_fail_with(group->all.failed, group->all.words);
     for (const struct cecl_launch *launch = group->all.first; launch; launch = launch->next)

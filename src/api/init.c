@@ -23,25 +23,16 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
     CECL_TRY(cecl_config_resolve(config, resolved));
-    if (!comm)
-        return cecl_fail(ceclInvalidArgument, "comm: NULL");
+    CECL_TRY(cecl_check_given("comm", comm));
     if (rank < 0 || rank >= nranks)
         return cecl_fail(ceclInvalidArgument, "rank %d: 0 to %d expected", rank, nranks - 1);
     return ceclSuccess;
 }
 
-/* Adds to the message what is needed to try again. The peers already know that this join failed. */
-static void say_used_up(ceclResult_t result)
-{
-    cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
-              cecl_message());
-}
-
 CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 {
     CECL_PUBLIC;
-    if (!id)
-        return cecl_fail(ceclInvalidArgument, "id: NULL");
+    CECL_TRY(cecl_check_given("id", id));
     return cecl_tcp_unique_id(id);
 }
 
@@ -77,9 +68,11 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
-    if (result != ceclSuccess && oob.is_known)
-        say_used_up(result);
-    return result;
+    return result == ceclSuccess || !oob.is_known /* then the peers know that this join failed */
+               ? result
+               : cecl_fail(result,
+                           "%s; this unique id is used up: make a new one with ceclGetUniqueId",
+                           cecl_message());
 }
 
 /* Finds out which GPU the caller means, because the join runs on another thread, which has no current

@@ -62,19 +62,6 @@ static ceclResult_t join_all(struct cecl_joins *joins)
     return result;
 }
 
-static void abort_all(const struct cecl_joins *joins)
-{
-    for (uint32_t i = 0; i < joins->count; i++)
-        if (joins->list[i].comm)
-            cecl_comm_take_back(joins->list[i].comm);
-}
-
-static void hand_out(const struct cecl_joins *joins)
-{
-    for (uint32_t i = 0; i < joins->count; i++)
-        *joins->list[i].out = joins->list[i].comm;
-}
-
 ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused, const char *words)
 {
     char why[CECL_MESSAGE_BYTES];
@@ -84,10 +71,13 @@ ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused
         refuse_all(joins, refused, words);
     const ceclResult_t result = join_all(joins);
     cecl_keep_message(why);
-    if (result == ceclSuccess)
-        hand_out(joins);
-    else
-        abort_all(joins);
+    for (uint32_t i = 0; i < joins->count; i++) {
+        const struct cecl_join *join = &joins->list[i];
+        if (result == ceclSuccess)
+            *join->out = join->comm;
+        else if (join->comm)
+            cecl_comm_take_back(join->comm);
+    }
     free(joins->list); /* the list is large, and joins are rare */
     *joins = (struct cecl_joins){0};
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);

@@ -14,8 +14,7 @@
 
 static ceclResult_t tell(const char *name, int *out, int value)
 {
-    if (!out)
-        return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
+    CECL_TRY(cecl_check_given(name, out));
     *out = value;
     return ceclSuccess;
 }
@@ -51,8 +50,7 @@ CECL_API ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
-    if (!nodes)
-        return cecl_fail(ceclInvalidArgument, "nodes: NULL");
+    CECL_TRY(cecl_check_given("nodes", nodes));
     for (int rank = 0; rank < comm->nranks; rank++)
         nodes[rank] = comm->net ? comm->net->host[rank] : 0;
     return ceclSuccess;
@@ -62,8 +60,7 @@ CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *async
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
-    if (!asyncError)
-        return cecl_fail(ceclInvalidArgument, "asyncError: NULL");
+    CECL_TRY(cecl_check_given("asyncError", asyncError));
     *asyncError = cecl_comm_hear(comm);
     return ceclSuccess;
 }

@@ -10,8 +10,7 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     const struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_ALLOC], .count = bytes};
     uint64_t offset;
-    CECL_TRY(cecl_check_call(comm, &call,
-                             ptr ? ceclSuccess : cecl_fail(ceclInvalidArgument, "ptr: NULL")));
+    CECL_TRY(cecl_check_call(comm, &call, cecl_check_given("ptr", ptr)));
     if (bytes == 0) {
         *ptr = NULL;
         return ceclSuccess;
@@ -80,8 +79,7 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
     uint64_t offset;
     CECL_TRY(cecl_comm_check_own(comm, "pointers to memory of peers",
                                  "send messages (ceclSend, ceclRecv)"));
-    if (!peerPtr)
-        return cecl_fail(ceclInvalidArgument, "peerPtr: NULL");
+    CECL_TRY(cecl_check_given("peerPtr", peerPtr));
     if (peer < 0 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
@@ -104,8 +102,7 @@ CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!stats)
-        return cecl_fail(ceclInvalidArgument, "stats: NULL");
+    CECL_TRY(cecl_check_given("stats", stats));
     CECL_TRY(cecl_comm_enter(comm, "ceclPoolStats"));
     cecl_pool_stats(&comm->pool, stats);
     return cecl_comm_left(comm, ceclSuccess);

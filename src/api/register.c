@@ -14,8 +14,7 @@ struct ceclRegistration {
 
 static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
 {
-    if (!ptr)
-        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    CECL_TRY(cecl_check_given("ptr", ptr));
     if (bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr)
         return cecl_fail(ceclInvalidArgument,
                          "bytes %zu at %p: 1 or more expected, within the address space", bytes,
@@ -85,8 +84,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!handle)
-        return cecl_fail(ceclInvalidArgument, "handle: NULL");
+    CECL_TRY(cecl_check_given("handle", handle));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
     return cecl_comm_left(comm, cecl_registration_add(comm, ptr, bytes, handle));
 }
@@ -129,8 +127,7 @@ ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle)
 
 static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
 {
-    if (!handle)
-        return cecl_fail(ceclInvalidArgument, "handle: NULL");
+    CECL_TRY(cecl_check_given("handle", handle));
     if (!*find(comm, handle))
         return cecl_fail(
             ceclInvalidArgument,

@@ -6,8 +6,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!stream)
-        return cecl_fail(ceclInvalidArgument, "stream: NULL");
+    CECL_TRY(cecl_check_given("stream", stream));
     return comm->dev->ops->stream_create(comm->dev, false, stream);
 }
 
@@ -37,8 +36,7 @@ CECL_API ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    if (!event)
-        return cecl_fail(ceclInvalidArgument, "event: NULL");
+    CECL_TRY(cecl_check_given("event", event));
     return comm->dev->ops->event_create(comm->dev, event);
 }
 

@@ -101,8 +101,7 @@ static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *min
 
 static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, const void *out)
 {
-    if (!out)
-        return cecl_fail(ceclInvalidArgument, "window: NULL");
+    CECL_TRY(cecl_check_given("window", out));
     if (comm->nranks > CECL_ONE_SIDED_RANKS)
         return cecl_fail(ceclInvalidUsage,
                          "one-sided calls in a communicator of %d ranks: at most %d ranks expected",
@@ -324,8 +323,7 @@ CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 static ceclResult_t find_pointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
 {
     CECL_TRY(cecl_window_handle_check(comm, window));
-    if (!ptr)
-        return cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    CECL_TRY(cecl_check_given("ptr", ptr));
     if (peer < 0 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (!window->parts[peer].address)

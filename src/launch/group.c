@@ -216,8 +216,8 @@ ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     cecl_group_count();
     ceclResult_t result = cecl_comm_check(comm);
-    if (result == ceclSuccess && !ptr)
-        result = cecl_fail(ceclInvalidArgument, "ptr: NULL");
+    if (result == ceclSuccess)
+        result = cecl_check_given("ptr", ptr);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
     if (result == ceclSuccess)

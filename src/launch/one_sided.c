@@ -24,8 +24,7 @@ struct making {
 
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window)
 {
-    if (!window)
-        return cecl_fail(ceclInvalidArgument, "window: NULL");
+    CECL_TRY(cecl_check_given("window", window));
     if (window->magic != CECL_SHARE_MAGIC)
         return cecl_fail(ceclInvalidArgument, "window %p: not a window (freed before?)",
                          (void *)window);

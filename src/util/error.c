@@ -34,6 +34,11 @@ ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
     return result;
 }
 
+ceclResult_t cecl_check_given(const char *name, const void *argument)
+{
+    return argument ? ceclSuccess : cecl_fail(ceclInvalidArgument, "%s: NULL", name);
+}
+
 ceclResult_t cecl_relay(ceclResult_t result, const char *text)
 {
     cecl_record("%s", text);

@@ -35,6 +35,9 @@ void cecl_function_left(const bool *is_outermost);
 /* The public function that this thread is inside; "" on cecl's own threads. */
 const char *cecl_function(void);
 
+/* Refuses an argument of a public function that is NULL. */
+ceclResult_t cecl_check_given(const char *name, const void *argument);
+
 /* The calling thread's last message; never NULL. */
 const char *cecl_message(void);
 
