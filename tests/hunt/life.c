@@ -7,7 +7,6 @@
 
 #include "arena.h"
 #include "beside.h"
-#include "origin.h"
 #include "puts_amid.h"
 #include "settings.h"
 
@@ -20,7 +19,6 @@ static struct {
     ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later */
     int nold;
     uint64_t x; /* random state, equal on all ranks */
-    char burst[32];
 } life;
 
 #define DOING(text) atomic_store(&life.arena->doing[life.seat], text)
@@ -73,26 +71,6 @@ static ceclResult_t async_of(ceclComm_t comm)
     ceclResult_t async;
     multi_ok(comm, ceclCommGetAsyncError(comm, &async));
     return async;
-}
-
-static void tell_errors(const char *when)
-{
-    for (int i = 0; i < TEAMS; i++)
-        if (teams[i].alive && teams[i].me >= 0) {
-            const ceclResult_t async = async_of(teams[i].comm);
-            print_error("  %s: communicator %d of %d ranks: %d%s%s\n", when, i, teams[i].n,
-                        (int)async, async == ceclSuccess ? "" : ": ",
-                        async == ceclSuccess ? "" : ceclGetLastError(teams[i].comm));
-        }
-}
-
-static void tell_wrong(const unsigned char *got, size_t bytes, size_t first)
-{
-    print_error("WRONG BYTES in seat %d, %s\n", life.seat, life.burst);
-    tell_errors("errors now");
-    origin_tell(got, bytes, first);
-    multi_pause_ms(200);
-    tell_errors("errors 200 ms later");
 }
 
 static int index_of(const struct team *team)
@@ -300,17 +278,10 @@ static void go_on(const struct hunt *hunt, uint32_t failed)
 
 /* ---- bursts */
 
-static void name_burst(const char *what, int number)
-{
-    snprintf(life.burst, sizeof(life.burst), "%s %d", what, number);
-    origin_note(life.burst);
-}
-
-static void quiet_burst(int number)
+static void quiet_burst(void)
 {
     DOING("a burst in which nobody dies");
     bursts_prepare(&life.x);
-    name_burst("quiet burst", number);
     bursts_make(&life.x);
     bursts_free();
     end_olds();
@@ -338,7 +309,6 @@ static void hunted_burst(const struct hunt *hunt, int number)
     const int amid = hunt->count - (hunt->pattern == IN_SHRINK);
     DOING("drawing a burst");
     bursts_prepare(&life.x);
-    name_burst("hunted burst", number);
     beside_draw(&life.x);
     puts_amid_prepare(&life.x);
     meet();
@@ -370,7 +340,6 @@ _Noreturn void life_run(const struct run *run, struct arena *arena, int seat)
     multi_nranks = run->nranks;
     life.x = run->seed * 0x9e3779b97f4a7c15u | 1;
     multi_spread = share;
-    random_wrong = tell_wrong;
     for (int s = 0; s < SEATS; s++)
         life.seats[s] = s;
     setenv("CECL_DEVICE", "host", 1);
@@ -381,10 +350,10 @@ _Noreturn void life_run(const struct run *run, struct arena *arena, int seat)
     life.home = multi_comm(&config);
     bursts_open(life.home, life.x);
     for (int i = 0; i < run->count; i++) {
-        quiet_burst(i);
+        quiet_burst();
         hunted_burst(&run->hunts[i], i);
     }
-    quiet_burst(run->count);
+    quiet_burst();
     DOING("ending");
     teams_end_all(&life.x);
     bursts_close();

@@ -265,8 +265,6 @@ static void check(const struct mail *m, const struct mail_message *one)
     for (size_t i = 0; i < one->bytes + 2 * GUARD; i++) {
         if (host[i] == expected(one, i))
             continue;
-        if (random_wrong)
-            random_wrong(host, one->bytes + 2 * GUARD, i);
         fail_msg("rank %d of %d (%d in the world): message %td of a mail, %zu bytes from rank %d: "
                  "byte %td from recvbuff on is %02x, not %02x",
                  m->team->me, m->team->n, multi_rank, one - m->messages, one->bytes, one->from,

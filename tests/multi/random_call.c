@@ -7,7 +7,6 @@
 
 static const size_t limits[] = {4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20};
 size_t random_largest = 4 << 10;
-void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first);
 
 void random_take_limits_of(ceclComm_t comm)
 {
@@ -104,10 +103,10 @@ static void place_blocks(struct random_call *c, uint64_t *x)
 }
 
 /* Places blocks side by side or stacked; half of the layouts have gaps. */
-static void draw_layout(const struct random_call *c, uint64_t *x, size_t *pitch, size_t *stride)
+static void draw_layout(const ceclStrided_t *s, size_t n, uint64_t *x, size_t *pitch,
+                        size_t *stride)
 {
-    const ceclStrided_t *s = &c->strided;
-    const size_t n = (size_t)c->nranks, gaps = random_next(x) % 2;
+    const size_t gaps = random_next(x) % 2;
     const size_t gap = gaps * (random_next(x) % 5), end = gaps * (random_next(x) % 5);
     const bool beside = random_next(x) % 2;
     *pitch = s->width + gap;
@@ -137,24 +136,36 @@ static void leave_defaults_out(struct random_call *c, uint64_t *x)
     leave_out(x, &s->recvStride, gathers ? width : stacked);
 }
 
-/* sendbuff has strided blocks; in recvbuff the rows of the only tile are contiguous. */
+/* Tiles lie side by side, stacked, or anywhere. In recvbuff all rows are contiguous. */
 static void draw_tiles(struct random_call *c, uint64_t *x, size_t most)
 {
     ceclStrided_t *s = &c->strided;
-    s->rows = 1 + random_next(x) % 20;
-    s->width = random_next(x) % (most / s->rows + 5);
-    draw_layout(c, x, &s->sendPitch, &s->sendStride);
-    c->count = s->width * s->rows;
-    c->rows = s->rows;
+    c->tiles = 1 + random_next(x) % RANDOM_TILES;
+    const size_t all = (size_t)c->nranks * c->tiles;
+    s->rows = 1 + random_next(x) % (20 / c->tiles);
+    s->width = random_next(x) % (most / s->rows / c->tiles + 5);
+    draw_layout(s, all, x, &s->sendPitch, &s->sendStride);
+    c->count = s->width * s->rows * c->tiles;
+    c->tile_shift = random_next(x) % 2 * (random_next(x) % 4);
+    const bool anywhere = random_next(x) % 2;
+    for (size_t i = 0; i < all; i++)
+        c->tile_begins[i] =
+            anywhere ? random_next(x) % ((all - 1) * s->sendStride + 1) : i * s->sendStride;
+    c->rows = s->rows * c->tiles;
     c->row = s->width * c->size;
     c->send_pitch = s->sendPitch;
     c->recv_pitch = s->width;
     for (int from = 0; from < c->nranks; from++)
         for (int to = 0; to < c->nranks; to++) {
             c->counts[from][to] = c->count;
-            c->sent_at[from][to] = (size_t)to * s->sendStride;
-            c->wanted_at[from][to] = 0;
+            c->sent_at[from][to] = c->wanted_at[from][to] = 0;
         }
+}
+
+/* The element at which tile `i` begins in the sendbuff of rank `r`. */
+static size_t tile_at(const struct random_call *c, int r, size_t i)
+{
+    return c->tile_begins[i] + (size_t)r * c->tile_shift;
 }
 
 /* Draws rows for each pair of ranks. Gaps between sent blocks need offsets, which only ceclCombine takes. */
@@ -189,8 +200,8 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     ceclStrided_t *s = &c->strided;
     s->rows = 1 + random_next(x) % 20;
     s->width = random_next(x) % (most / s->rows + 5);
-    draw_layout(c, x, &s->recvPitch, &s->recvStride);
-    draw_layout(c, x, &s->sendPitch, &s->sendStride);
+    draw_layout(s, (size_t)c->nranks, x, &s->recvPitch, &s->recvStride);
+    draw_layout(s, (size_t)c->nranks, x, &s->sendPitch, &s->sendStride);
     if (c->in_place) {
         s->sendPitch = s->recvPitch;
         s->sendStride = s->recvStride;
@@ -304,6 +315,12 @@ static size_t words_bytes(const struct random_call *c)
 size_t random_sent(const struct random_call *c, int r)
 {
     size_t end = c->kind == BY_SPLITS ? c->send_rows * c->row_count : 0;
+    const size_t tiles = c->kind == REDUCE_SCATTER_TILES ? (size_t)c->nranks * c->tiles : 0,
+                 extent = (c->strided.rows - 1) * c->send_pitch + c->strided.width;
+    for (size_t i = 0; i < tiles && c->count > 0; i++)
+        end = tile_at(c, r, i) + extent > end ? tile_at(c, r, i) + extent : end;
+    if (tiles > 0)
+        return end * c->size;
     for (int p = 0; p < c->nranks; p++) {
         const size_t count = span(c, c->counts[r][p], c->send_pitch);
         if (c->sent_at[r][p] + count > end)
@@ -360,9 +377,10 @@ void random_set_places(struct random_call *c, size_t shift)
 
 /* ---- making calls */
 
-/* Arguments of the variable collectives. */
+/* Arguments of the variable collectives, and places of tiles. */
 struct sizes {
     size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
+    size_t tiles[RANKS * RANDOM_TILES];
 };
 
 static void set_sizes(const struct random_call *c, struct sizes *s)
@@ -378,16 +396,20 @@ static void set_sizes(const struct random_call *c, struct sizes *s)
 }
 
 /* Tiles that are side by side need neither pitch nor places. */
-static ceclTiles_t tiles_of(const struct random_call *c)
+static ceclTiles_t tiles_of(const struct random_call *c, struct sizes *sizes)
 {
     const ceclStrided_t *s = &c->strided;
-    const bool given =
-        c->seed % 2 || s->sendStride != s->width || s->sendPitch != (size_t)c->nranks * s->width;
-    return (ceclTiles_t){.count = 1,
+    const size_t all = (size_t)c->nranks * c->tiles;
+    bool given = c->seed % 2 || s->sendPitch != all * s->width;
+    for (size_t i = 0; i < all; i++) {
+        sizes->tiles[i] = tile_at(c, c->rank, i);
+        given = given || sizes->tiles[i] != i * s->width;
+    }
+    return (ceclTiles_t){.count = c->tiles,
                          .width = s->width,
                          .rows = s->rows,
                          .pitch = given ? c->send_pitch : 0,
-                         .begins = given ? c->sent_at[c->rank] : NULL};
+                         .begins = given ? sizes->tiles : NULL};
 }
 
 /* The words that the call is to write to recvsplits, or for ceclCombine the words of sendsplits. */
@@ -421,7 +443,6 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     const ceclDataType_t type = c->type;
     const ceclStream_t stream = c->stream;
     const size_t count = c->count;
-    const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
     const size_t *const from = c->dense ? NULL : s.from, *const to = c->dense ? NULL : s.to;
     if (c->kind == BY_SPLITS && !grouped)
@@ -439,8 +460,10 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
         return ceclAlltoAllStrided(c->in, c->out, &c->strided, type, comm, stream);
     case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, c->op, comm, stream);
     case REDUCE_SCATTER: return ceclReduceScatter(c->in, c->out, count, type, c->op, comm, stream);
-    case REDUCE_SCATTER_TILES:
+    case REDUCE_SCATTER_TILES: {
+        const ceclTiles_t tiles = tiles_of(c, &s);
         return ceclReduceScatterTiles(c->in, c->out, &tiles, type, c->op, comm, stream);
+    }
     case REDUCE_SCATTER_AS:
         return ceclReduceScatterAs(c->in, c->out, count, type, ceclFloat32, c->op, comm, stream);
     case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, stream);
@@ -509,6 +532,15 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
             multi_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
 }
 
+/* The byte offset of byte i of a block in its sender's buffer. */
+static size_t sent_place(const struct random_call *c, int from, int to, size_t i)
+{
+    if (c->kind != REDUCE_SCATTER_TILES)
+        return place(c, c->sent_at[from][to], c->send_pitch, i);
+    const size_t tile = c->strided.rows * c->row, nth = (size_t)to * c->tiles + i / tile;
+    return place(c, tile_at(c, from, nth), c->send_pitch, i % tile);
+}
+
 /* Fills `inputs` with what each rank contributes to this rank's part of a reduction. */
 static void fill_inputs(const struct random_call *c, unsigned char *inputs, const void **src)
 {
@@ -517,8 +549,7 @@ static void fill_inputs(const struct random_call *c, unsigned char *inputs, cons
         unsigned char *input = inputs + (size_t)from * bytes;
         src[from] = input;
         for (size_t i = 0; i < bytes; i++)
-            input[i] =
-                multi_byte(c->seed, from, place(c, c->sent_at[from][c->rank], c->send_pitch, i));
+            input[i] = multi_byte(c->seed, from, sent_place(c, from, c->rank, i));
     }
 }
 
@@ -644,8 +675,6 @@ void random_check(const struct random_slot *s, const unsigned char *host)
         return;
     while (host[i] == s->want[i])
         i++;
-    if (random_wrong)
-        random_wrong(host, s->bytes, i);
     fail_msg(
         "rank %d of %d (%d in the world): kind %d type %d op %d count %zu rows %zu root %d in "
         "place %d seed %llu, memory of kinds %d and %d: byte %td from recvbuff on is %02x, not "

@@ -18,7 +18,7 @@ enum kind {
     ALL_REDUCE, /* reductions have any type and operation, as the next three */
     REDUCE_SCATTER,
     REDUCE,
-    REDUCE_SCATTER_TILES, /* one tile for each rank; always out of place */
+    REDUCE_SCATTER_TILES, /* always out of place */
     REDUCE_SCATTER_AS,    /* to fp32; always out of place */
     KINDS,
     /* Splits on the device: not drawn by random_draw, because recvbuff must be in the communicator's
@@ -27,6 +27,7 @@ enum kind {
 };
 #define RANDOM_SPLITS_RANKS 16 /* the most ranks of a call by splits */
 #define RANKS 64
+#define RANDOM_TILES 3 /* most tiles for a rank */
 #define MAX_BLOCK 6000 /* approximate bytes of a block; see also random_largest */
 /* The most bytes that a rank's block takes in any buffer, with rows, gaps and displacements. */
 #define MAX_ROOM (MAX_BLOCK + 1600)
@@ -63,6 +64,8 @@ struct random_call {
     size_t send_rows, recv_rows, row_count; /* by splits: rows of the buffers; elements of a row */
     bool splits_have_gaps;
     ceclStrided_t strided; /* the argument of the call; a field is 0 where the default is meant */
+    /* Tiles for each rank, and where they begin in rank 0's sendbuff; in that of rank r, r * tile_shift elements later. */
+    size_t tiles, tile_begins[RANKS * RANDOM_TILES], tile_shift;
     /* Rows of a block, and bytes of a row. A block that is not strided is one endless row. */
     size_t rows, row;
     size_t send_pitch, recv_pitch; /* elements; 0 for a single row */
@@ -110,9 +113,6 @@ size_t random_bytes_received(const struct random_call *c);
 /* Draws the places of a call's buffers within `send` and `recv` from `y`, and calls random_put. */
 void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
                     const struct memory *recv, uint64_t *y, unsigned char *host);
-/* If set, called before a test fails because a result of a call or a message is wrong. `got` is
- * the result; byte `first` is its first wrong byte. */
-extern void (*random_wrong)(const unsigned char *got, size_t bytes, size_t first);
 /* random_compare reads [recv, recv + bytes) into `host`, which has room, and compares every byte
  * with `want`. random_check compares bytes that are in `host` already. */
 void random_check(const struct random_slot *s, const unsigned char *host);
@@ -122,7 +122,7 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
  * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
  * places. */
 #define RANDOM_GROUP 6
-#define RANDOM_MOST 64 /* calls of a group */
+#define RANDOM_MOST 24 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
                    uint64_t seed);
 /* The same, call by call, for one kind. */

@@ -117,6 +117,27 @@ TEST_BETWEEN(calls_of_a_group_that_share_memory_are_refused, set_up, tear_down)
     }
 }
 
+TEST_BETWEEN(bad_tiles_are_named, set_up, tear_down)
+{
+    const size_t far[64] = {SIZE_MAX / 8};
+    char *const matrix = send_buffer, *const result = recv_buffer;
+    const ceclTiles_t three = {1, 3, 1, 0, NULL}, empty = {.count = 1, .rows = 1};
+#define TILES(recv, tiles, op) ceclReduceScatterTiles(matrix, recv, tiles, ceclInt32, op, comm, 0)
+#define SHAPE(...) (&(ceclTiles_t){__VA_ARGS__})
+    BAD("tiles: NULL", TILES(result, NULL, ceclSum));
+    BAD("tiles.count: 0", TILES(result, SHAPE(.rows = 1, .width = 1), ceclSum));
+    BAD("tiles.count 1025", TILES(result, SHAPE(.count = 1025, .rows = 1, .width = 1), ceclSum));
+    BAD("pitch: 8 bytes; a row has 12", TILES(result, SHAPE(1, 3, 2, 2, NULL), ceclSum));
+    BAD("pitches up to", TILES(result, SHAPE(1, 3, 2, 1u << 30, NULL), ceclSum));
+    BAD("address space", TILES(result, SHAPE(1, SIZE_MAX / 2, 3, 0, NULL), ceclSum));
+    BAD("address space", TILES(result, SHAPE(1, 3, 1, 3, far), ceclSum));
+    BAD("overlap", TILES(matrix, &three, ceclSum));
+    BAD("ceclAvg", TILES(result, &three, ceclAvg));
+    multi_refused(comm, TILES(result, SHAPE(1, 3, (size_t)1 << 24, 3, NULL), ceclSum),
+                  ceclInvalidUsage, "left in its allocation");
+    multi_ok(comm, TILES(result, &empty, ceclSum));
+}
+
 /* A setting that is bad on one rank, or differs between ranks, fails the join on all ranks. */
 static void join_is_refused(const ceclConfig_t *config, const char *words)
 {

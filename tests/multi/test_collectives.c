@@ -8,10 +8,15 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
 {
     random_groups(comm, ALL_GATHER, last, 1, multi_share(240), seed);
     random_groups(comm, ALL_GATHER, last, RANDOM_GROUP, multi_share(48), seed + 1);
+    if (last > LAST_CARRIED) {
+        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+        options.smPolicy = CECL_SM_ALLOW;
+        multi_ok(comm, ceclSetOptions(comm, &options));
+        random_groups(comm, BY_SPLITS, BY_SPLITS, 1, multi_share(48), seed + 2);
+    }
 }
 
-/* Each direction once on one SM. A rank whose hardware queues are few keeps flags on the host, and all ranks agree on that.
- * Ranks that wait for late ones, instead of going on without them, know where all inputs are, and read them there. */
+/* Each direction once on one SM. A rank whose hardware queues are few keeps flags on the host, and all ranks agree on that. */
 static const struct {
     const char *name, *value;
     const char *beside, *beside_value; /* another setting; NULL: none */
@@ -49,16 +54,23 @@ TEST(random_calls_are_right_under_each_setting)
     }
 }
 
-TEST(inputs_are_read_at_ranks_that_are_in_place_and_at_others)
+/* Ranks differ in whether they are in place, where a call allows that. With these thresholds they wait for late ranks, for
+ * none, or pass on even small broadcasts in pieces. */
+TEST(random_calls_are_right_however_long_ranks_wait)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = CECL_DIRECTION_PULL;
-    multi_tuning("late.wait_ns * any 1000000000");
-    ceclComm_t comm = multi_comm(NULL);
-    multi_tuning(NULL);
-    multi_ok(comm, ceclSetOptions(comm, &options));
-    random_groups(comm, ALL_REDUCE, REDUCE, 1, multi_share(240), 31);
-    multi_ok(NULL, ceclCommDestroy(comm));
+    static const char *const rows[] = {
+        "late.wait_ns * any 1000000000", "late.wait_ns * any 0",
+        "late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1"};
+    for (int way = 0; way < 6; way++) {
+        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+        options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_AUTO;
+        multi_tuning(rows[way / 2]);
+        ceclComm_t comm = multi_comm(NULL);
+        multi_tuning(NULL);
+        multi_ok(comm, ceclSetOptions(comm, &options));
+        random_kinds(comm, KINDS - 1, 91 + 3 * (uint64_t)way);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
 }
 
 /* Bytes of a block: 1 MiB, and 256 MiB with CECL_TEST_BIG=1. */

@@ -1,7 +1,7 @@
 /* Ranks that make different small calls, without CECL_CHECK. Nothing refuses such a call before
  * it starts. But no rank takes its result as valid: all ranks get an error that names the
  * difference. */
-#include "memory.h"
+#include "multi.h"
 
 #include <stdio.h>
 
@@ -142,111 +142,6 @@ TEST(another_collective_is_an_error_on_all_ranks)
 TEST(a_call_left_out_is_an_error_on_all_ranks)
 {
     run(LEFT_OUT);
-}
-
-/* In a reduction, each rank may choose by itself whether its buffers are in place. */
-TEST(a_call_that_is_in_place_on_one_rank_is_none)
-{
-    struct buffers b = {.comm = multi_comm(NULL)};
-    ceclResult_t error = ceclInternalError;
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, COUNT * sizeof(float)));
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, COUNT * sizeof(float)));
-    for (int i = 0; i < CALLS; i++)
-        multi_ok(b.comm, ceclAllReduce(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat,
-                                       ceclSum, b.comm, NULL));
-    multi_ok(b.comm, ceclStreamSynchronize(b.comm, NULL));
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(b.comm, ceclCommGetAsyncError(b.comm, &error));
-    assert_int_equal(error, ceclSuccess);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommDestroy(b.comm));
-}
-
-/* In a collective that sends one block to all ranks, ranks may differ in placement, too. Rank 0
- * sends from private memory, which peers cannot read. Then only its announcement shows which
- * ranks are in place. */
-struct gather {
-    ceclComm_t comm;
-    struct memory send, recv;
-    unsigned char *host, *want;
-};
-#define BLOCK (COUNT * sizeof(float))
-
-static void check(const struct gather *g, int index, size_t bytes)
-{
-    multi_get(g->comm, g->host, g->recv.at, bytes);
-    if (memcmp(g->host, g->want, bytes) != 0)
-        fail_msg("call %d: rank %d has other bytes", index, multi_rank);
-}
-
-static void poison(const struct gather *g)
-{
-    memset(g->host, 0x5A, g->recv.bytes);
-    multi_put(g->comm, g->recv.at, g->host, g->recv.bytes);
-}
-
-static void gather_once(const struct gather *g, int index, bool in_place)
-{
-    unsigned char *own = g->recv.at + (size_t)multi_rank * BLOCK, *in = in_place ? own : g->send.at;
-    for (int r = 0; r < multi_nranks; r++)
-        multi_fill(g->want + (size_t)r * BLOCK, (uint64_t)index, r, BLOCK);
-    poison(g);
-    multi_put(g->comm, in, g->want + (size_t)multi_rank * BLOCK, BLOCK);
-    if (index / 3 % multi_nranks == multi_rank)
-        multi_pause_ms(index % 3);
-    multi_ok(g->comm, ceclAllGather(in, g->recv.at, COUNT, ceclFloat, g->comm, NULL));
-    check(g, index, (size_t)multi_nranks * BLOCK);
-}
-
-static void broadcast_once(const struct gather *g, int index, bool in_place)
-{
-    const int root = index % multi_nranks;
-    unsigned char *in = in_place ? g->recv.at : g->send.at;
-    multi_fill(g->want, (uint64_t)index, root, BLOCK);
-    poison(g);
-    if (multi_rank == root)
-        multi_put(g->comm, in, g->want, BLOCK);
-    multi_ok(g->comm, ceclBroadcast(in, g->recv.at, COUNT, ceclFloat, root, g->comm, NULL));
-    check(g, index, BLOCK);
-}
-
-/* Runs all patterns of placement on the ranks other than 0, twice. `tuning`: rows for
- * CECL_TUNING, or NULL. */
-static void move_in_every_pattern(const char *tuning)
-{
-    const size_t all = (size_t)multi_nranks * BLOCK;
-    struct gather g = {.host = malloc(2 * all), .want = malloc(all)};
-    assert_true(g.host && g.want);
-    multi_tuning(tuning);
-    g.comm = multi_comm(NULL);
-    g.send = memory_new(g.comm, multi_rank == 0 ? MEMORY_PRIVATE : MEMORY_SHARED, BLOCK);
-    g.recv = memory_new(g.comm, MEMORY_POOL, all);
-    assert_true(g.recv.bytes <= 2 * all);
-    for (int i = (2 << multi_nranks) - 1; i >= 0; i--) {
-        const bool in_place = multi_rank > 0 && (i >> (multi_rank - 1) & 1) != 0;
-        gather_once(&g, i, in_place);
-        broadcast_once(&g, i, in_place);
-    }
-    memory_free(g.comm, &g.send);
-    multi_ok(NULL, ceclCommDestroy(g.comm));
-    multi_tuning(NULL);
-    free(g.host);
-    free(g.want);
-}
-
-TEST(a_gather_may_be_in_place_on_some_ranks)
-{
-    move_in_every_pattern(NULL);
-    move_in_every_pattern("late.wait_ns * any 1000000000");
-    move_in_every_pattern("late.wait_ns * any 0");
-}
-
-/* Ranks that are in place would pull, and the others cannot. */
-TEST(so_may_a_pulled_broadcast)
-{
-    multi_setenv("CECL_DIRECTION", "pull");
-    move_in_every_pattern("late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1");
-    multi_setenv("CECL_DIRECTION", NULL);
 }
 
 /* In an all-to-all, ranks must agree on placement. Of two ranks, one knows the other's call. */

@@ -213,22 +213,6 @@ TEST(many_replays_without_a_pause_are_no_timeout)
         assert_true(replays_outlast(1000) || replays_outlast(20000));
 }
 
-TEST(a_peer_that_aborts_ends_replays_that_wait)
-{
-    open_all();
-    ceclGraph_t graph = captured(3);
-    for (int i = 0; i < 50; i++)
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
-    if (is_last()) {
-        abort_all(graph);
-        return;
-    }
-    for (int i = 0; i < 50; i++) /* these calls wait for the rank that has left, or are refused */
-        (void)!ceclGraphLaunch(graph, stream);
-    assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-    abort_all(graph);
-}
-
 /* Sets this rank's word to phase `j` of 3, as if its stream had come that far. */
 static void show_phase(uint32_t j)
 {
@@ -510,18 +494,6 @@ TEST(captures_that_wait_for_each_other_end_in_time)
     assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
-TEST(a_peer_that_leaves_ends_the_capture_of_a_message)
-{
-    ceclGraph_t graph = NULL;
-    open_all();
-    if (multi_rank == 0) {
-        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        assert_said(message(false, COUNT), "rank");
-        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    }
-    abort_all(graph);
-}
-
 TEST(a_rank_that_does_not_launch_its_message_is_named)
 {
     char words[64];
@@ -587,26 +559,6 @@ TEST(a_graph_of_messages_outlives_its_communicator)
 
 /* ---- */
 
-/* A graph's programs, windows and imports are released with the graph. */
-TEST(captures_leave_nothing_behind)
-{
-    open_all();
-    multi_ok(comm, ceclGraphDestroy(captured(1)));
-    const int descriptors = multi_descriptors(), mappings = multi_mappings();
-    for (int i = 0; i < 300; i++) {
-        ceclGraph_t graph = captured(3);
-        if (i % 2)
-            multi_ok(comm, ceclGraphLaunch(graph, stream));
-        multi_ok(comm, ceclGraphDestroy(graph)); /* a launch may still be running */
-        multi_ok(comm, ceclGraphDestroy(captured_messages(2, i % 2)));
-    }
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    multi_no_growth(multi_descriptors, descriptors, 0, "descriptors");
-    multi_no_growth(multi_mappings, mappings, 8, "mappings");
-    multi_ok(comm, ceclMemFree(comm, recv));
-    close_all();
-}
-
 static int make_small(void **state)
 {
     is_small = true;
@@ -622,5 +574,4 @@ static int make_usual(void **state)
 TEST_AGAIN(a_call_that_others_do_not_make_ends_in_time, make_small, make_usual)
 TEST_AGAIN(a_rank_that_does_not_launch_is_named, make_small, make_usual)
 TEST_AGAIN(many_replays_without_a_pause_are_no_timeout, make_small, make_usual)
-TEST_AGAIN(a_peer_that_aborts_ends_replays_that_wait, make_small, make_usual)
 TEST_AGAIN(a_graph_that_outlives_its_communicator_ends_by_itself, make_small, make_usual)

@@ -172,38 +172,7 @@ TEST(a_null_handle_on_one_rank_is_told_to_all)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The revocation may reach peers that are still in their last step: they must name the rank that
- * revoked. */
-TEST_BETWEEN(who_revokes_right_after_joining_is_blamed, count_before, count_after)
-{
-    for (int times = 0; times < 10; times++) {
-        struct exchange x = {.fails_at = NEVER};
-        ceclComm_t comm = NULL;
-        const ceclResult_t result = join(&x, &comm);
-        if (result == ceclSuccess) {
-            multi_ok(NULL, ceclCommRevoke(comm));
-            multi_ok(NULL, ceclCommAbort(comm));
-        } else {
-            multi_refused(NULL, result, ceclRemoteError, "gave up: ceclCommRevoke was called");
-        }
-        assert_true(multi_how_many(result == ceclSuccess) > 0);
-    }
-}
-
 /* ---- unique ids */
-
-TEST(a_rank_taken_twice_is_refused_on_every_rank)
-{
-    const ceclConfig_t config = multi_config();
-    const ceclUniqueId id = multi_one_id();
-    ceclComm_t comm = NULL;
-    multi_refused(
-        NULL,
-        ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank == 1 ? 0 : multi_rank, &config),
-        ceclInvalidArgument, "rank 0");
-    assert_null(comm);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
 
 TEST(differing_numbers_of_ranks_are_refused_on_every_rank)
 {

@@ -51,23 +51,6 @@ TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
     assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "push"));
 }
 
-TEST_BETWEEN(results_are_right_under_each, set_up, tear_down)
-{
-    uint64_t seed = 1;
-    for (int policy = CECL_SM_NEVER; policy <= CECL_SM_ALLOW; policy++)
-        for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
-            for (int op = 0; op < 2; op++) {
-                set(policy, direction);
-                multi_check(comm,
-                            &(struct multi_case){.op = (ceclOp_t)op,
-                                                 .count = 777,
-                                                 .type = ceclFloat,
-                                                 .in_place = op == ceclOpAlltoAll || seed % 2},
-                            seed);
-                seed++;
-            }
-}
-
 /* Large enough for the side lane; several calls in flight, with other calls between them. */
 TEST_BETWEEN(large_own_blocks_copied_beside_the_others_are_right, set_up, tear_down)
 {

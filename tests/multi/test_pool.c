@@ -131,21 +131,6 @@ TEST(a_small_pool_holds_what_the_communicator_needs)
     }
 }
 
-TEST(what_is_no_allocation_cannot_be_freed)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    char *ptr = NULL, local;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&ptr, 1000));
-    multi_refused(comm, ceclMemFree(comm, &local), ceclInvalidArgument,
-                  "not memory of ceclMemAlloc");
-    multi_refused(comm, ceclMemFree(comm, ptr + 256), ceclInvalidArgument,
-                  "256 bytes into an allocation");
-    multi_ok(comm, ceclMemFree(comm, ptr));
-    multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidArgument, "freed before?");
-    multi_ok(comm, ceclMemFree(comm, NULL));
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 TEST(differing_calls_are_found_at_the_next_growth)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -155,22 +140,5 @@ TEST(differing_calls_are_found_at_the_next_growth)
     multi_ok(comm, ceclPoolStats(comm, &stats));
     multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclInvalidUsage,
                   "rank 1");
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(differing_calls_are_found_at_once_under_check)
-{
-    multi_setenv("CECL_CHECK", "1");
-    ceclComm_t comm = multi_comm(NULL);
-    multi_setenv("CECL_CHECK", NULL);
-    void *ptr = NULL, *other = NULL;
-    multi_refused(comm, ceclMemAlloc(comm, &ptr, multi_rank == 1 ? 512 : 4096), ceclInvalidUsage,
-                  "4096");
-    multi_ok(comm, ceclMemAlloc(comm, &ptr, 4096));
-    if (multi_rank == 0)
-        multi_refused(comm, ceclMemFree(comm, ptr), ceclInvalidUsage, "ranks differ");
-    else
-        multi_refused(comm, ceclMemAlloc(comm, &other, 64), ceclInvalidUsage, "ceclMemFree");
-    multi_ok(comm, ceclMemFree(comm, ptr));
     multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -111,22 +111,6 @@ static ceclComm_t joined(const ceclConfig_t *config)
     return comm;
 }
 
-static ceclComm_t comm_with_timeout(int ms)
-{
-    ceclConfig_t config = multi_config();
-    config.timeoutMs = ms;
-    return joined(&config);
-}
-
-/* Staging is so small that reductions go through it in chunks. */
-static ceclComm_t comm_of_chunks(int ms)
-{
-    ceclConfig_t config = multi_config();
-    config.timeoutMs = ms;
-    config.stagingBytes = 65536;
-    return joined(&config);
-}
-
 static void works_as_new(void)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -253,70 +237,6 @@ TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, count_before, cou
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
         heard = try_to_be_heard();
     assert_true(heard);
-}
-
-TEST_BETWEEN(growth_that_one_rank_makes_alone_is_a_timeout, count_before, count_after)
-{
-    ceclComm_t comm = comm_with_timeout(300);
-    void *ptr = NULL;
-    ceclPoolStats_t stats;
-    multi_ok(comm, ceclPoolStats(comm, &stats));
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = multi_seconds();
-    if (multi_rank == 0) {
-        multi_refused(comm, ceclMemAlloc(comm, &ptr, (size_t)stats.mappedBytes * 2), ceclTimeout,
-                      multi_nranks == 2 ? "ceclMemAlloc: rank 1 did not come within 300 ms"
-                                        : "ceclMemAlloc: ranks 1");
-        assert_null(ptr);
-        assert_true(multi_seconds() - start > 0.25);
-    }
-    assert_true(multi_seconds() - start < PROMPT);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommAbort(comm));
-    assert_true(multi_seconds() - start < 2 * PROMPT);
-}
-
-TEST_BETWEEN(one_communicator_fails_and_another_does_not, count_before, count_after)
-{
-    ceclComm_t failing = joined(NULL), other = joined(NULL);
-    if (multi_rank == multi_nranks - 1)
-        fail_all(failing);
-    else
-        assert_int_equal(multi_async_within(failing, PROMPT), ceclRemoteError);
-    multi_check(other,
-                &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclFloat16}, 2);
-    if (multi_rank != multi_nranks - 1)
-        multi_ok(NULL, ceclCommAbort(failing));
-    multi_check(other, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32},
-                3);
-    multi_ok(NULL, ceclCommDestroy(other));
-}
-
-TEST_BETWEEN(a_late_rank_is_waited_for_by_any_call, count_before, count_after)
-{
-    for (int call = 0; call < CALLS; call++) {
-        ceclComm_t comm = comm_of_chunks(call % 2 ? 60000 : 0);
-        const struct call_buffers buffers = call_buffers_of(comm);
-        for (int turn = 0; turn < 4; turn++) {
-            if (multi_rank == turn % multi_nranks)
-                multi_pause_ms(100);
-            call_is_right((enum call)call, comm, &buffers);
-        }
-        multi_ok(NULL, ceclCommDestroy(comm));
-    }
-}
-
-/* Several calls wait, one behind the other; all their kernels must end. */
-TEST_BETWEEN(an_abort_ends_all_calls_in_the_queue, count_before, count_after)
-{
-    ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
-    const struct call_buffers buffers = call_buffers_of(comm);
-    for (int call = 0; call < 2 * CALLS && multi_rank != 0; call++)
-        multi_ok(comm, enqueue((enum call)(call % CALLS), comm, &buffers));
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = multi_seconds();
-    multi_ok(NULL, ceclCommAbort(comm));
-    assert_true(multi_seconds() - start < PROMPT);
 }
 
 /* Slots alternate from call to call. A refused call does not count, on any rank. */

@@ -1,4 +1,5 @@
-/* Registration of memory: what is accepted, what is refused, and which path calls take. */
+/* Registration of memory: what is accepted, what is refused, and which path calls take. In test_mixed.c each rank
+ * registers ranges at random, which overlap, are freed before they are deregistered, or are left. */
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -113,23 +114,6 @@ static void run(unsigned char *recv, uint64_t seed)
 
 /* ---- what is accepted */
 
-TEST_BETWEEN(ranges_may_overlap_and_repeat, set_up, tear_down)
-{
-    ceclRegistration_t handles[4];
-    handles[0] = registered(memory.at, bytes);
-    handles[1] = registered(memory.at, bytes);
-    handles[2] = registered(memory.at + 100, 1);
-    handles[3] = registered(memory.at + bytes / 2, bytes - bytes / 2);
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < i; j++)
-            assert_true(handles[i] != handles[j]);
-    for (int i = 0; i < 4; i++) {
-        run(memory.at, (uint64_t)i);
-        deregistered(handles[(i + multi_rank) % 4]);
-    }
-    run(memory.at, 9); /* the next call registers it on use */
-}
-
 TEST_BETWEEN(memory_of_the_pool_may_be_registered, set_up, tear_down)
 {
     ceclRegistration_t handle = registered(pool, bytes), part = registered(pool + 1, 1);
@@ -137,37 +121,6 @@ TEST_BETWEEN(memory_of_the_pool_may_be_registered, set_up, tear_down)
     run(pool, 1);
     deregistered(part);
     run(pool, 2);
-}
-
-TEST_BETWEEN(ranks_need_not_register_alike, set_up, tear_down)
-{
-    ceclRegistration_t handles[3] = {NULL};
-    const int count = multi_rank % 4;
-    for (int i = 0; i < count; i++)
-        handles[i] = registered(memory.at, bytes);
-    run(memory.at, 3);
-    for (int i = 0; i < count; i++)
-        deregistered(handles[i]);
-    run(memory.at, 4);
-}
-
-TEST_BETWEEN(registered_memory_may_be_freed_before_deregister, set_up, tear_down)
-{
-    for (uint64_t round = 0; round < 20; round++) {
-        ceclRegistration_t handle = registered(memory.at, bytes);
-        run(memory.at, 2 * round);
-        memory_renew(comm, &memory, MEMORY_SHARED);
-        run(memory.at, 2 * round + 1);
-        deregistered(handle);
-    }
-}
-
-/* Registrations that remain are released with the communicator. */
-TEST_BETWEEN(registrations_may_be_left, set_up, tear_down)
-{
-    for (int i = 0; i < 10; i++)
-        registered(memory.at + i, 10);
-    run(memory.at, 6);
 }
 
 /* Programs end without waiting for each other. */
@@ -198,17 +151,8 @@ static void refused(void *ptr, size_t size, ceclResult_t result, const char *wor
 
 TEST_BETWEEN(bad_arguments_are_named, set_up, tear_down)
 {
-    ceclRegistration_t handle;
-    refused(NULL, 1, ceclInvalidArgument, "ptr: NULL");
-    refused(memory.at, 0, ceclInvalidArgument, "bytes 0");
     refused(memory.at, SIZE_MAX, ceclInvalidArgument, "bytes");
     refused(pool, bytes + 256, ceclInvalidUsage, "left in its allocation");
-    multi_refused(comm, ceclCommRegister(comm, memory.at, 1, NULL), ceclInvalidArgument,
-                  "handle: NULL");
-    multi_refused(NULL, ceclCommRegister(NULL, memory.at, 1, &handle), ceclInvalidArgument,
-                  "comm: NULL");
-    multi_refused(NULL, ceclCommDeregister(NULL, NULL), ceclInvalidArgument, "comm: NULL");
-    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "handle: NULL");
     run(memory.at, 1);
 }
 
@@ -572,19 +516,4 @@ TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down
         check(recv, round);
     }
     memory_free(comm, &m);
-}
-
-/* Whichever path a call takes, the result is right. */
-TEST_BETWEEN(calls_use_memory_whether_it_is_registered_or_not, set_up_manual, tear_down)
-{
-    run(memory.at, 1);
-    ceclRegistration_t handle = NULL;
-    for (int who = 0; who < multi_nranks; who++) { /* one rank after the other */
-        if (who == multi_rank)
-            handle = registered(memory.at, bytes);
-        MPI_Barrier(MPI_COMM_WORLD);
-        run(memory.at, 2 + (uint64_t)who);
-    }
-    deregistered(handle);
-    run(memory.at, 1000);
 }

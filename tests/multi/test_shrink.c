@@ -1,6 +1,5 @@
 /* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
- * test_mixed.c, ranks that die in the fault suite: MPI would end the job. */
-#include "../threads_alive.h"
+ * test_mixed.c, lists that differ in test_shrink_lists.c, ranks that die in the fault suite: MPI would end the job. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -186,30 +185,6 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
     return shrink_within(SHORT_WAIT, comm, excluded, count, rest);
 }
 
-/* Each rank comes last in turn, and gets the error too. */
-TEST(another_list_on_one_rank_is_told_to_all)
-{
-    if (multi_nranks < 3)
-        return;
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
-    const int last = multi_nranks - 1;
-    for (int late = 0; late < multi_nranks; late++) {
-        const double start = multi_seconds();
-        if (multi_rank == late)
-            multi_pause_ms(50);
-        multi_refused(NULL, ceclCommShrink(comm, &last, multi_rank == 0, &rest, NULL),
-                      ceclInvalidUsage, "ranks differ in which ranks they exclude: ");
-        char words[32];
-        snprintf(words, sizeof(words), "rank %d on rank 0", last);
-        assert_non_null(strstr(ceclGetLastError(NULL), words));
-        assert_true(multi_seconds() - start < PROMPT);
-        assert_ptr_equal(rest, (ceclComm_t)8);
-        MPI_Barrier(MPI_COMM_WORLD);
-        shrink_works(comm, NULL, 0);
-    }
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 /* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
  * first, last, or between them. */
 TEST(a_list_with_its_own_rank_is_told_to_all)
@@ -237,32 +212,6 @@ TEST(a_list_with_its_own_rank_is_told_to_all)
         MPI_Barrier(MPI_COMM_WORLD);
         shrink_works(comm, NULL, 0);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-/* Ranks 0 and 1 exclude each other, so both wait for rank 2, which excludes neither. The other
- * ranks do not call, not even the second time: a rank that made the second call early could get
- * the error of the first call. */
-TEST(another_list_is_told_to_two_meetings)
-{
-    if (multi_nranks < 3)
-        return;
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
-    int list[64], others = 0;
-    for (int r = 3; r < multi_nranks; r++)
-        list[others++] = r;
-    list[others] = 1 - multi_rank;
-    const double start = multi_seconds();
-    if (multi_rank == 2)
-        multi_pause_ms(50);
-    if (multi_rank < 3)
-        multi_refused(NULL, ceclCommShrink(comm, list, others + (multi_rank < 2), &rest, NULL),
-                      ceclInvalidUsage, "ranks differ in which ranks they exclude: ");
-    assert_true(multi_seconds() - start < PROMPT);
-    assert_ptr_equal(rest, (ceclComm_t)8);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (multi_rank < 3)
-        shrink_works(comm, list, others);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -387,27 +336,6 @@ TEST(an_excluded_rank_that_calls_is_refused_alone)
             shrink_works(comm, &last, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     shrink_works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(many_shrinks_leave_nothing_behind)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    int fds = 0, threads = 0;
-    for (int i = 0; i < 50; i++) {
-        ceclComm_t rest = NULL;
-        const int out = i % multi_nranks;
-        if (multi_rank != out) {
-            multi_ok(NULL, ceclCommShrink(comm, &out, 1, &rest, NULL));
-            multi_ok(NULL, ceclCommDestroy(rest));
-        }
-        if (i == 10) { /* one-time setup is complete now */
-            fds = multi_descriptors();
-            threads = threads_alive();
-        }
-    }
-    assert_in_range(multi_descriptors(), 1, fds);
-    assert_in_range(threads_alive(), 1, threads);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

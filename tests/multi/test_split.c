@@ -324,34 +324,6 @@ TEST(a_rank_that_does_not_come_is_named)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* ---- leaks */
-
-TEST(many_splits_leave_nothing_behind)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    int fds = 0, threads = 0, maps = 0;
-    for (int i = 0; i < 50; i++) {
-        ceclComm_t child = NULL;
-        const int color = (multi_rank + i) % 3 == 2 ? CECL_SPLIT_NOCOLOR : (multi_rank + i) % 3;
-        multi_ok(comm, ceclCommSplit(comm, color, -multi_rank, &child, NULL));
-        if (child)
-            multi_ok(NULL, ceclCommDestroy(child));
-        if (i == 10) { /* one-time setup is complete now */
-            fds = multi_descriptors();
-            threads = threads_alive();
-            maps = multi_mappings();
-        }
-    }
-    /* over hosts the thread of the last child's links may still be ending, here as at the first count */
-    for (int ms = 0; ms < 10000 && (multi_descriptors() > fds || threads_alive() > threads); ms++)
-        usleep(1000);
-    assert_in_range(multi_descriptors(), 1, fds);
-    assert_in_range(threads_alive(), 1, threads);
-    if (!multi_on_gpus(comm)) /* the C library's arenas may come and go */
-        assert_in_range(multi_mappings(), 1, (unsigned)maps + 20);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 int main(int argc, char **argv)
 {
     multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */

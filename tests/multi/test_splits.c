@@ -1,4 +1,4 @@
-/* Calls whose splits are in device memory: random splits reach their places, also captured.
+/* Calls whose splits are in device memory, eager and captured by turns; test_collectives.c has random splits.
  * Blocks that do not fit cause an error with their name on every rank. The
  * communicator is usable after a refusal. */
 #include "buffers.h"
@@ -123,48 +123,6 @@ static void random_exchanges(int rounds)
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
         check(&e, round);
     }
-}
-
-TEST_BETWEEN(rows_of_random_numbers_reach_their_places, set_up, tear_down)
-{
-    random_exchanges(multi_share(200));
-}
-
-/* The plan of the first call is kept: it reads the current splits when it runs. */
-TEST_BETWEEN(splits_are_read_when_the_call_runs, set_up, tear_down)
-{
-    uint64_t x = 5, seed = 1;
-    struct exchange e;
-    draw(&x, &e);
-    for (; seed < 10; seed++) {
-        for (int from = 0; from < multi_nranks; from++)
-            for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = multi_draw(&x) % ROWS;
-        fill(&e, seed);
-        MPI_Barrier(MPI_COMM_WORLD);
-        multi_ok(comm, call(&e, NULL));
-        multi_ok(comm, call(&e, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&e, seed);
-    }
-}
-
-TEST_BETWEEN(other_calls_stand_between, set_up, tear_down)
-{
-    uint64_t x = 6;
-    int32_t *sums;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, 40000 * sizeof(*sums)));
-    for (uint64_t seed = 0; seed < 10; seed++) {
-        struct exchange e;
-        draw(&x, &e);
-        fill(&e, seed);
-        multi_ok(comm, ceclAllReduce(sums, sums, 40000, ceclInt32, ceclMax, comm, NULL));
-        multi_ok(comm, call(&e, NULL));
-        multi_ok(comm, ceclAllReduce(sums, sums, 40000, ceclInt32, ceclMax, comm, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&e, seed);
-    }
-    multi_ok(comm, ceclMemFree(comm, sums));
 }
 
 TEST_BETWEEN(a_graph_reads_new_splits_at_each_launch, set_up, tear_down)

@@ -82,17 +82,12 @@ static void step(uint64_t *x)
     bursts_step(x);
     bursts_made++;
     const uint64_t what = random_next(x) % 16;
-    here.doing = what == 0   ? "abort or revoke"
-                 : what == 1 ? "refused calls"
-                 : what == 2 ? "late rank"
-                             : "one-sided calls";
+    here.doing = what == 0 ? "abort or revoke" : what == 1 ? "late rank" : "one-sided calls";
     if (what == 0)
         trouble_breaks(x);
     else if (what == 1)
-        trouble_refuses(x);
-    else if (what == 2)
         dawdle(x);
-    else if (what == 3)
+    else if (what == 2)
         put(x);
 }
 
@@ -140,11 +135,10 @@ static void tell(uint64_t epochs, const struct held *warm)
     const struct held now = held_now();
     print_message("%llu epochs: %llu bursts, %llu messages sent, %llu windows; communicators: %d "
                   "of all ranks, "
-                  "%d by %d splits and %d shrinks; %d aborted, %d revoked; %d refusals\n",
+                  "%d by %d splits and %d shrinks; %d aborted, %d revoked\n",
                   (unsigned long long)epochs, (unsigned long long)bursts_made,
                   (unsigned long long)mail_sent, (unsigned long long)windows_shared, teams_worlds,
-                  teams_children, teams_splits, teams_shrinks, trouble_aborts, trouble_revokes,
-                  trouble_refusals);
+                  teams_children, teams_splits, teams_shrinks, trouble_aborts, trouble_revokes);
     tell_held("at first", warm);
     tell_held("in the end", &now);
 }

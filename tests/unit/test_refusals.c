@@ -109,6 +109,9 @@ TEST(memory)
     REFUSED("bytes 18446744073709551615", ceclMemAlloc, comm, &at, SIZE_MAX);
     snprintf(outside, sizeof(outside), "ptr ");
     REFUSED("ptr 0x", ceclMemFree, comm, outside);
+    OK(ceclMemAlloc(comm, &at, 8));
+    OK(ceclMemFree(comm, at));
+    REFUSED("freed before?", ceclMemFree, comm, at);
     REFUSED("peer 3: 0 to 0 expected", ceclGetPeerPointer, comm, buffer, 3, &at);
     REFUSED("peerPtr: NULL", ceclGetPeerPointer, comm, buffer, 0, NULL);
     REFUSED("ptr 0x", ceclGetPeerPointer, comm, outside, 0, &at);
