@@ -22,6 +22,7 @@ struct found {
     struct cecl_rank_list late; /* the peers for which streams wait */
     int64_t since;              /* since when the wait has lasted that has lasted longest */
     int gone;                   /* a rank that has left although a stream waits for it; -1: none */
+    bool is_blind;              /* the driver does not report for which peers the stream waits */
     /* -- of words in the table -- */
     int count;        /* how many words streams wait for */
     int row, peer;    /* the word for which a stream has waited longest */
@@ -44,26 +45,9 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* Used when the driver does not report the progress of the pending call, for example because freeing
- * memory waits for the call. Checks only the time limit, because the mesh reports ends of peers without
- * the driver. The time of the caller's earlier work on the stream counts, too, because whether that work
- * has ended is not known either. */
-static void look_on_blindly(ceclComm_t comm, int64_t now)
-{
-    const uint32_t done = cecl_flags_done(&comm->engine.flags);
-    const int64_t waited_ms = now - cecl_clock_since(&comm->watch.blind, done, now);
-    if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
-        return;
-    cecl_fail(ceclTimeout,
-              "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). Which ranks it "
-              "waits for is not known, because the GPU's driver does not answer: does a thread "
-              "free memory (cudaFree), which waits for all pending work?",
-              cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
-    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-}
-
 /* Flags in memory of the host are read without the driver. The time of the caller's earlier work on the stream does not
- * count, however long it takes. */
+ * count, however long it takes. But it does if the driver does not answer, for example because freeing memory waits for
+ * the call: then only the time limit is checked, because the mesh reports ends of peers without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -80,7 +64,8 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
     const ceclResult_t asked =
         flags->on_host ? cecl_flags_progress(flags, &progress) : cecl_worker_ask(comm, &progress);
     if (asked == ceclInProgress) {
-        look_on_blindly(comm, now);
+        found->is_blind = true;
+        found->since = cecl_clock_since(&comm->watch.blind, done, now);
         return;
     }
     comm->watch.blind.since = 0;
@@ -99,10 +84,10 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 
 static void say_collective(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
-    (void)found;
-    snprintf(out, bytes,
-             "; pending on rank %d: %s; did every rank make the call, and did its stream reach it?",
-             comm->rank, cecl_comm_last_call(comm));
+    snprintf(out, bytes, "; pending on rank %d: %s; %s", comm->rank, cecl_comm_last_call(comm),
+             found->is_blind ? "the GPU's driver does not answer: does a thread free memory "
+                               "(cudaFree), which waits for all pending work?"
+                             : "did every rank make the call, and did its stream reach it?");
 }
 
 /* ---- words in the table */
@@ -295,11 +280,11 @@ static void lose_leaver(ceclComm_t comm, enum kind kind, int rank)
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
  * itself wait for rank R, because R's signal has reached this rank but not the late rank. The late rank will
  * soon reach its own limit and name R, so this rank waits a little longer. */
-static bool is_time_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
+static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
     const int limit = comm->config.timeout_ms;
-    return limit > 0 && late->count > 0 &&
-           waited_ms >= limit + (late->count > 1 ? CECL_MESH_WORD_MS : 0);
+    return limit > 0 && (found->late.count > 0 || found->is_blind) &&
+           waited_ms >= limit + (found->late.count > 1 ? CECL_MESH_WORD_MS : 0);
 }
 
 static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t now)
@@ -308,9 +293,9 @@ static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t 
     char detail[DETAIL_BYTES];
     if (found->gone >= 0)
         lose_leaver(comm, kind, found->gone);
-    if (found->gone >= 0 || !is_time_up(comm, &found->late, waited_ms) || cecl_comm_knows_why(comm))
+    if (found->gone >= 0 || !is_time_up(comm, found, waited_ms) || cecl_comm_knows_why(comm))
         return;
-    const char *who = cecl_comm_to_blame(comm, &found->late);
+    const char *who = found->is_blind ? "unknown ranks" : cecl_comm_to_blame(comm, &found->late);
     kinds[kind].say(comm, found, detail, sizeof(detail));
     cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
               kinds[kind].name, who, (long long)waited_ms, comm->config.timeout_ms, detail);
