@@ -24,30 +24,14 @@ ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t 
                      low, high);
 }
 
-/* Checks a field of ceclConfig_t against the range of its variable. */
-static ceclResult_t check_field(const char *field, int64_t value, int64_t low, int64_t high)
-{
-    return cecl_config_check_field("config", field, value, low, high);
-}
-
 static ceclResult_t check_config(const ceclConfig_t *config)
 {
-    if (config->size != sizeof(*config) || config->magic != CECL_CONFIG_MAGIC)
-        return cecl_fail(
-            ceclInvalidArgument,
-            "config: size %zu, magic %#x: not initialised with CECL_CONFIG_INITIALIZER of this "
-            "library's cecl.h (size %zu)",
-            config->size, config->magic, sizeof(*config));
-    CECL_TRY(check_field("device", config->device, CECL_DEVICE_AUTO, CECL_DEVICE_HOST));
-    CECL_TRY(check_field("cudaDevice", config->cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16));
-    CECL_TRY(check_field("smPolicy", config->smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW));
-    CECL_TRY(check_field("timeoutMs", config->timeoutMs, 0, 86400000));
-    CECL_TRY(check_field("poolBytes", config->poolBytes, 1 << 20, INT64_C(16) << 40));
-    CECL_TRY(check_field("segmentBytes", config->segmentBytes, 4 << 10, INT64_C(1) << 40));
-    CECL_TRY(check_field("maxSms", config->maxSms, 1, CECL_MOST_SMS));
-    CECL_TRY(check_field("registerOnUse", config->registerOnUse, 0, 1));
-    CECL_TRY(check_field("urgent", config->urgent, 0, 1));
-    return check_field("stagingBytes", config->stagingBytes, 4 << 10, INT64_C(64) << 30);
+    return config->size == sizeof(*config) && config->magic == CECL_CONFIG_MAGIC
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "config: size %zu, magic %#x: not initialised with "
+                           "CECL_CONFIG_INITIALIZER of this library's cecl.h (size %zu)",
+                           config->size, config->magic, sizeof(*config));
 }
 
 /* Sets *value to the variable's value if the variable is set. */
@@ -57,12 +41,31 @@ static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
     return cecl_setting_read(id, value, &is_set);
 }
 
+/* Sets *out to a field of ceclConfig_t, unless that is CECL_UNDEF, and then to the variable's value. */
+static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_t high,
+                           enum cecl_setting_id id, int64_t *out)
+{
+    CECL_TRY(cecl_config_check_field("config", field, value, low, high));
+    if (value != CECL_UNDEF)
+        *out = value;
+    return override(id, out);
+}
+
+static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int64_t high,
+                             enum cecl_setting_id id, int32_t *out)
+{
+    int64_t wide = *out; /* the range in the table keeps it within 32 bits */
+    CECL_TRY(choose(field, value, low, high, id, &wide));
+    *out = (int32_t)wide;
+    return ceclSuccess;
+}
+#define CHOOSE(choose, field, low, high, id, out)                                                  \
+    CECL_TRY(choose(#field, config->field, low, high, CECL_SET_##id, out))
+
+/* For settings that have no field. */
 static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
 {
-    int64_t wide = *value; /* the range in the table keeps it within 32 bits */
-    CECL_TRY(override(id, &wide));
-    *value = (int32_t)wide;
-    return ceclSuccess;
+    return choose32("", CECL_UNDEF, 0, 0, id, value);
 }
 
 /* Whether a text is a list of numbers of ranks, with commas between them. */
@@ -124,40 +127,25 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
     CECL_TRY(check_config(config));
 
-    if (config->device != CECL_UNDEF)
-        out->device = config->device;
-    if (config->smPolicy != CECL_UNDEF)
-        out->sm_policy = config->smPolicy;
-    if (config->timeoutMs != CECL_UNDEF)
-        out->timeout_ms = config->timeoutMs;
-    if (config->maxSms != CECL_UNDEF)
-        out->max_sms = config->maxSms;
-    if (config->urgent != CECL_UNDEF)
-        out->urgent = config->urgent;
-    if (config->registerOnUse != CECL_UNDEF)
-        out->register_on_use = config->registerOnUse;
-    out->cuda_device = config->cudaDevice;
-    out->pool_bytes = config->poolBytes;
-    out->segment_bytes = config->segmentBytes;
-    out->staging_bytes = config->stagingBytes;
+    CHOOSE(choose32, device, CECL_DEVICE_AUTO, CECL_DEVICE_HOST, DEVICE, &out->device);
+    CHOOSE(choose32, smPolicy, CECL_SM_NEVER, CECL_SM_ALLOW, SM_POLICY, &out->sm_policy);
+    CHOOSE(choose32, timeoutMs, 0, 86400000, TIMEOUT_MS, &out->timeout_ms);
+    CHOOSE(choose32, maxSms, 1, CECL_MOST_SMS, MAX_SMS, &out->max_sms);
+    CHOOSE(choose32, registerOnUse, 0, 1, REGISTER_ON_USE, &out->register_on_use);
+    CHOOSE(choose32, urgent, 0, 1, URGENT, &out->urgent);
+    CHOOSE(choose, poolBytes, 1 << 20, INT64_C(16) << 40, POOL_BYTES, &out->pool_bytes);
+    CHOOSE(choose, segmentBytes, 4 << 10, INT64_C(1) << 40, SEGMENT_BYTES, &out->segment_bytes);
+    CHOOSE(choose, stagingBytes, 4 << 10, INT64_C(64) << 30, STAGING_BYTES, &out->staging_bytes);
 
-    CECL_TRY(override32(CECL_SET_DEVICE, &out->device));
-    CECL_TRY(override32(CECL_SET_SM_POLICY, &out->sm_policy));
     CECL_TRY(override32(CECL_SET_DIRECTION, &out->direction));
-    CECL_TRY(override32(CECL_SET_MAX_SMS, &out->max_sms));
     CECL_TRY(override32(CECL_SET_FLAGS, &out->host_flags));
-    CECL_TRY(override32(CECL_SET_URGENT, &out->urgent));
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
-    CECL_TRY(override32(CECL_SET_REGISTER_ON_USE, &out->register_on_use));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
-    CECL_TRY(override32(CECL_SET_TIMEOUT_MS, &out->timeout_ms));
-    CECL_TRY(override(CECL_SET_POOL_BYTES, &out->pool_bytes));
-    CECL_TRY(override(CECL_SET_SEGMENT_BYTES, &out->segment_bytes));
-    CECL_TRY(override(CECL_SET_STAGING_BYTES, &out->staging_bytes));
 
     CECL_TRY(read_texts(out));
-    return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
+    CHOOSE(choose32, cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16, CUDA_DEVICE, &out->cuda_device);
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES])
