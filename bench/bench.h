@@ -22,6 +22,7 @@ struct op {
     bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
+    bool widens;    /* the elements have 16 bits, and their sums arrive as fp32 */
     bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
@@ -42,6 +43,7 @@ enum {
     OP_DISPATCH,
     OP_COMBINE,
     OP_REDUCE_SCATTER,
+    OP_REDUCE_SCATTER_AS,
     OP_REDUCE_SCATTER_TILES,
     OP_ALL_REDUCE,
     OP_SEND_RECV,
@@ -136,6 +138,8 @@ struct result {
 /* ops.c. op_named and type_named return NULL when nothing has this name. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
+/* The type of what an op gives for elements of the type that was asked for. */
+const struct type *result_type(const struct options *o);
 /* bytes of a block: whole elements only */
 size_t block_of(const struct options *o, int nranks, size_t bytes);
 size_t send_bytes_of(const struct run *run, size_t block);

@@ -117,7 +117,8 @@ static long long count_wrong_sums(const struct run *run, size_t block, uint64_t 
         return -1;
     for (int r = 0; r < run->nranks; r++)
         keys[r] = key_of(seed, r, mine);
-    const long long wrong = elements_wrong(run->host, run->options.type, keys, run->nranks, block);
+    const long long wrong = elements_wrong(run->host, result_type(&run->options), keys, run->nranks,
+                                           recv_bytes_of(run, block));
     free(keys);
     return wrong;
 }

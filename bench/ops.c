@@ -32,6 +32,12 @@ static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, 
 
 /* One tile for each rank. Each row of a tile begins where the previous row ends, so a tile is the
  * same as the block of a reduce-scatter. */
+static ceclResult_t sum_as_fp32(const void *send, void *recv, size_t count, ceclDataType_t type,
+                                ceclComm_t comm, ceclStream_t stream)
+{
+    return ceclReduceScatterAs(send, recv, count, type, ceclFloat32, ceclSum, comm, stream);
+}
+
 static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
                               ceclComm_t comm, ceclStream_t stream)
 {
@@ -250,6 +256,12 @@ const struct op collectives[OP_COUNT] = {
                            .reduces = true,
                            .bus = 1,
                            .call = sum_and_scatter},
+    [OP_REDUCE_SCATTER_AS] = {.name = "reduce_scatter_as",
+                              .block_per_rank = true,
+                              .reduces = true,
+                              .widens = true,
+                              .bus = 1,
+                              .call = sum_as_fp32},
     [OP_REDUCE_SCATTER_TILES] = {.name = "reduce_scatter_tiles",
                                  .block_per_rank = true,
                                  .reduces = true,
@@ -289,6 +301,11 @@ const struct type *type_named(const char *name)
     return NULL;
 }
 
+const struct type *result_type(const struct options *o)
+{
+    return o->op->widens ? type_named("float32") : o->type;
+}
+
 size_t block_of(const struct options *o, int nranks, size_t bytes)
 {
     if (o->op->size_of_all)
@@ -303,7 +320,9 @@ size_t send_bytes_of(const struct run *run, size_t block)
 
 size_t recv_bytes_of(const struct run *run, size_t block)
 {
-    return run->options.op->block_of_each ? block * (size_t)run->nranks : block;
+    const struct options *o = &run->options;
+    return o->op->block_of_each ? block * (size_t)run->nranks
+                                : block / o->type->bytes * result_type(o)->bytes;
 }
 
 size_t size_of(const struct run *run, size_t block)

@@ -62,7 +62,7 @@ const char *take_shared(struct options *o, int option, const char *value)
         o->op = op_named(value);
         return o->op ? NULL
                      : "all_gather, alltoall, alltoallv_device, dispatch, combine, reduce_scatter, "
-                       "reduce_scatter_tiles, all_reduce, sendrecv, send or put";
+                       "reduce_scatter_as, reduce_scatter_tiles, all_reduce, sendrecv, send or put";
     case 'b': return parse_bytes(value, 1, &o->first) ? NULL : SIZE_EXPECTED;
     case 'e': return parse_bytes(value, 1, &o->last) ? NULL : SIZE_EXPECTED;
     case 'f': return parse_factor(value, &o->factor) ? NULL : "a number above 1";
@@ -84,6 +84,8 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
     else if (size_at(o, MAX_SIZES))
         snprintf(why, bytes, "-f %g: at most %d sizes from -b %zu to -e %zu expected", o->factor,
                  MAX_SIZES, o->first, o->last);
+    else if (o->op->widens && o->type->bytes != 2)
+        snprintf(why, bytes, "--type %s: %s takes float16 or bfloat16", o->type->name, o->op->name);
     else if (o->op->reduces && !elements_can(o->type, nranks))
         snprintf(why, bytes, "--type %s: too few numbers to check sums of %d ranks", o->type->name,
                  nranks);

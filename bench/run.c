@@ -54,7 +54,7 @@ bool run_join(struct run *run)
     BENCH_TRY(run, ceclCommCuDevice(run->comm, &device));
     BENCH_TRY(run, ceclStreamCreate(run->comm, &run->stream));
     run->cuda = device >= 0;
-    if (run->options.check && !(run->host = malloc(largest * (size_t)run->nranks)))
+    if (run->options.check && !(run->host = malloc(largest * (size_t)(run->nranks + 1))))
         return complain(run, "-c 1", "no host memory for the largest result");
     return true;
 }

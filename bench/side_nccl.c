@@ -132,7 +132,9 @@ static bool nccl_call(struct side *side, const struct run *run, const void *send
 static bool nccl_supports(const struct side *side, const struct run *run, bool in_place)
 {
     (void)side;
-    return !run->options.op->block_per_rank || !in_place; /* NCCL has no in-place all-to-all */
+    const struct op *op = run->options.op;
+    return functions[op_place(op)] && /* NCCL has no in-place all-to-all */
+           (!op->block_per_rank || !in_place);
 }
 
 static void nccl_close(struct side *side)

@@ -169,7 +169,7 @@ TEST_BETWEEN(descriptors_arrive_work_and_are_closed_on_exec, open_ranks, close_r
     assert_int_equal(taken.nfds, CECL_MESH_POST_FDS);
     for (int i = 0; i < CECL_MESH_POST_FDS; i++) {
         const char sent = (char)i;
-        char got = -1;
+        char got = 'x';
         assert_true(fcntl(taken.fds[i], F_GETFD) & FD_CLOEXEC);
         assert_int_equal(write(taken.fds[i], &sent, 1), 1);
         assert_int_equal(read(pipes[i][0], &got, 1), 1);
