@@ -1,14 +1,19 @@
-/* See meeting.h. Each rank has a row in the shared memory, which only that rank writes: its last call, and which calls
- * of all ranks are over, as far as it knows. A rank numbers its calls. So one rank can say that another's call is over,
- * even a call that the other has not made yet, and nobody takes it for a later one. Two calls meet if their lists are
- * equal, and if neither rank knows the other's call to be over.
+/* See meeting.h. Each rank has a row in the shared memory, which only that rank writes: its last call, and why its calls
+ * failed last, with the numbers of the calls of all ranks that end with that failure. A rank numbers its calls. So one
+ * rank can end another's call, even a call that the other has not made yet, and nobody takes it for a later one.
  *
- * There is no rank that decides, and so none whose death or stop would keep the others. Any rank may find that its
- * meeting is complete or has failed. Ranks that find a failure at the same time end the same numbers. */
-#include "boot/meeting_rows.h"
+ * A rank waits until all members wait with its list. Then it agrees: it adds up the numbers of their calls. The meeting
+ * is complete once all have agreed to the same sum. No rank decides, so none whose death or stop would keep the others.
+ *
+ * A row has two slots, and a change of its version makes the other slot count. So others see a change whole or not at
+ * all, even if the rank stops amid it. Each load is an acquire, and each store a release. So a reader of a slot that is
+ * written again sees afterwards that the version has changed. */
+#include "boot/meeting.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "boot/rank_list.h"
@@ -18,9 +23,81 @@
 #define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
 #define NAP_RANK_NS 40000
 #define LONG_MS 500 /* ms after which ranks that do not come may have failed elsewhere */
-/* A rank that sees rows change while it finds a failure looks again, at most this often: others that call all the
- * time must not keep it from its deadline. */
+/* A rank that sees rows change while it looks at them looks again, at most this often: others that call all the time
+ * must not keep it from its deadline. */
 #define LOOKS_MAX 100
+#define NOBODY (-1)
+#define WORD sizeof(uint64_t)
+#define LINE 8 /* words of a cache line */
+
+/* What a rank last called for, and how far that is. */
+enum state { NONE, WAITS, AGREES, MET, FAILED };
+
+struct head {
+    uint64_t number; /* of the call */
+    uint64_t agreed; /* AGREES, MET: the sum of the members' numbers */
+    uint32_t state;  /* enum state */
+    uint32_t is_split;
+    struct cecl_rank_set members;
+};
+
+/* Stays until the rank meets others or fails again, because others may come late. */
+struct failure {
+    int32_t result;  /* ceclResult_t; ceclSuccess: there is none */
+    int32_t missing; /* the member that had gone, or NOBODY */
+    uint32_t lists_differ;
+    uint32_t is_split;            /* of the call that failed */
+    struct cecl_rank_set members; /* its list */
+    char words[CECL_MESSAGE_BYTES];
+};
+
+struct call {
+    struct head head;
+    struct failure failure;
+    char part[CECL_MEETING_PART_BYTES];
+};
+_Static_assert(sizeof(struct head) % WORD == 0 && sizeof(struct failure) % WORD == 0 &&
+                   sizeof(struct call) % WORD == 0,
+               "they are copied as words");
+
+/* A slot of a row has the first [nranks] of `over`: the calls of each rank up to that number are over. */
+struct slot {
+    struct call call;
+    uint64_t over[CECL_MEETING_RANKS];
+};
+
+/* This rank's call. */
+struct stay {
+    const struct cecl_meeting_plan *plan;
+    struct slot mine;          /* as in the row */
+    struct slot next;          /* what a look makes of it */
+    int64_t since;             /* when this rank came */
+    uint64_t changes;          /* those that the last look has seen */
+    struct cecl_rank_set late; /* the members that have not come as far as this rank */
+};
+
+/* ---- sets */
+
+static const struct cecl_rank_set nobody;
+
+static bool equal(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static bool intersect(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    uint64_t both = 0;
+    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
+        both |= a->words[i] & b->words[i];
+    return both != 0;
+}
+
+static void unite(struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
+        a->words[i] |= b->words[i];
+}
 
 /* Lists the ranks in a set, or those that are not in it. */
 static struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks, bool in)
@@ -32,68 +109,121 @@ static struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks
     return list;
 }
 
-/* ---- other ranks' calls */
+/* ---- rows */
 
-/* Another rank's call, and what that rank and this one know of each other's calls. */
-struct seen {
-    struct head head;
-    uint64_t ends; /* up to which number it knows this rank's calls to be over */
-    uint64_t over; /* up to which number this rank knows its calls to be over */
-};
-
-static struct seen see(const struct cecl_meeting_plan *plan, int rank)
+static size_t slot_words(int nranks)
 {
-    struct seen seen;
-    struct head mine;
-    seen.ends = meeting_read(plan, rank, &seen.head, sizeof(seen.head), plan->rank);
-    seen.over = meeting_read(plan, plan->rank, &mine, 0, rank);
-    return seen;
+    return sizeof(struct call) / WORD + (size_t)nranks;
 }
 
-/* Whether another rank's last call is the one of this plan. */
+static size_t row_words(int nranks)
+{
+    return (LINE + 2 * slot_words(nranks) + LINE - 1) / LINE * LINE;
+}
+
+size_t cecl_meetings_bytes(int nranks)
+{
+    return (size_t)nranks * row_words(nranks) * WORD;
+}
+
+/* A row begins with its version. */
+static _Atomic uint64_t *row_of(const struct cecl_meeting_plan *plan, int rank)
+{
+    return (_Atomic uint64_t *)plan->memory + (size_t)rank * row_words(plan->nranks);
+}
+
+/* The slot that counts at this version. */
+static _Atomic uint64_t *slot_of(const struct cecl_meeting_plan *plan, int rank, uint64_t version)
+{
+    return row_of(plan, rank) + LINE + version % 2 * slot_words(plan->nranks);
+}
+
+/* Reads the first `bytes` of a rank's slot. Returns up to which number that rank has ended the calls of rank `of`. */
+static uint64_t read_slot(const struct cecl_meeting_plan *plan, int rank, void *to, size_t bytes,
+                          int of)
+{
+    uint64_t version, word, over;
+    do {
+        version = atomic_load(row_of(plan, rank));
+        const _Atomic uint64_t *slot = slot_of(plan, rank, version);
+        for (size_t i = 0; i < bytes / WORD; i++) {
+            word = atomic_load_explicit(&slot[i], memory_order_acquire);
+            memcpy((char *)to + i * WORD, &word, WORD);
+        }
+        over = atomic_load_explicit(&slot[sizeof(struct call) / WORD + (size_t)of],
+                                    memory_order_acquire);
+    } while (atomic_load(row_of(plan, rank)) != version);
+    return over;
+}
+
+static struct head head_of(const struct cecl_meeting_plan *plan, int rank)
+{
+    struct head head;
+    (void)read_slot(plan, rank, &head, sizeof(head), 0);
+    return head;
+}
+
+/* How often all rows were changed. If two answers are equal, all that was read in between was true at one time. */
+static uint64_t count_changes(const struct cecl_meeting_plan *plan)
+{
+    uint64_t count = 0;
+    for (int r = 0; r < plan->nranks; r++)
+        count += atomic_load(row_of(plan, r));
+    return count;
+}
+
+static void publish(struct stay *stay)
+{
+    const struct cecl_meeting_plan *plan = stay->plan;
+    const uint64_t version = atomic_load(row_of(plan, plan->rank));
+    _Atomic uint64_t *slot = slot_of(plan, plan->rank, version + 1);
+    uint64_t word;
+    stay->mine = stay->next;
+    for (size_t i = 0; i < slot_words(plan->nranks); i++) {
+        memcpy(&word, (const char *)&stay->mine + i * WORD, WORD);
+        atomic_store_explicit(&slot[i], word, memory_order_release);
+    }
+    atomic_store(row_of(plan, plan->rank), version + 1);
+}
+
+static void end_calls(struct stay *stay, int rank, uint64_t number)
+{
+    uint64_t *over = &stay->next.over[rank];
+    *over = number > *over ? number : *over;
+}
+
+/* ---- other ranks' calls */
+
+static bool is_waiting(const struct head *its)
+{
+    return its->state == WAITS || its->state == AGREES;
+}
+
+/* The same, unless this rank knows the other's call to be over. The other rank will hear that. */
+static bool is_alive(const struct stay *stay, int rank, const struct head *its)
+{
+    return is_waiting(its) && its->number > stay->mine.over[rank];
+}
+
 static bool is_same(const struct cecl_meeting_plan *plan, const struct head *its)
 {
     return its->is_split == plan->is_split && equal(&its->members, &plan->members);
 }
 
-static bool is_waiting(const struct seen *seen)
+/* The first member that has ended this rank's call for a reason that concerns it, or NOBODY. A reason does not if the
+ * rank at fault is not on this rank's list, or if one of the two calls is a split and the other a shrink. */
+static int find_teller(const struct stay *stay, struct call *its)
 {
-    return seen->head.state == WAITS && seen->head.number > seen->over;
-}
-
-/* Whether a rank has come to this rank's meeting. It may have found already that the meeting is complete. */
-static bool has_come(const struct cecl_meeting_plan *plan, const struct seen *seen, uint64_t mine)
-{
-    return is_same(plan, &seen->head) && seen->head.number > seen->over &&
-           (seen->head.state == WAITS ? seen->ends < mine
-                                      : seen->head.state == MET && seen->ends == mine);
-}
-
-/* Reads a member's failure. Returns whether there is one that concerns this rank's call. It does not if the rank at
- * fault is not on this rank's list, or if one of the two calls is a split and the other a shrink. */
-static bool hear(const struct cecl_meeting_plan *plan, int member, struct call *its)
-{
+    const struct cecl_meeting_plan *plan = stay->plan;
     const struct failure *failure = &its->failure;
-    (void)meeting_read(plan, member, its, sizeof(*its), plan->rank);
-    return failure->result != ceclSuccess && failure->is_split == plan->is_split &&
-           (failure->missing == NOBODY || cecl_rank_set_has(&plan->members, failure->missing));
-}
-
-/* The first member that has ended this rank's call `number`, which this rank may not have made yet, for a reason that
- * concerns it. NOBODY: there is none; then calls up to *skip have ended for other reasons. What other ranks than members
- * know to be over does not count: a member may still hear it from them, and then this rank hears it from that member. */
-static int find_teller(const struct cecl_meeting_plan *plan, uint64_t number, uint64_t *skip)
-{
-    struct call its;
     for (int r = 0; r < plan->nranks; r++) {
-        const uint64_t ends = r == plan->rank || !cecl_rank_set_has(&plan->members, r)
-                                  ? 0
-                                  : meeting_read(plan, r, &its.head, 0, plan->rank);
-        if (ends < number)
+        if (r == plan->rank || !cecl_rank_set_has(&plan->members, r))
             continue;
-        if (hear(plan, r, &its))
+        const uint64_t over = read_slot(plan, r, its, sizeof(*its), plan->rank);
+        if (over >= stay->next.call.head.number && failure->result != ceclSuccess &&
+            failure->is_split == plan->is_split &&
+            (failure->missing == NOBODY || cecl_rank_set_has(&plan->members, failure->missing)))
             return r;
-        *skip = ends > *skip ? ends : *skip;
     }
     return NOBODY;
 }
@@ -106,9 +236,10 @@ enum spread { SAME_LIST, WHO_LIST_ME, WHO_WAIT };
 
 /* Finds the ranks whose calls end with this rank's.
  * lists  [out] the ranks that are on their lists */
-static void find_ended(const struct cecl_meeting_plan *plan, enum spread spread,
-                       struct cecl_rank_set *ended, struct cecl_rank_set *lists)
+static void find_ended(const struct stay *stay, enum spread spread, struct cecl_rank_set *ended,
+                       struct cecl_rank_set *lists)
 {
+    const struct cecl_meeting_plan *plan = stay->plan;
     struct cecl_rank_set me = nobody;
     bool grew = true;
     cecl_rank_set_add(&me, plan->rank);
@@ -117,58 +248,62 @@ static void find_ended(const struct cecl_meeting_plan *plan, enum spread spread,
     while (grew) {
         grew = false;
         for (int r = 0; r < plan->nranks; r++) {
-            if (cecl_rank_set_has(ended, r))
-                continue;
-            const struct seen seen = see(plan, r);
-            const struct cecl_rank_set *its = &seen.head.members;
-            if (!is_waiting(&seen) || seen.head.is_split != plan->is_split ||
-                !(equal(its, &plan->members) ||
-                  (spread != SAME_LIST && intersect(its, spread == WHO_WAIT ? ended : &me))))
+            const struct head its = head_of(plan, r);
+            if (cecl_rank_set_has(ended, r) || !is_alive(stay, r, &its) ||
+                its.is_split != plan->is_split ||
+                !(equal(&its.members, &plan->members) ||
+                  (spread != SAME_LIST &&
+                   intersect(&its.members, spread == WHO_WAIT ? ended : &me))))
                 continue;
             cecl_rank_set_add(ended, r);
-            unite(lists, its);
+            unite(lists, &its.members);
             grew = true;
         }
     }
 }
 
-/* Whether a rank has failed because lists differ, and has ended this rank's call `mine` with its own. */
-static bool has_failed_by_lists(const struct cecl_meeting_plan *plan, int rank, uint64_t mine)
+/* Whether a rank has failed because lists differ, and has ended this rank's call with its own. */
+static bool has_failed_by_lists(const struct stay *stay, int rank)
 {
     struct call its;
-    return meeting_read(plan, rank, &its, sizeof(its), plan->rank) >= mine &&
+    return read_slot(stay->plan, rank, &its, sizeof(its), stay->plan->rank) >=
+               stay->next.call.head.number &&
            its.head.state == FAILED && its.failure.lists_differ;
 }
 
-/* Fails this rank's call in a draft, and those that end with it, with the last message. A rank on their lists that
- * has not come fails when it comes, unless it has made the same call already, or has failed itself and ended this call
- * with its own: then it has had its error. */
-static void fail(const struct cecl_meeting_plan *plan, struct draft *draft, enum spread spread,
-                 struct failure why)
+/* Notes why this rank's call has failed; the last message says it. */
+static void note_failure(struct stay *stay, struct failure why)
 {
-    struct cecl_rank_set ended, lists;
-    find_ended(plan, spread, &ended, &lists);
-    for (int r = 0; r < plan->nranks; r++) {
-        const struct seen seen = see(plan, r);
-        const uint64_t number = seen.head.number,
-                       next = (number > seen.over ? number : seen.over) + 1;
-        const bool is_told = cecl_rank_set_has(&plan->members, plan->rank)
-                                 ? cecl_rank_set_has(&lists, r)
-                                 : r != plan->rank;
-        if (r == plan->rank)
-            meeting_end_calls(draft, r, draft->call.head.number);
-        else if (cecl_rank_set_has(&ended, r))
-            meeting_end_calls(draft, r, number);
-        else if (is_told && !is_waiting(&seen) &&
-                 !(why.lists_differ && has_failed_by_lists(plan, r, draft->call.head.number)) &&
-                 !(number > seen.over && is_same(plan, &seen.head)))
-            meeting_end_calls(draft, r, next);
-    }
-    why.is_split = plan->is_split;
-    why.members = plan->members;
+    why.is_split = stay->plan->is_split;
+    why.members = stay->plan->members;
     cecl_keep_message(why.words);
-    draft->call.head.state = FAILED;
-    draft->call.failure = why;
+    stay->next.call.failure = why;
+    stay->next.call.head.state = FAILED;
+    end_calls(stay, stay->plan->rank, stay->next.call.head.number);
+}
+
+/* Fails this rank's call, and those that end with it, with the last message. A rank on their lists that has not come
+ * fails when it comes, unless it has made the same call already, or has failed itself and ended this call with its own:
+ * then it has had its error. */
+static void fail(struct stay *stay, enum spread spread, struct failure why)
+{
+    const struct cecl_meeting_plan *plan = stay->plan;
+    const bool is_listed = cecl_rank_set_has(&plan->members, plan->rank);
+    struct cecl_rank_set ended, lists;
+    find_ended(stay, spread, &ended, &lists);
+    for (int r = 0; r < plan->nranks; r++) {
+        const struct head its = head_of(plan, r);
+        const uint64_t over = stay->next.over[r];
+        if (r == plan->rank)
+            continue;
+        if (cecl_rank_set_has(&ended, r))
+            end_calls(stay, r, its.number);
+        else if ((!is_listed || cecl_rank_set_has(&lists, r)) && !is_alive(stay, r, &its) &&
+                 !(why.lists_differ && has_failed_by_lists(stay, r)) &&
+                 !(its.number > over && is_same(plan, &its)))
+            end_calls(stay, r, (its.number > over ? its.number : over) + 1);
+    }
+    note_failure(stay, why);
 }
 
 /* Records a message that names this rank's list and that of another rank. */
@@ -182,39 +317,23 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), plan->rank);
 }
 
-/* Fails this rank's call in a draft, because another rank has ended it. Passes on what that rank knows to be over. */
-static ceclResult_t fail_as_told(const struct cecl_meeting_plan *plan, struct draft *draft,
-                                 int teller)
+/* Fails this rank's call, because another rank has ended it. Passes on which calls that rank has ended. */
+static ceclResult_t fail_as_told(struct stay *stay, int teller, const struct call *its)
 {
-    struct call its;
-    const bool concerns = hear(plan, teller, &its);
-    struct failure *why = &its.failure;
-    if (!concerns)
-        *why =
-            (struct failure){.result = (int32_t)cecl_fail(
-                                 ceclRemoteError, "rank %d gave up the new communicator", teller),
-                             .missing = NOBODY};
-    else if (why->lists_differ && !equal(&why->members, &plan->members))
+    const struct cecl_meeting_plan *plan = stay->plan;
+    const struct failure *why = &its->failure;
+    struct head head;
+    if (why->lists_differ && !equal(&why->members, &plan->members))
         (void)!name_lists(plan, teller, &why->members);
     else
         (void)!cecl_fail_with((ceclResult_t)why->result, why->words);
     for (int r = 0; r < plan->nranks; r++)
-        meeting_end_calls(draft, r, meeting_read(plan, teller, &its.head, 0, r));
-    why->is_split = plan->is_split;
-    why->members = plan->members;
-    cecl_keep_message(why->words);
-    draft->call.head.state = FAILED;
-    draft->call.failure = *why;
+        end_calls(stay, r, read_slot(plan, teller, &head, 0, r));
+    note_failure(stay, *why);
     return (ceclResult_t)why->result;
 }
 
 /* ---- waiting */
-
-struct stay {
-    int64_t since;             /* when this rank came */
-    uint64_t changes;          /* those that the last look has seen */
-    struct cecl_rank_set late; /* the members that have not come */
-};
 
 /* Sleeps before the next look, longer each time. Among many ranks each sleeps longer, because the looks of all of
  * them would keep few cores busy. ns: 0 before the first sleep */
@@ -233,11 +352,11 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
     cecl_fail(ceclTimeout, "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
               cecl_rank_list_words(&names), plan->timeout_ms);
     for (int r = 0; r < plan->nranks; r++) {
-        const struct seen seen = see(plan, r);
-        if (!cecl_rank_set_has(late, r) || seen.head.number == 0 || seen.head.is_split ||
-            cecl_rank_set_has(&seen.head.members, plan->rank))
+        const struct head its = head_of(plan, r);
+        if (!cecl_rank_set_has(late, r) || its.number == 0 || its.is_split ||
+            cecl_rank_set_has(&its.members, plan->rank))
             continue;
-        struct cecl_rank_list without_me = list_of(&seen.head.members, plan->nranks, false);
+        struct cecl_rank_list without_me = list_of(&its.members, plan->nranks, false);
         return cecl_fail(ceclTimeout, "%s; rank %d last made the call without %s", cecl_message(),
                          r, cecl_rank_list_words(&without_me));
     }
@@ -245,9 +364,9 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
 }
 
 /* Returns an error if a late member has gone, or if the time is up. */
-static ceclResult_t check_late(const struct cecl_meeting_plan *plan, const struct stay *stay,
-                               int32_t *missing)
+static ceclResult_t check_late(const struct stay *stay, int32_t *missing)
 {
+    const struct cecl_meeting_plan *plan = stay->plan;
     for (int r = 0; r < plan->nranks && plan->mesh; r++)
         if (cecl_rank_set_has(&stay->late, r) &&
             cecl_mesh_check_peer(plan->mesh, r) != ceclSuccess) {
@@ -260,162 +379,148 @@ static ceclResult_t check_late(const struct cecl_meeting_plan *plan, const struc
                                                                    : ceclSuccess;
 }
 
-/* Returns an error if this rank waits for one that waits for this rank, with another list, directly or through
- * others. If a rank waits for another one whose list excludes it, that need not be an error: the other one may come
- * with a later call. */
-static ceclResult_t check_lists(const struct cecl_meeting_plan *plan)
+/* Returns an error if this rank waits for one that waits for this rank, perhaps through others, with another list. */
+static ceclResult_t check_lists(const struct stay *stay)
 {
+    const struct cecl_meeting_plan *plan = stay->plan;
     struct cecl_rank_set ended, lists;
-    find_ended(plan, WHO_WAIT, &ended, &lists);
+    find_ended(stay, WHO_WAIT, &ended, &lists);
     for (int r = 0; r < plan->nranks; r++) {
-        const struct seen seen = see(plan, r);
+        const struct head its = head_of(plan, r);
         if (r != plan->rank && cecl_rank_set_has(&ended, r) &&
-            cecl_rank_set_has(&plan->members, r) && !equal(&seen.head.members, &plan->members))
-            return name_lists(plan, r, &seen.head.members);
+            cecl_rank_set_has(&plan->members, r) && !equal(&its.members, &plan->members))
+            return name_lists(plan, r, &its.members);
     }
     return ceclSuccess;
 }
 
-/* Copies the parts of all members, and notes that their calls are over. Returns false if one of them has just made
- * its next call, or will. */
-static bool take_parts(const struct cecl_meeting_plan *plan, struct draft *draft, char *parts)
+/* Finds the members that have not come as far as this rank: it waits, or agrees. Returns the state that this rank has
+ * next. */
+static enum state find_late(struct stay *stay, uint64_t *sum)
 {
-    const uint64_t mine = draft->call.head.number;
+    const struct cecl_meeting_plan *plan = stay->plan;
+    const struct head *mine = &stay->next.call.head;
+    bool is_off = false;
+    *sum = 0;
+    stay->late = nobody;
+    for (int r = 0; r < plan->nranks; r++) {
+        if (!cecl_rank_set_has(&plan->members, r))
+            continue;
+        const struct head its = head_of(plan, r);
+        const bool waits = is_same(plan, &its) && is_waiting(&its),
+                   agrees = is_same(plan, &its) && (its.state == AGREES || its.state == MET) &&
+                            its.agreed == mine->agreed;
+        *sum += its.number;
+        is_off = is_off || (!waits && !agrees);
+        if (mine->state == WAITS ? !waits : !agrees)
+            cecl_rank_set_add(&stay->late, r);
+    }
+    /* a member has failed since, and may have come again */
+    if (mine->state == AGREES && (is_off || *sum != mine->agreed))
+        return WAITS;
+    return !equal(&stay->late, &nobody) ? mine->state : mine->state == WAITS ? AGREES : MET;
+}
+
+/* Copies the parts of all members, whose calls are over. */
+static void take_parts(struct stay *stay, char *parts)
+{
+    const struct cecl_meeting_plan *plan = stay->plan;
     struct call its;
     for (int r = 0; r < plan->nranks; r++) {
         if (!cecl_rank_set_has(&plan->members, r))
             continue;
-        struct seen seen = see(plan, r);
-        seen.ends = meeting_read(plan, r, &its, sizeof(its), plan->rank);
-        seen.head = its.head;
-        if (r != plan->rank && !has_come(plan, &seen, mine))
-            return false;
+        (void)read_slot(plan, r, &its, sizeof(its), 0);
+        end_calls(stay, r, its.head.number);
         if (parts)
             memcpy(parts, its.part, plan->bytes);
         parts = parts ? parts + plan->bytes : NULL;
-        meeting_end_calls(draft, r, its.head.number);
     }
-    for (int r = 0; r < plan->nranks; r++)
-        if (cecl_rank_set_has(&plan->members, r) && !meeting_agrees(plan, r, draft))
-            return false;
-    draft->call.head.state = MET;
-    draft->call.failure = (struct failure){.missing = NOBODY};
-    return true;
+    stay->next.call.failure = (struct failure){.missing = NOBODY};
 }
 
-/* Finds the members that have not come. Returns whether one of them has ended this rank's call. */
-static bool find_late(const struct cecl_meeting_plan *plan, uint64_t mine,
-                      struct cecl_rank_set *late, int *teller)
+/* Looks at the rows once, and makes `next`. Returns whether it differs. *result is the call's, once it is over. */
+static bool look(struct stay *stay, char *parts, ceclResult_t *result)
 {
-    *late = nobody;
-    *teller = NOBODY;
-    for (int r = 0; r < plan->nranks; r++) {
-        if (r == plan->rank || !cecl_rank_set_has(&plan->members, r))
-            continue;
-        const struct seen seen = see(plan, r);
-        if (has_come(plan, &seen, mine))
-            continue;
-        cecl_rank_set_add(late, r);
-        if (seen.ends >= mine && *teller == NOBODY)
-            *teller = r;
-    }
-    return *teller != NOBODY;
-}
-
-/* Another rank has ended this rank's call. If that is for a reason which does not concern this rank, the call goes on
- * under a number that is not over. */
-static ceclResult_t go_on_or_fail(const struct cecl_meeting_plan *plan, struct draft *draft,
-                                  int teller)
-{
-    uint64_t skip = 0;
-    struct call its;
-    const int concerns = find_teller(plan, draft->call.head.number, &skip);
-    (void)hear(plan, teller, &its);
-    if (concerns != NOBODY || its.failure.result == ceclSuccess)
-        return fail_as_told(plan, draft, concerns != NOBODY ? concerns : teller);
-    draft->call.head.number = skip + 1;
-    return ceclSuccess;
-}
-
-/* Looks once. Returns whether the draft is to be published. *result is the call's, unless the draft still waits. */
-static bool look(const struct cecl_meeting_plan *plan, struct stay *stay, struct draft *draft,
-                 void *parts, ceclResult_t *result)
-{
+    const struct cecl_meeting_plan *plan = stay->plan;
+    struct head *head = &stay->next.call.head;
     struct failure why = {.missing = NOBODY};
-    const uint64_t changes = meeting_changes(plan);
-    int teller;
+    const uint64_t changes = count_changes(plan);
+    struct call its;
+    stay->next = stay->mine;
     *result = ceclSuccess;
     if (changes != stay->changes) {
-        meeting_begin(plan, draft);
-        if (find_late(plan, draft->call.head.number, &stay->late, &teller)) {
-            *result = go_on_or_fail(plan, draft, teller);
+        uint64_t sum;
+        const int teller = find_teller(stay, &its);
+        if (teller != NOBODY) {
+            *result = fail_as_told(stay, teller, &its);
             return true;
         }
-        if (equal(&stay->late, &nobody))
-            return take_parts(plan, draft, parts);
-        *result = check_lists(plan);
+        const enum state state = find_late(stay, &sum);
+        if (state != head->state) {
+            if (state == MET)
+                take_parts(stay, parts);
+            head->state = state;
+            head->agreed = sum;
+            return true;
+        }
+        *result = head->state == WAITS ? check_lists(stay) : ceclSuccess;
         stay->changes = changes;
     }
     why.lists_differ = *result != ceclSuccess;
     if (*result == ceclSuccess)
-        *result = check_late(plan, stay, &why.missing);
+        *result = check_late(stay, &why.missing);
     if (*result == ceclSuccess)
         return false;
     why.result = (int32_t)*result;
-    meeting_begin(plan, draft);
-    fail(plan, draft, why.lists_differ ? WHO_WAIT : SAME_LIST, why);
+    fail(stay, why.lists_differ ? WHO_WAIT : SAME_LIST, why);
     return true;
 }
 
 /* Whether this rank's call is over. If so, *result is its outcome. */
-static bool is_over(const struct cecl_meeting_plan *plan, struct stay *stay, void *parts,
-                    ceclResult_t *result)
+static bool is_over(struct stay *stay, char *parts, ceclResult_t *result)
 {
-    struct draft draft;
-    uint64_t changes;
-    int looks = 0;
-    do {
-        changes = meeting_changes(plan);
-        stay->changes = looks > 0 ? UINT64_MAX : stay->changes;
-        if (!look(plan, stay, &draft, parts, result))
+    const struct head *next = &stay->next.call.head;
+    for (int looks = 0; looks < LOOKS_MAX; looks++) {
+        const uint64_t changes = count_changes(stay->plan);
+        if (!look(stay, parts, result))
             return false;
-    } while (draft.call.head.state == FAILED && meeting_changes(plan) != changes &&
-             ++looks < LOOKS_MAX);
-    meeting_publish(plan, &draft);
-    return draft.call.head.state != WAITS;
+        stay->changes = UINT64_MAX;
+        if (count_changes(stay->plan) != changes &&
+            !(next->state == FAILED && looks + 1 == LOOKS_MAX))
+            continue;
+        publish(stay);
+        if (!is_waiting(next))
+            return true;
+    }
+    return false;
 }
 
 /* ---- the calls */
 
-/* Begins this rank's next call. Returns the member that has ended it already, or NOBODY. */
-static int come(const struct cecl_meeting_plan *plan, struct draft *draft)
+/* Begins this rank's next call. */
+static void come(struct stay *stay, const struct cecl_meeting_plan *plan)
 {
-    meeting_begin(plan, draft);
-    struct head *head = &draft->call.head;
-    uint64_t skip = head->number;
-    const int teller = find_teller(plan, head->number + 1, &skip);
-    head->number = (teller == NOBODY ? skip : head->number) + 1;
-    head->state = WAITS;
-    head->is_split = plan->is_split;
-    head->members = plan->members;
+    struct call *call = &stay->next.call;
+    stay->plan = plan;
+    for (int r = 0; r < plan->nranks; r++)
+        stay->next.over[r] = read_slot(plan, plan->rank, call, sizeof(*call), r);
+    call->head = (struct head){.number = call->head.number + 1,
+                               .state = WAITS,
+                               .is_split = plan->is_split,
+                               .members = plan->members};
     if (plan->bytes > 0) /* a rank that refuses brings nothing */
-        memcpy(draft->call.part, plan->part, plan->bytes);
-    return teller;
+        memcpy(call->part, plan->part, plan->bytes);
+    stay->mine = stay->next;
 }
 
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
-    struct draft draft;
     struct stay stay = {.since = cecl_now_ms(), .changes = UINT64_MAX};
     ceclResult_t result = ceclSuccess;
     int64_t rest = 0;
-    const int teller = come(plan, &draft);
-    if (teller != NOBODY)
-        result = fail_as_told(plan, &draft, teller);
-    meeting_publish(plan, &draft);
-    if (teller != NOBODY)
-        return result;
-    while (!is_over(plan, &stay, parts, &result))
+    come(&stay, plan);
+    publish(&stay);
+    while (!is_over(&stay, parts, &result))
         nap(plan, &rest);
     return result;
 }
@@ -426,20 +531,22 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
     const struct failure why = {.result = (int32_t)(is_listed ? result : ceclInvalidUsage),
                                 .missing = NOBODY,
                                 .lists_differ = !is_listed};
-    struct draft draft;
+    struct stay stay;
+    struct call its;
     char words[CECL_MESSAGE_BYTES];
     uint64_t changes;
     int looks = 0;
     cecl_keep_message(words);
     do {
-        changes = meeting_changes(plan);
-        const int teller = come(plan, &draft);
+        changes = count_changes(plan);
+        come(&stay, plan);
         (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);
+        const int teller = find_teller(&stay, &its);
         if (teller == NOBODY)
-            fail(plan, &draft, WHO_LIST_ME, why);
+            fail(&stay, WHO_LIST_ME, why);
         else /* the others have learned of that failure, and take this call for a part of it */
-            (void)!fail_as_told(plan, &draft, teller);
-    } while (meeting_changes(plan) != changes && ++looks < LOOKS_MAX);
-    meeting_publish(plan, &draft);
+            (void)!fail_as_told(&stay, teller, &its);
+    } while (count_changes(plan) != changes && ++looks < LOOKS_MAX);
+    publish(&stay);
     return cecl_fail_with(result, words);
 }
