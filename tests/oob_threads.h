@@ -57,10 +57,10 @@ static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
     struct cecl_invitation mine, all[OOB_THREADS_MOST];
     struct cecl_mesh *mesh = NULL;
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(cecl_mesh_new(oob, timeout_ms, &mine, &mesh));
+    CECL_TRY(cecl_mesh_new(oob, timeout_ms, 0, &mine, &mesh));
     ceclResult_t result = oob->allgather(oob, &mine, all, sizeof(mine));
     if (result == ceclSuccess)
-        result = cecl_mesh_connect(mesh, all, sizeof(all[0]));
+        result = cecl_mesh_connect(mesh, all, sizeof(all[0]), NULL);
     if (result == ceclSuccess) {
         *out = mesh;
         return ceclSuccess;

@@ -29,8 +29,9 @@ static ceclResult_t mesh_alone(ceclComm_t comm, int64_t deadline)
     cecl_mesh_joined(comm->mesh);
     cecl_mesh_close(comm->mesh);
     comm->mesh = NULL;
-    CECL_TRY(cecl_mesh_new(&alone, comm->config.timeout_ms, &invitation, &comm->mesh));
-    const ceclResult_t result = cecl_mesh_connect(comm->mesh, &invitation, sizeof(invitation));
+    CECL_TRY(cecl_mesh_new(&alone, comm->config.timeout_ms, 0, &invitation, &comm->mesh));
+    const ceclResult_t result =
+        cecl_mesh_connect(comm->mesh, &invitation, sizeof(invitation), NULL);
     cecl_mesh_joined(comm->mesh);
     return result;
 }

@@ -39,7 +39,8 @@ static bool has_few_queues(void)
 /* Fills in this rank's introduction. Makes the mesh first, because the introduction says how peers reach
  * it. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
-                      ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *me)
+                      ceclResult_t local, size_t shared_bytes, struct cecl_mesh **mesh,
+                      struct cecl_hello *me)
 {
     *me = (struct cecl_hello){.magic = CECL_HELLO_MAGIC,
                               .version = CECL_VERSION,
@@ -48,7 +49,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                               .few_queues = has_few_queues(),
                               .config = *config};
     if (local == ceclSuccess)
-        local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
+        local = cecl_mesh_new(oob, config->timeout_ms, shared_bytes, &me->invitation, mesh);
     if (local == ceclSuccess)
         local = find_host(config->parent_host, &me->host);
     if (local == ceclSuccess)
@@ -217,12 +218,13 @@ bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks)
 
 ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,
                             const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
-                            ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *all)
+                            ceclResult_t local, size_t shared_bytes, struct cecl_mesh **mesh,
+                            struct cecl_hello *all)
 {
     struct cecl_hello me;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    introduce(oob, config, local, mesh, &me);
+    introduce(oob, config, local, shared_bytes, mesh, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
     if (local != ceclSuccess &&

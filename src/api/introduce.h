@@ -27,13 +27,15 @@ _Static_assert(sizeof(struct cecl_hello) <= CECL_MEETING_PART_BYTES,
 
 /* Introduces the ranks to each other. Collective over `oob`.
  *
+ * shared_bytes  of the memory that all ranks share (boot/mesh.h)
  * local  an earlier failure of this rank, whose message is recorded; the rank takes part even so
  * mesh   [out] set even on failure, if the mesh could be made
  * all    [nranks] the introductions of all ranks; NULL if there was no memory for them: `local` is then that
  *        error */
 ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,
                             const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
-                            ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *all);
+                            ceclResult_t local, size_t shared_bytes, struct cecl_mesh **mesh,
+                            struct cecl_hello *all);
 
 /* Whether the ranks have GPUs that they may use; the message says why not. Equal on all ranks. */
 ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks);

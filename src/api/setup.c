@@ -149,10 +149,10 @@ static bool has_host_flags(ceclComm_t comm)
 }
 
 /* Bytes of one half of the host memory that urgent calls use; 0: there are no halves. */
-static uint64_t half_bytes(ceclComm_t comm)
+static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
 {
     return comm->config.urgent && comm->nranks > 1
-               ? cecl_hosted_half(threshold(comm, CECL_TUNE_URGENT_MAX_BYTES))
+               ? cecl_hosted_half(cecl_tuning_get(tuning, CECL_TUNE_URGENT_MAX_BYTES))
                : 0;
 }
 
@@ -170,25 +170,10 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     if (needs_hosted(comm))
         result = cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
-                                  half_bytes(comm));
+                                  half_bytes(comm, &comm->tuning));
     if (result == ceclSuccess) /* must be done before any rank can send */
         result = cecl_launcher_open(comm);
     return cecl_mesh_agree(comm->mesh, result);
-}
-
-static ceclResult_t open_shared(ceclComm_t comm)
-{
-    const size_t sizes[CECL_SHARED_PARTS] = {
-        [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
-        [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
-        [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
-        [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
-        [CECL_SHARED_HOSTED] =
-            needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
-        [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
-        [CECL_SHARED_LENT] = CECL_LENT_BYTES,
-    };
-    return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
 }
 
 static bool flags_reached(const void *context, uint32_t target)
@@ -228,11 +213,10 @@ static ceclResult_t start_threads(ceclComm_t comm)
 static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
-    CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all)));
+    CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all), &comm->shared));
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_setup_device(comm, all, true)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
-    CECL_TRY(open_shared(comm));
     CECL_TRY(open_hosted(comm));
     CECL_TRY(settle_sizes(comm));
 
@@ -300,6 +284,24 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
+/* Lays out the shared memory for either device, because ranks have not agreed on one yet. */
+static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
+{
+    uint64_t half = 0;
+    for (int d = 0; d < CECL_TUNING_DEVICES; d++)
+        half = half_bytes(comm, &tunings[d]) > half ? half_bytes(comm, &tunings[d]) : half;
+    const size_t sizes[CECL_SHARED_PARTS] = {
+        [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
+        [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
+        [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
+        [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
+        [CECL_SHARED_HOSTED] = cecl_hosted_bytes(comm->nranks, half),
+        [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
+        [CECL_SHARED_LENT] = CECL_LENT_BYTES,
+    };
+    cecl_shared_lay_out(sizes, CECL_SHARED_PARTS, &comm->shared);
+}
+
 /* Ends an init that failed with `result`, and frees everything. Peers learn the reason before this rank says
  * goodbye. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
@@ -345,7 +347,10 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 
     oob->wants_line = true;
     local = prepare(local, all && comm, oob->nranks, tunings);
-    ceclResult_t result = cecl_introduce(oob, config, tunings, local, &mesh, all);
+    if (local == ceclSuccess)
+        lay_out_shared(comm, tunings);
+    ceclResult_t result =
+        cecl_introduce(oob, config, tunings, local, comm ? comm->shared.bytes : 0, &mesh, all);
     if (mesh) /* then `comm` is not NULL */
         comm->mesh = mesh;
     if (result == ceclSuccess)

@@ -1,6 +1,5 @@
-/* Making and ending the mesh, and messages between two ranks. Ranks that have each other's invitations get the shared
- * memory from rank 0, and then meet in its rows for the first time, by which each gets a descriptor of every other
- * process. */
+/* Making and ending the mesh, and messages between two ranks. Ranks that have each other's invitations send each other a
+ * descriptor of their processes, and rank 0 also the memory. Then they meet in its rows for the first time. */
 #include "boot/mesh.h"
 
 #include <errno.h>
@@ -18,11 +17,13 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
+#include "boot/rank_list.h"
 #include "util/clock.h"
 #include "util/fds.h"
 #include "util/file.h"
 
 #define OWN_FDS 4    /* of a rank: two inboxes, the bell, rouse_fd */
+#define LINE 64      /* bytes of a cache line */
 #define TICK_MS 10   /* ms between two looks at a rank that does not come */
 #define BEAR_MS 1000 /* how long a message is tried again while descriptors or memory lack */
 
@@ -55,7 +56,50 @@ static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_ad
                                : cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
 }
 
-ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
+/* Makes a descriptor that becomes readable at others when this process ends. Where the system refuses a pidfd, this
+ * is a pipe, whose other end this process keeps. */
+static ceclResult_t open_self(struct cecl_mesh *mesh)
+{
+    int ends[2];
+    mesh->self = cecl_process_open_self();
+    if (mesh->self < 0 && !cecl_net_is_scarce(errno)) {
+        cecl_fds_begin();
+        if (pipe2(ends, O_CLOEXEC) == 0) {
+            cecl_fds_add(mesh->self = ends[0]);
+            cecl_fds_add(mesh->life = ends[1]);
+        }
+        cecl_fds_end();
+    }
+    return mesh->self >= 0
+               ? ceclSuccess
+               : cecl_fail(ceclSystemError, "a descriptor of this process: %s", strerror(errno));
+}
+
+/* Sealed, so no rank can remove pages that another one has mapped. */
+static ceclResult_t make_memory(struct cecl_mesh *mesh, size_t bytes)
+{
+    mesh->memory = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (mesh->memory < 0)
+        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
+    CECL_TRY(cecl_file_grow(mesh->memory, bytes));
+    return fcntl(mesh->memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0
+               ? ceclSuccess
+               : cecl_fail(ceclSystemError, "sealing a memfd: %s", strerror(errno));
+}
+
+/* Opens what this rank listens with, and what it sends to its peers. */
+static ceclResult_t open_mine(struct cecl_mesh *mesh, size_t shared_bytes,
+                              struct cecl_inbox_address *at)
+{
+    if (!mesh->polls || !mesh->verdicts)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
+    CECL_TRY(listen_to_peers(mesh, at));
+    CECL_TRY(open_self(mesh));
+    return mesh->rank == 0 ? make_memory(mesh, mesh_rows_bytes(mesh->nranks) + shared_bytes)
+                           : ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_t shared_bytes,
                            struct cecl_invitation *invitation, struct cecl_mesh **out)
 {
     const size_t n = (size_t)oob->nranks;
@@ -71,16 +115,14 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->joining = true;
     mesh->activity = "joining";
     mesh->exchange.listener = mesh->post.listener = mesh->bell = mesh->rouse_fd = -1;
-    mesh->memory = mesh->life = -1;
+    mesh->memory = mesh->self = mesh->life = -1;
     for (size_t r = 0; r < n; r++)
         mesh->peers[r].process = -1;
     pthread_mutex_init(&mesh->lock, NULL);
     mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(*mesh->verdicts));
 
-    const ceclResult_t result = mesh->polls && mesh->verdicts
-                                    ? listen_to_peers(mesh, &invitation->at)
-                                    : cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
+    const ceclResult_t result = open_mine(mesh, shared_bytes, &invitation->at);
     if (result == ceclSuccess)
         *out = mesh;
     else
@@ -97,8 +139,8 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
         cecl_net_drop(&mesh->peers[r].process, 1);
     cecl_inbox_close(&mesh->exchange);
     cecl_inbox_close(&mesh->post);
-    int own[] = {mesh->bell, mesh->rouse_fd, mesh->memory, mesh->life};
-    cecl_net_drop(own, 4);
+    int own[] = {mesh->bell, mesh->rouse_fd, mesh->memory, mesh->self, mesh->life};
+    cecl_net_drop(own, 5);
     if (mesh->rows)
         munmap(mesh->rows, mesh_rows_bytes(mesh->nranks));
     pthread_mutex_destroy(&mesh->lock);
@@ -134,102 +176,59 @@ int64_t mesh_deadline(struct cecl_mesh *mesh)
 
 /* ---- the shared memory */
 
-int cecl_mesh_take_memory(struct cecl_mesh *mesh, size_t *used)
+void cecl_shared_lay_out(const size_t *sizes, int count, struct cecl_shared *shared)
 {
-    const int fd = mesh->memory;
-    mesh->memory = -1;
-    *used = mesh_rows_bytes(mesh->nranks);
-    return fd;
-}
-
-/* Sealed, so no rank can remove pages that another one has mapped. */
-static ceclResult_t make_memory(struct cecl_mesh *mesh)
-{
-    const size_t bytes = mesh_rows_bytes(mesh->nranks);
-    mesh->memory = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (mesh->memory < 0)
-        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
-    CECL_TRY(cecl_file_grow(mesh->memory, bytes));
-    return fcntl(mesh->memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0
-               ? ceclSuccess
-               : cecl_fail(ceclSystemError, "sealing a memfd: %s", strerror(errno));
-}
-
-/* Rank 0 sends the memory to all, or why it could not make it. */
-static ceclResult_t hand_out(struct cecl_mesh *mesh)
-{
-    char words[CECL_MESSAGE_BYTES] = "";
-    ceclResult_t result = make_memory(mesh);
-    const ceclResult_t made = result;
-    if (made != ceclSuccess)
-        cecl_keep_message(words);
-    struct mesh_verdict verdict = {.result = (int32_t)made};
-    cecl_shorten(verdict.text, sizeof(verdict.text), words);
-    for (int r = 1; r < mesh->nranks && result == made; r++) {
-        const ceclResult_t sent =
-            mesh_send(mesh, r, MESH_EXCHANGE, &verdict, sizeof(verdict), &mesh->memory,
-                      made == ceclSuccess, mesh->init_deadline);
-        /* a rank that has gone does not come to the first exchange, and all notice */
-        result = sent == ceclSuccess || sent == ceclRemoteError ? made : sent;
-    }
-    return made == ceclSuccess ? result : cecl_fail_with(made, words);
-}
-
-/* Keeps the memory that rank 0 has sent. */
-static ceclResult_t keep_memory(struct cecl_mesh *mesh, const struct cecl_letter *letter,
-                                const struct mesh_verdict *verdict)
-{
-    CECL_TRY(mesh_check_letter(mesh, letter));
-    mesh->memory = letter->nfds > 0 ? letter->fds[0] : -1;
-    for (int i = 1; i < letter->nfds; i++)
-        cecl_fds_close(letter->fds[i]);
-    if (letter->bytes == sizeof(*verdict) && verdict->result != ceclSuccess)
-        return cecl_fail((ceclResult_t)verdict->result, "rank 0: %.*s", MESH_TEXT_BYTES,
-                         verdict->text);
-    return ceclSuccess;
-}
-
-static ceclResult_t await_memory(struct cecl_mesh *mesh)
-{
-    struct pollfd polls[CECL_INBOX_CALLERS + 1];
-    struct cecl_letter letter;
-    struct mesh_verdict verdict;
-    for (;;) {
-        const ceclResult_t taken =
-            cecl_inbox_take(&mesh->exchange, mesh->nranks, &verdict, sizeof(verdict), &letter);
-        if (taken == ceclSuccess && letter.rank == 0)
-            return keep_memory(mesh, &letter, &verdict);
-        if (taken == ceclSuccess) /* no other rank sends anything yet */
-            cecl_net_drop(letter.fds, letter.nfds);
-        else if (taken != ceclInProgress)
-            return taken;
-        if (poll(polls, (nfds_t)cecl_inbox_polls(&mesh->exchange, polls), TICK_MS) != 0)
-            continue;
-        CECL_TRY(mesh_check_joining(mesh, 0));
-        if (cecl_ms_left(mesh->init_deadline) == 0)
-            return cecl_fail(ceclTimeout,
-                             "joining: rank 0 did not come within %" PRId64
-                             " ms (CECL_INIT_TIMEOUT_MS); has a process ended?",
-                             mesh->init_timeout_ms);
+    *shared = (struct cecl_shared){0};
+    for (int i = 0; i < count; i++) {
+        shared->offsets[i] = shared->bytes;
+        shared->bytes += (sizes[i] + LINE - 1) / LINE * LINE;
     }
 }
 
-static ceclResult_t map_rows(struct cecl_mesh *mesh)
+void cecl_shared_close(struct cecl_shared *shared)
 {
-    const size_t bytes = mesh_rows_bytes(mesh->nranks);
+    if (shared->base)
+        munmap(shared->base, shared->bytes);
+    *shared = (struct cecl_shared){0};
+}
+
+/* Maps a part of the memory. No MAP_POPULATE: most of it is rings, and a program may use few of their entries.
+ * Allocating all pages here would take half of the time of an init. */
+static ceclResult_t map(const struct cecl_mesh *mesh, size_t before, size_t bytes, void **at)
+{
     struct stat info = {.st_size = -1};
     const int seals = fcntl(mesh->memory, F_GET_SEALS);
-    if (fstat(mesh->memory, &info) != 0 || info.st_size < (off_t)bytes || seals < 0 ||
+    if (fstat(mesh->memory, &info) != 0 || info.st_size < (off_t)(before + bytes) || seals < 0 ||
         !(seals & F_SEAL_SHRINK))
         return cecl_fail(ceclInternalError,
                          "the ranks' shared memory: %lld bytes with seals %#x, at least %zu bytes "
                          "with %#x expected",
-                         (long long)info.st_size, (unsigned)seals, bytes, (unsigned)F_SEAL_SHRINK);
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mesh->memory, 0);
-    if (at == MAP_FAILED)
+                         (long long)info.st_size, (unsigned)seals, before + bytes,
+                         (unsigned)F_SEAL_SHRINK);
+    void *mapped =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mesh->memory, (off_t)before);
+    if (mapped == MAP_FAILED)
         return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));
-    mesh->rows = at;
+    *at = mapped;
     return ceclSuccess;
+}
+
+static ceclResult_t map_rows(struct cecl_mesh *mesh)
+{
+    void *at = NULL;
+    const ceclResult_t result = map(mesh, 0, mesh_rows_bytes(mesh->nranks), &at);
+    mesh->rows = at;
+    return result;
+}
+
+static ceclResult_t map_shared(struct cecl_mesh *mesh, struct cecl_shared *shared)
+{
+    void *at = NULL;
+    const ceclResult_t result =
+        shared ? map(mesh, mesh_rows_bytes(mesh->nranks), shared->bytes, &at) : ceclSuccess;
+    if (shared)
+        shared->base = at;
+    return result;
 }
 
 /* ---- joining */
@@ -259,52 +258,105 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
                      peer);
 }
 
-/* Makes a descriptor that becomes readable at others when this process ends. Where the system refuses a pidfd, this
- * is a pipe, whose other end this process keeps. */
-static ceclResult_t open_life(struct cecl_mesh *mesh, int *fd)
+/* How many descriptors a rank sends a peer: rank 0 the memory, and one in another process its process. */
+static int count_sent(const struct cecl_mesh *mesh, int from, int peer)
 {
-    int ends[2];
-    *fd = cecl_process_open_self();
-    if (*fd >= 0)
-        return ceclSuccess;
-    if (!cecl_net_is_scarce(errno)) {
-        cecl_fds_begin();
-        if (pipe2(ends, O_CLOEXEC) == 0) {
-            cecl_fds_add(*fd = ends[0]);
-            cecl_fds_add(mesh->life = ends[1]);
-        }
-        cecl_fds_end();
-    }
-    return *fd >= 0
-               ? ceclSuccess
-               : cecl_fail(ceclSystemError, "a descriptor of this process: %s", strerror(errno));
+    return (from == 0) + mesh_is_elsewhere(mesh, from == mesh->rank ? peer : from);
 }
 
-/* Gives this process to the peers in other processes, and takes theirs. */
-static ceclResult_t swap_lives(struct cecl_mesh *mesh)
+/* Whether a peer has still to send its descriptors. */
+static bool is_awaited(const struct cecl_mesh *mesh, int peer)
 {
-    int mine = -1, *all = malloc((size_t)mesh->nranks * sizeof(*all));
-    ceclResult_t result =
-        all ? open_life(mesh, &mine)
-            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
-    result = cecl_mesh_agree(mesh, result); /* nobody sends before all have the memory */
-    if (result == ceclSuccess)
-        result = mesh_swap_fds(mesh, "join", mine, all, mesh_is_elsewhere);
-    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
-        mesh->peers[r].process = all[r];
-    cecl_net_drop(&mine, 1);
-    free(all);
+    return peer != mesh->rank && !mesh->peers[peer].has_sent &&
+           count_sent(mesh, peer, mesh->rank) > 0;
+}
+
+/* Takes what peers have sent, and maps the rows once the memory has come. */
+static ceclResult_t take_theirs(struct cecl_mesh *mesh)
+{
+    struct cecl_letter letter;
+    ceclResult_t result;
+    while ((result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter)) ==
+           ceclSuccess) {
+        const int from = letter.rank;
+        CECL_TRY(mesh_check_letter(mesh, &letter));
+        if (is_awaited(mesh, from) && letter.nfds == count_sent(mesh, from, mesh->rank)) {
+            int *next = letter.fds;
+            if (from == 0)
+                mesh->memory = *next++;
+            if (mesh_is_elsewhere(mesh, from))
+                mesh->peers[from].process = *next;
+            mesh->peers[from].has_sent = true;
+            letter.nfds = 0;
+        }
+        cecl_net_drop(letter.fds, letter.nfds);
+    }
+    if (result != ceclInProgress)
+        return result;
+    return mesh->memory >= 0 && !mesh->rows ? map_rows(mesh) : ceclSuccess;
+}
+
+/* Sends this rank's descriptors to all. */
+static ceclResult_t send_mine(struct cecl_mesh *mesh)
+{
+    const int fds[] = {mesh->memory, mesh->self};
+    ceclResult_t result = mesh->rank == 0 ? map_rows(mesh) : ceclSuccess;
+    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
+        const int count = count_sent(mesh, mesh->rank, r);
+        if (r == mesh->rank || count == 0)
+            continue;
+        const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0,
+                                            fds + (mesh->rank != 0), count, mesh->init_deadline);
+        result = sent == ceclRemoteError ? ceclSuccess : sent; /* all notice if a rank has gone */
+    }
     return result;
 }
 
-ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
+/* Waits until all have sent their descriptors, or only rank 0 the memory. */
+static ceclResult_t await_theirs(struct cecl_mesh *mesh, bool only_memory)
 {
+    struct pollfd polls[CECL_INBOX_CALLERS + 1];
+    for (int looks = 0;; looks++) {
+        struct cecl_rank_list late = {0};
+        CECL_TRY(take_theirs(mesh));
+        for (int r = 0; r < mesh->nranks; r++)
+            if (is_awaited(mesh, r) && (r == 0 || !only_memory))
+                cecl_rank_list_add(&late, r);
+        if (late.count == 0)
+            return ceclSuccess;
+        if (cecl_ms_left(mesh->init_deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "joining: %s did not come within %" PRId64
+                             " ms (CECL_INIT_TIMEOUT_MS); has a process ended?",
+                             cecl_rank_list_words(&late), mesh->init_timeout_ms);
+        if (poll(polls, (nfds_t)cecl_inbox_polls(&mesh->exchange, polls), TICK_MS) != 0)
+            continue;
+        /* another one each time, which takes several system calls; first the one that others may have left for */
+        CECL_TRY(cecl_mesh_news(mesh));
+        CECL_TRY(mesh_check_joining(mesh, late.ranks[0]));
+        CECL_TRY(mesh_check_joining(
+            mesh,
+            late.ranks[looks % (late.count < CECL_RANKS_NAMED ? late.count : CECL_RANKS_NAMED)]));
+    }
+}
+
+ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
+                               struct cecl_shared *shared)
+{
+    char words[CECL_MESSAGE_BYTES];
     for (int r = 0; r < mesh->nranks; r++)
         memcpy(&mesh->peers[r].invitation, (const char *)invitations + (size_t)r * apart,
                sizeof(mesh->peers[r].invitation));
-    CECL_TRY(mesh->rank == 0 ? hand_out(mesh) : await_memory(mesh));
-    CECL_TRY(map_rows(mesh));
-    return swap_lives(mesh);
+    const ceclResult_t sent = send_mine(mesh);
+    cecl_keep_message(words);
+    const ceclResult_t heard = await_theirs(mesh, sent != ceclSuccess); /* the rows tell why */
+    if (sent != ceclSuccess)
+        return cecl_fail_with(sent, words);
+    CECL_TRY(heard);
+    const ceclResult_t result = cecl_mesh_agree(mesh, map_shared(mesh, shared));
+    cecl_net_drop(&mesh->memory, 1);
+    cecl_net_drop(&mesh->self, 1);
+    return result;
 }
 
 /* ---- messages */

@@ -32,21 +32,43 @@ struct cecl_invitation {
  * process. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
-/* Makes this rank's mesh, and listens for its peers from here on. Local.
+/* A memory that all ranks share, and that can still be used when the mesh is broken or closed. It has numbered parts,
+ * each for one user. To add a user, give its part a number and a size where cecl_shared_lay_out is called. */
+#define CECL_SHARED_PARTS_MAX 12
+struct cecl_shared {
+    char *base; /* this rank's mapping; NULL: none yet */
+    size_t bytes;
+    size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
+};
+
+/* sizes: [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX. Local. */
+void cecl_shared_lay_out(const size_t *sizes, int count, struct cecl_shared *shared);
+/* Where part `part` is mapped on this rank. Local. */
+static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
+{
+    return shared->base + shared->offsets[part];
+}
+/* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
+void cecl_shared_close(struct cecl_shared *shared);
+
+/* Makes this rank's mesh, and listens for its peers from here on. Rank 0 makes the memory. Local.
  *
- * oob         its deadline ends the waits of all calls until cecl_mesh_joined
- * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit
- * invitation  [out] what this rank must tell the peers; the process is set also on failure */
-ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
+ * oob           its deadline ends the waits of all calls until cecl_mesh_joined
+ * timeout_ms    limit of each wait after that, in ms; 0 or less: no limit
+ * shared_bytes  bytes of the memory besides what the mesh needs
+ * invitation    [out] what this rank must tell the peers; the process is set also on failure */
+ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_t shared_bytes,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
 
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
  * invitations  rank r's invitation is `apart` * r bytes behind it
+ * shared       is mapped, zeroed. No rank can make it smaller; NULL: it is not needed
  *
  * On failure cecl_mesh_tell_abort tells the peers why, unless this rank could not map the memory. Then the peers
  * notice that it has left. */
-ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
+ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
+                               struct cecl_shared *shared);
 
 /* Called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
@@ -85,10 +107,6 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 /* Sends `fd` to every peer and receives theirs: fds[r] is from rank r; it is -1 for this rank. The caller closes them,
  * and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
-
-/* The memory that all ranks share, and how many bytes of it the mesh uses, a whole number of pages. Whoever takes the
- * descriptor closes it; -1: it was taken before. A rank may make the memory larger. No rank can make it smaller. Local. */
-int cecl_mesh_take_memory(struct cecl_mesh *mesh, size_t *used);
 
 /* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree and cecl_mesh_exchange_fd count 1
  * each, if they move at most a kilobyte. */

@@ -52,6 +52,7 @@ struct mesh_peer {
     struct cecl_invitation invitation;
     int process; /* readable once the peer's process has ended; -1: it is this process, or not known yet */
     _Atomic bool has_died;
+    bool has_sent; /* while ranks join: what it sends has come */
 };
 
 struct cecl_mesh {
@@ -63,11 +64,11 @@ struct cecl_mesh {
     uint32_t sequence;                      /* exchanges so far */
     int last_looked;                        /* the rank that was last looked for while ranks join */
     struct mesh_row *rows;                  /* [nranks], shared; NULL: not mapped yet */
-    int memory;                             /* the shared memory, or -1 */
-    struct cecl_inbox exchange;             /* used by the thread that exchanges */
-    struct cecl_inbox post;                 /* used by the thread that takes messages */
-    int bell;                               /* datagrams make cecl_mesh_watch return */
-    int rouse_fd;                           /* eventfd: makes cecl_mesh_await return */
+    int memory, self; /* until ranks have them: the shared memory, and this process; or -1 */
+    struct cecl_inbox exchange; /* used by the thread that exchanges */
+    struct cecl_inbox post;     /* used by the thread that takes messages */
+    int bell;                   /* datagrams make cecl_mesh_watch return */
+    int rouse_fd;               /* eventfd: makes cecl_mesh_await return */
     int life; /* where pidfd_open is refused: the end of a pipe, which closes when this process ends; or -1 */
     _Atomic bool interrupted; /* waits of exchanges and posts end */
     ceclResult_t broken; /* why an exchange failed midway; no more exchanges are possible then */
@@ -80,9 +81,6 @@ struct cecl_mesh {
 
 /* mesh_rows.c: bytes of all rows, in whole pages. */
 size_t mesh_rows_bytes(int nranks);
-/* mesh_rows.c: sends `fd` to the peers of this rank for which `has` holds, and takes theirs; NULL: all peers. */
-ceclResult_t mesh_swap_fds(struct cecl_mesh *mesh, const char *kind, int fd, int *fds,
-                           bool (*has)(const struct cecl_mesh *mesh, int peer));
 /* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
 void mesh_wake_waiters(struct cecl_mesh *mesh);
 
@@ -93,8 +91,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
 ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_letter *letter);
 /* mesh.c: whether a peer is in another process, whose end this rank would outlive. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
-/* mesh.c: fails if a peer has ended, or has left, that may not have said so in its row, and whose process is not
- * known yet. */
+/* mesh.c: fails if a peer has ended, or has left, which may not have had the memory to say so. */
 ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer);
 /* mesh.c: the end of waits now. */
 int64_t mesh_deadline(struct cecl_mesh *mesh);

@@ -79,34 +79,16 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Whether a rank's end may not show yet: it has no memory to say so, or its process is not known. */
-static bool may_end_unseen(const struct cecl_mesh *mesh, int rank)
-{
-    return atomic_load(&mesh->rows[rank].came) == 0 ||
-           (mesh_is_elsewhere(mesh, rank) && mesh->peers[rank].process < 0);
-}
-
-/* The error of a rank that has ended, as its row says or else unseen. */
-static ceclResult_t check_unseen(struct cecl_mesh *mesh, int rank)
-{
-    if (rank == mesh->rank)
-        return ceclSuccess;
-    return mesh_look(mesh, rank) != MESH_ALIVE ? mesh_peer_error(mesh, rank)
-                                               : mesh_check_joining(mesh, rank);
-}
-
-/* Looks whether one of the late ranks has ended unseen, each time at another one: that takes several system calls. */
+/* Looks whether one of the late ranks has left without a word, because it could not map the memory; each time at
+ * another one, because that takes several system calls. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
     for (int i = 0; i < mesh->nranks; i++) {
         const int rank = mesh->last_looked = (mesh->last_looked + 1) % mesh->nranks;
-        if (has_come(mesh, rank) || !may_end_unseen(mesh, rank))
-            continue;
-        if (mesh_check_joining(mesh, rank) == ceclSuccess || has_come(mesh, rank))
-            return ceclSuccess;
-        /* it may have left because rank 0 ended before it sent the memory */
-        CECL_TRY(check_unseen(mesh, 0));
-        return check_unseen(mesh, rank);
+        if (atomic_load(&mesh->rows[rank].came) == 0) {
+            const ceclResult_t result = mesh_check_joining(mesh, rank);
+            return has_come(mesh, rank) ? ceclSuccess : result;
+        }
     }
     return ceclSuccess;
 }
@@ -251,15 +233,14 @@ static ceclResult_t take_from_inbox(struct cecl_mesh *mesh, uint32_t number, int
 }
 
 /* Takes the descriptors of an exchange to which all have come, so they are in this rank's inbox. */
-static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int wanted,
-                             int64_t deadline)
+static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int64_t deadline)
 {
     ceclResult_t result = ceclSuccess;
     while (result == ceclSuccess || (result == ceclInProgress && cecl_ms_left(deadline) != 0)) {
         int got = 0;
         for (int r = 0; r < mesh->nranks; r++)
             got += fds[r] >= 0;
-        if (got == wanted)
+        if (got == mesh->nranks - 1)
             return ceclSuccess;
         if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
             return mesh_interrupted(mesh);
@@ -272,32 +253,24 @@ static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, 
                : result;
 }
 
-ceclResult_t mesh_swap_fds(struct cecl_mesh *mesh, const char *kind, int fd, int *fds,
-                           bool (*has)(const struct cecl_mesh *mesh, int peer))
+ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
 {
     const uint32_t number = mesh->sequence;
     const int64_t deadline = mesh_deadline(mesh);
     ceclResult_t result = ceclSuccess;
-    int wanted = 0;
     if (mesh->broken != ceclSuccess)
         return cecl_fail_with(mesh->broken, mesh->broken_text);
     for (int r = 0; r < mesh->nranks; r++) {
         fds[r] = -1;
-        if (r == mesh->rank || result != ceclSuccess || (has && !has(mesh, r)))
+        if (r == mesh->rank || result != ceclSuccess)
             continue;
-        wanted++;
         const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
         if (sent != ceclRemoteError) /* all notice if a rank has gone */
             result = sent;
     }
-    CECL_TRY(agree(mesh, kind, result));
-    result = take_fds(mesh, number, fds, wanted, deadline);
+    CECL_TRY(agree(mesh, "fd", result));
+    result = take_fds(mesh, number, fds, deadline);
     if (result != ceclSuccess)
         cecl_net_drop(fds, mesh->nranks);
     return result;
-}
-
-ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
-{
-    return mesh_swap_fds(mesh, "fd", fd, fds, NULL);
 }

@@ -9,7 +9,6 @@
 #include "alloc/pool.h"
 #include "alloc/posts.h"
 #include "boot/mesh.h"
-#include "boot/shared.h"
 #include "ce/engine.h"
 #include "comm/history.h"
 #include "comm/waits.h"

@@ -161,34 +161,37 @@ static void make_memory(size_t bytes, bool is_sealed)
         REQUIRE(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seals: %s", strerror(errno));
 }
 
-/* Rank 0 hands out the memory; sometimes one that is too small, can shrink, or is none. Returns whether it is good. */
+/* Rank 0 sends the memory and its process; sometimes a memory that is too small, can shrink, or is none. Returns whether
+ * it is good. */
 static bool hand_out(void)
 {
     const unsigned how = take_below(&in, 16);
-    const struct mesh_verdict verdict = {.result = how == 1 ? take_byte(&in) % 10 : 0};
-    const struct head head = head_of(0, 0, sizeof(verdict), how != 2);
+    const int nfds = how == 2 ? (int)take_below(&in, 2) : 2;
+    const struct head head = head_of(0, 0, 0, nfds);
     make_memory(mesh_rows_bytes(nranks) - (how == 3), how != 4);
-    const bool is_good = how == 0 || how > 4 || (how == 1 && verdict.result == ceclSuccess);
+    const bool is_good = how < 2 || how > 4;
     if (is_good) {
         rows = mmap(NULL, mesh_rows_bytes(nranks), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
         REQUIRE(rows != MAP_FAILED, "mmap: %s", strerror(errno));
     }
-    say(MESH_EXCHANGE, &head, &verdict, sizeof(verdict), &memory, how != 2);
+    say(MESH_EXCHANGE, &head, NULL, 0, (const int[]){memory, lives[0]}, nfds);
     return is_good;
 }
 
-/* All come to the two exchanges of a join, and send their processes. */
-static void come_to_join(void)
+/* All send their processes, one of them perhaps not, and come to the exchange of a join. Returns whether all do. */
+static bool come_to_join(void)
 {
     const struct mesh_verdict good = {.result = ceclSuccess};
+    const int silent = take_below(&in, 16) == 1 ? other_rank() : -1;
     for (int r = 0; r < nranks; r++) {
         if (r == rank)
             continue;
-        const struct head head = head_of(r, 1, 0, 1);
+        const struct head head = head_of(r, 0, 0, 1);
+        if (r != 0 && r != silent)
+            say(MESH_EXCHANGE, &head, NULL, 0, &lives[r], 1);
         come(r, "agree", &good, sizeof(good), 0);
-        say(MESH_EXCHANGE, &head, NULL, 0, &lives[r], 1);
-        come(r, "join", &good, sizeof(good), 0);
     }
+    return silent <= 0;
 }
 
 static bool open_mesh(void)
@@ -198,14 +201,14 @@ static bool open_mesh(void)
                             .rank = rank,
                             .timeout_ms = PATIENCE_MS,
                             .deadline = cecl_deadline(PATIENCE_MS)};
-    ceclResult_t result = cecl_mesh_new(&oob, PATIENCE_MS, &all[rank], &mesh);
+    ceclResult_t result = cecl_mesh_new(&oob, PATIENCE_MS, 0, &all[rank], &mesh);
     REQUIRE(result == ceclSuccess, "result %d: %s", (int)result, cecl_message());
     while (take_below(&in, 4) == 1)
         be_a_stranger(MESH_EXCHANGE);
-    const bool is_good = hand_out();
+    bool is_good = hand_out();
     if (rows)
-        come_to_join();
-    result = cecl_mesh_connect(mesh, all, sizeof(all[0]));
+        is_good = come_to_join();
+    result = cecl_mesh_connect(mesh, all, sizeof(all[0]), NULL);
     REQUIRE(is_good == (result == ceclSuccess), "result %d: %s", (int)result, cecl_message());
     if (result == ceclSuccess)
         cecl_mesh_joined(mesh);

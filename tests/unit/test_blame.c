@@ -215,7 +215,7 @@ TEST(a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent)
 
 TEST(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent)
 {
-    each_death_is_blamed_on_the_dead(SPLIT, 17);
+    each_death_is_blamed_on_the_dead(SPLIT, 13);
 }
 
 /* Some ranks learn of the revocation before they join, and give up. Others wait for them, and learn of it

@@ -303,7 +303,7 @@ static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_
     make_group(timeout_ms);
     start(&ranks[0], run_open);
     start(&ranks[1], run_open);
-    assert_int_equal(cecl_mesh_new(&ranks[2].oob, LONG_MS, &mine, &ranks[2].mesh), ceclSuccess);
+    assert_int_equal(cecl_mesh_new(&ranks[2].oob, LONG_MS, 0, &mine, &ranks[2].mesh), ceclSuccess);
     assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, &mine, room, sizeof(mine)), ceclSuccess);
 }
 
@@ -406,7 +406,7 @@ static int live(const ceclUniqueId *id, int rank, enum death death, const char *
     alarm(200);
     cecl_oob_from_id(&oob, id, RANKS, rank, LONG_MS);
     if (rank == 2 && death == BEFORE_CONNECTING) {
-        if (cecl_mesh_new(&oob, LONG_MS, &mine, &mesh) == ceclSuccess &&
+        if (cecl_mesh_new(&oob, LONG_MS, 0, &mine, &mesh) == ceclSuccess &&
             oob.allgather(&oob, &mine, room, sizeof(mine)) == ceclSuccess)
             die_and_leave_a_child();
         return 2;
@@ -577,8 +577,8 @@ TEST(rank_with_this_host_id_that_is_elsewhere_is_named)
     struct cecl_oob oob = oob_of_thread(&nobody, 2, 1, 1000);
     struct cecl_invitation all[2] = {{.at = {.name = "cecl-of-another-host"}}};
     struct cecl_mesh *mesh = NULL;
-    assert_int_equal(cecl_mesh_new(&oob, 300, &all[1], &mesh), ceclSuccess);
-    assert_int_equal(cecl_mesh_connect(mesh, all, sizeof(all[0])), ceclRemoteError);
+    assert_int_equal(cecl_mesh_new(&oob, 300, 0, &all[1], &mesh), ceclSuccess);
+    assert_int_equal(cecl_mesh_connect(mesh, all, sizeof(all[0]), NULL), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 0 has ended, or it is on another host"));
     cecl_mesh_close(mesh);
 }
