@@ -345,7 +345,6 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
     struct cecl_mesh *mesh = NULL;
 
-    oob->wants_line = true;
     local = prepare(local, all && comm, oob->nranks, tunings);
     if (local == ceclSuccess)
         lay_out_shared(comm, tunings);

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 
 #include "boot/net.h"
-#include "boot/packet.h"
 #include "util/clock.h"
 #include "util/fds.h"
 
@@ -141,7 +140,7 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 {
     while (one->got < door->bytes) {
         const ssize_t got =
-            cecl_packet_read(one->fd, one->said + one->got, door->bytes - one->got, 0);
+            recv(one->fd, one->said + one->got, door->bytes - one->got, MSG_DONTWAIT);
         if (got > 0)
             one->got += (uint32_t)got;
         else if (got == 0 || cecl_net_is_closed(errno))

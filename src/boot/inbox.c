@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,9 +21,14 @@
 /* The first bytes of each message. */
 struct head {
     uint32_t magic, number;
-    uint16_t rank, nfds;
-    uint32_t bytes;
+    uint64_t rank;
     uint8_t secret[16];
+};
+
+/* Room for the descriptors of one message. */
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(CECL_INBOX_FDS * sizeof(int))];
 };
 
 static socklen_t address_of(const char name[40], char kind, struct sockaddr_un *address)
@@ -100,17 +106,31 @@ void cecl_inbox_close(struct cecl_inbox *inbox)
 
 /* ---- sending */
 
+static ssize_t send_with(int socket, struct iovec parts[2], const int *fds, int nfds)
+{
+    union control control;
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (nfds > 0) {
+        const size_t bytes = (size_t)nfds * sizeof(int);
+        memset(&control, 0, sizeof(control));
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(bytes);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(bytes);
+        memcpy(CMSG_DATA(rights), fds, bytes);
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds)
 {
     struct sockaddr_un address;
     const socklen_t length = address_of(to->name, kind, &address);
-    struct head head = {.magic = MAGIC,
-                        .number = number,
-                        .rank = (uint16_t)rank,
-                        .nfds = (uint16_t)nfds,
-                        .bytes = (uint32_t)bytes};
-    struct iovec parts[CECL_PACKET_PARTS] = {
+    struct head head = {.magic = MAGIC, .number = number, .rank = (uint64_t)rank};
+    struct iovec parts[] = {
         {.iov_base = &head, .iov_len = sizeof(head)},
         {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes},
     };
@@ -121,7 +141,7 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
     int error = connect(fd, (struct sockaddr *)&address, length) != 0 ? errno
                 : !is_same_user(fd)                                   ? EPERM
                                                                       : 0;
-    if (error == 0 && cecl_packet_send(fd, parts, fds, nfds) < 0)
+    if (error == 0 && send_with(fd, parts, fds, nfds) < 0)
         error = errno;
     cecl_fds_close(fd);
     return error;
@@ -137,16 +157,33 @@ static void take_off(struct cecl_inbox *inbox, int which)
             (size_t)(inbox->count - which) * sizeof(int));
 }
 
-/* Why a message with the right secret cannot be taken, or NULL. */
-static const char *find_fault(const struct head *head, size_t got, int nfds, int flags)
+/* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. An answer of
+ * 0, that the other end has closed, can come before its last message: if it sends and closes while the kernel finds
+ * nothing to receive. Nothing can be sent after the close, so the second answer is final. */
+static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
-    if (flags & MSG_TRUNC)
-        return "it is too long";
-    if (head->bytes != got - sizeof(*head))
-        return "it has more or fewer bytes than its header says";
-    if (head->nfds > CECL_PACKET_FDS || (nfds != head->nfds && !(flags & MSG_CTRUNC)))
-        return "it has more or fewer descriptors than its header says";
-    return NULL;
+    const struct msghdr asked = *message;
+    ssize_t got;
+    int ends = 0;
+    cecl_fds_begin();
+    do {
+        *message = asked;
+        got = recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        ends += got == 0;
+    } while ((got < 0 && errno == EINTR) || (got == 0 && ends < 2));
+    const int error = errno;
+    for (struct cmsghdr *c = got < 0 ? NULL : CMSG_FIRSTHDR(message); c;
+         c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            /* there is room for no more than CECL_INBOX_FDS */
+            letter->nfds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            memcpy(letter->fds, CMSG_DATA(c), (size_t)letter->nfds * sizeof(int));
+            for (int i = 0; i < letter->nfds; i++)
+                cecl_fds_add(letter->fds[i]);
+        }
+    cecl_fds_end();
+    errno = error;
+    return got;
 }
 
 enum heard { NOTHING_YET, NO_RANK, LETTER };
@@ -156,28 +193,33 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
                        size_t room, struct cecl_letter *letter)
 {
     struct head head = {0};
-    struct iovec parts[CECL_PACKET_PARTS] = {
+    union control control;
+    struct iovec parts[] = {
         {.iov_base = &head, .iov_len = sizeof(head)},
         {.iov_base = message, .iov_len = room},
     };
-    int flags = 0;
-    const ssize_t got = cecl_packet_take(fd, parts, letter->fds, &letter->nfds, &flags);
+    struct msghdr asked = {.msg_iov = parts,
+                           .msg_iovlen = 2,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof(control.bytes)};
+    *letter = (struct cecl_letter){0};
+    const ssize_t got = receive(fd, &asked, letter);
     if (got < 0)
         return cecl_net_is_closed(errno) ? NO_RANK : NOTHING_YET;
-    if (got < (ssize_t)sizeof(head) || head.magic != MAGIC || head.rank >= nranks ||
-        !cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret)) || !is_same_user(fd)) {
-        cecl_net_drop(letter->fds, letter->nfds);
-        return NO_RANK;
-    }
-    letter->rank = head.rank;
-    letter->number = head.number;
-    letter->bytes = head.bytes;
-    letter->has_lost_fds = flags & MSG_CTRUNC;
-    letter->fault = find_fault(&head, (size_t)got, letter->nfds, flags);
-    if (letter->fault || letter->has_lost_fds) {
+    const bool is_known = got >= (ssize_t)sizeof(head) && !(asked.msg_flags & MSG_TRUNC) &&
+                          head.magic == MAGIC && head.rank < (uint64_t)nranks &&
+                          cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret)) &&
+                          is_same_user(fd);
+    letter->has_lost_fds = asked.msg_flags & MSG_CTRUNC;
+    if (!is_known || letter->has_lost_fds) {
         cecl_net_drop(letter->fds, letter->nfds);
         letter->nfds = 0;
     }
+    if (!is_known)
+        return NO_RANK;
+    letter->rank = (int)head.rank;
+    letter->number = head.number;
+    letter->bytes = (size_t)got - sizeof(head);
     return LETTER;
 }
 

@@ -12,11 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "boot/packet.h"
 #include "util/error.h"
 
 #define CECL_INBOX_CALLERS                                                                         \
     16 /* most connections that are open because nothing has come by them yet */
+
+#define CECL_INBOX_FDS 64     /* most descriptors of a message */
+#define CECL_INBOX_BYTES 4096 /* most bytes of one: every socket's buffer holds such a message */
 
 /* Where an inbox is, and what a message must show. */
 struct cecl_inbox_address {
@@ -37,9 +39,8 @@ struct cecl_letter {
     int rank;
     uint32_t number; /* the sender's */
     size_t bytes;
-    int nfds, fds[CECL_PACKET_FDS]; /* close-on-exec; the caller closes them */
-    bool has_lost_fds;              /* this process had no descriptor left for them */
-    const char *fault;              /* why the message cannot be taken; NULL: it can */
+    int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
+    bool has_lost_fds;             /* this process had no descriptor left for them */
 };
 
 /* Opens a socket of this type at an abstract name: this one, and `kind`. SOCK_SEQPACKET: it listens. */
@@ -59,7 +60,7 @@ void cecl_inbox_close(struct cecl_inbox *inbox);
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 
-/* Takes the next message without waiting. nranks: the sender is one of so many.
+/* Takes the next message without waiting. nranks: the sender is one of so many. room: no message is longer.
  * ceclInProgress: there is none. ceclSystemError: no connection could be accepted for a second. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);

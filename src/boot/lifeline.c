@@ -13,7 +13,7 @@
 #include "boot/tcp.h"
 #include "util/thread.h"
 
-#define ROOT "the rank that made the unique id"
+#define ROOT CECL_TCP_ROOT
 #define SAY_MS 1000 /* how long saying something may take, in ms */
 #define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
 /* A host that answers nothing for this long counts as lost: its first probe, and four more. */
@@ -77,15 +77,20 @@ void cecl_lifeline_close(struct cecl_lifeline *line)
     free(line);
 }
 
-static ceclResult_t take(const struct cecl_lifeline *line, void *data, size_t bytes,
-                         int64_t deadline)
+ceclResult_t cecl_tcp_in_time(ceclResult_t result, int64_t timeout_ms)
 {
-    const ceclResult_t result = cecl_net_recv(line->fd, line->process, data, bytes, deadline, ROOT);
     return result != ceclTimeout
                ? result
                : cecl_fail(ceclTimeout,
                            "no answer from " ROOT " within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
-                           line->timeout_ms);
+                           timeout_ms);
+}
+
+static ceclResult_t take(const struct cecl_lifeline *line, void *data, size_t bytes,
+                         int64_t deadline)
+{
+    return cecl_tcp_in_time(cecl_net_recv(line->fd, line->process, data, bytes, deadline, ROOT),
+                            line->timeout_ms);
 }
 
 /* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's

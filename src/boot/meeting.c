@@ -219,9 +219,10 @@ static int find_teller(const struct stay *stay, struct call *its)
     for (int r = 0; r < plan->nranks; r++) {
         if (r == plan->rank || !cecl_rank_set_has(&plan->members, r))
             continue;
-        const uint64_t over = read_slot(plan, r, its, sizeof(*its), plan->rank);
-        if (over >= stay->next.call.head.number && failure->result != ceclSuccess &&
-            failure->is_split == plan->is_split &&
+        if (read_slot(plan, r, its, 0, plan->rank) < stay->next.call.head.number)
+            continue;
+        (void)read_slot(plan, r, its, sizeof(*its), 0);
+        if (failure->result != ceclSuccess && failure->is_split == plan->is_split &&
             (failure->missing == NOBODY || cecl_rank_set_has(&plan->members, failure->missing)))
             return r;
     }

@@ -410,32 +410,14 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
     }
 }
 
-static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t bytes, int nfds)
-{
-    if (peer < 0 || peer >= mesh->nranks || peer == mesh->rank)
-        return cecl_fail(ceclInvalidArgument, "message to rank %d: another rank of %d expected",
-                         peer, mesh->nranks);
-    if (bytes > CECL_MESH_POST_BYTES)
-        return cecl_fail(ceclInvalidArgument, "message of %zu bytes: at most %d expected", bytes,
-                         CECL_MESH_POST_BYTES);
-    if (nfds < 0 || nfds > CECL_MESH_POST_FDS)
-        return cecl_fail(ceclInvalidArgument, "message with %d descriptors: 0 to %d expected", nfds,
-                         CECL_MESH_POST_FDS);
-    return ceclSuccess;
-}
-
 ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
                             const int *fds, int nfds, int64_t deadline)
 {
-    CECL_TRY(check_post(mesh, peer, bytes, nfds));
     return mesh_send(mesh, peer, MESH_POST, message, bytes, fds, nfds, deadline);
 }
 
 ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_letter *letter)
 {
-    if (letter->fault)
-        return cecl_fail(ceclRemoteError, "a message of rank %d cannot be taken: %s", letter->rank,
-                         letter->fault);
     /* Our own descriptor limit, not the peer's fault. The lost descriptors cannot be sent again. */
     if (letter->has_lost_fds)
         return cecl_fail(ceclSystemError,

@@ -114,8 +114,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
 
-#define CECL_MESH_POST_BYTES CECL_PACKET_BODY /* most bytes of a message */
-#define CECL_MESH_POST_FDS CECL_PACKET_FDS    /* most descriptors of a message */
+#define CECL_MESH_POST_BYTES CECL_INBOX_BYTES /* most bytes of a message */
+#define CECL_MESH_POST_FDS CECL_INBOX_FDS     /* most descriptors of a message */
 
 /* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at
  * a time posts. Local.
@@ -124,7 +124,7 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
  * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; the caller keeps them
  * deadline  limits the wait while the peer's queue is full
  *
- * ceclInvalidArgument for a message that is too long. ceclTimeout at the deadline. ceclRemoteError
+ * ceclTimeout at the deadline. ceclRemoteError
  * when the peer has gone, or after cecl_mesh_interrupt. */
 ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
                             const int *fds, int nfds, int64_t deadline);
@@ -132,13 +132,12 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 /* Takes the first message that has arrived, from any peer, without waiting. One thread at a time
  * takes. Local.
  *
- * room     bytes at `message`; CECL_MESH_POST_BYTES are enough for every message
+ * room     bytes at `message`: CECL_MESH_POST_BYTES
  * fds      [CECL_MESH_POST_FDS] the *nfds received descriptors, which are close-on-exec; the caller closes
  *          them
  *
- * ceclInProgress if there is no message. ceclRemoteError if a peer's message is invalid or too long for `room`;
- * ceclSystemError if this process has no descriptor left for it. The error message names the peer. The outputs are set
- * on success only. */
+ * ceclInProgress if there is no message. ceclSystemError if this process has no descriptor left for it; the message
+ * names the peer. The outputs are set on success only. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 

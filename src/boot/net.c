@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "boot/packet.h"
 #include "util/clock.h"
 #include "util/fds.h"
 
@@ -63,7 +62,7 @@ ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t lengt
 int cecl_net_look(int fd)
 {
     char byte;
-    const ssize_t got = cecl_packet_read(fd, &byte, 1, MSG_PEEK);
+    const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got >= 0 ? (int)got : cecl_net_is_closed(errno) ? 0 : -1;
 }
 

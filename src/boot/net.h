@@ -28,7 +28,7 @@ int cecl_net_open(int family, int type);
  * `address`. */
 ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
 
-/* Looks at a socket without waiting. Returns 1: there is data to read; 0: the other end has closed, and
+/* Looks at a stream without waiting. Returns 1: there is data to read; 0: the other end has closed, and
  * all of its data was read; -1: neither. */
 int cecl_net_look(int fd);
 

@@ -31,9 +31,8 @@ struct cecl_oob {
      * send  [bytes] at most CECL_OOB_PART_BYTES
      * recv  [nranks * bytes] in rank order; NULL: this rank lacks memory for it, and only sends */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    /* An all-gather over TCP keeps its connection to the root, if the caller wants it, and then closes it */
-    bool wants_line;
-    struct cecl_lifeline *line; /* [out] */
+    struct cecl_lifeline
+        *line; /* [out] the connection of an all-gather over TCP, which the caller closes */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
     struct cecl_id_offer *

@@ -11,7 +11,7 @@
 #include "util/clock.h"
 #include "util/fds.h"
 
-#define ROOT "the rank that made the unique id"
+#define ROOT CECL_TCP_ROOT
 #define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
 #define REST_MS 20   /* ms between two tries */
 
@@ -41,14 +41,9 @@ static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
         other_reason(id));
 }
 
-/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
 static ceclResult_t in_time(const struct client *client, ceclResult_t result)
 {
-    return result != ceclTimeout
-               ? result
-               : cecl_fail(ceclTimeout,
-                           "no answer from " ROOT " within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
-                           client->timeout_ms);
+    return cecl_tcp_in_time(result, client->timeout_ms);
 }
 
 static ceclResult_t say(const struct client *client, const void *data, size_t bytes)
@@ -202,10 +197,7 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     if (result == ceclSuccess)
         result = line ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
                       : cecl_fail(ceclOutOfMemory, "no host memory to hear the root");
-    if (oob->wants_line)
-        oob->line = line;
-    else
-        cecl_lifeline_close(line);
+    oob->line = line;
     return result;
 }
 
