@@ -59,7 +59,8 @@ struct root {
     /* -- set when the first rank has come -- */
     struct seat *seats; /* [nranks] */
     struct reply *reply;
-    ceclResult_t failed; /* why the job has failed; `words` is the message */
+    struct pollfd *polls; /* [nranks] */
+    ceclResult_t failed;  /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
     /* -- lines -- */
     struct cecl_lifeline_said *said; /* [nranks] what ranks say */
@@ -160,7 +161,8 @@ static bool make_seats(struct root *root, int nranks)
     root->seats = calloc((size_t)nranks, sizeof(*root->seats));
     root->reply = malloc(sizeof(*root->reply) + (size_t)nranks * sizeof(root->reply->parts[0]));
     root->said = calloc((size_t)nranks, sizeof(*root->said));
-    if (!root->seats || !root->reply || !root->said)
+    root->polls = calloc((size_t)nranks, sizeof(*root->polls));
+    if (!root->seats || !root->reply || !root->said || !root->polls)
         return false;
     root->reply->head = (struct cecl_tcp_reply){
         .status = ceclSuccess, .bytes = (uint64_t)nranks * sizeof(root->reply->parts[0])};
@@ -319,46 +321,36 @@ static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
     return false;
 }
 
-/* Sends more of the reply to the ranks that are in the root's process, or to those that are not. Returns how many of
- * them need more, and lists these in `polls`. */
-static nfds_t send_to(struct root *root, bool here, struct pollfd *polls)
+/* Sends more of the reply to all ranks, each time to other processes first, see tell(). Returns how many of them need
+ * more, and lists these. */
+static nfds_t send_more(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
     nfds_t left = 0;
-    for (int r = 0; r < root->nranks; r++) {
-        struct seat *seat = &root->seats[r];
-        if (seat->is_here != here)
-            continue;
-        if (seat->fd >= 0 && send_some(root, seat, bytes))
-            polls[left++] = (struct pollfd){.fd = seat->fd, .events = POLLOUT};
+    for (int i = 0; i < 2 * root->nranks; i++) {
+        struct seat *seat = &root->seats[i % root->nranks];
+        if (seat->is_here == (i >= root->nranks) && seat->fd >= 0 && send_some(root, seat, bytes))
+            root->polls[left++] = (struct pollfd){.fd = seat->fd, .events = POLLOUT};
     }
     return left;
 }
 
-/* Sends the reply to all ranks at the same time, each time to other processes first, see tell(). A rank of this process
- * does not wait until slow ranks have the whole reply. Ranks then have each other's addresses, so from here on they
- * notice by themselves if a peer ends. */
-static void send_all(struct root *root, struct pollfd *polls)
-{
-    nfds_t left;
-    int ready;
-    do {
-        left = send_to(root, false, polls);
-        left += send_to(root, true, polls + left);
-        ready = left > 0 ? poll(polls, left, cecl_ms_left(root->deadline)) : 0;
-    } while (ready > 0 || (ready < 0 && errno == EINTR));
-}
-
-/* Closes the connections of ranks that do not take the whole reply in time, because whatever came next they would find
- * in its middle. Returns the first of these ranks, or -1. */
-static int reply_to_all(struct root *root, struct pollfd *polls)
+/* Sends the reply to all ranks at the same time. A rank of this process does not wait until slow ranks have the whole
+ * reply. Ranks then have each other's addresses, so from here on they notice by themselves if a peer ends. Closes the
+ * connections of ranks that do not take the whole reply in time, because whatever came next they would find in its
+ * middle. Returns the first of these ranks, or -1. */
+static int reply_to_all(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
-    int slow = -1;
+    int slow = -1, ready;
+    nfds_t left;
     root->deadline = deadline_in(root, root->timeout_ms);
     for (int r = 0; r < root->nranks; r++)
         root->seats[r].taken = 0;
-    send_all(root, polls);
+    do {
+        left = send_more(root);
+        ready = left > 0 ? poll(root->polls, left, cecl_ms_left(root->deadline)) : 0;
+    } while (ready > 0 || (ready < 0 && errno == EINTR));
     for (int r = root->nranks - 1; r >= 0; r--)
         if (root->seats[r].fd >= 0 && root->seats[r].taken < bytes) {
             close_seat(&root->seats[r]);
@@ -463,15 +455,15 @@ static void check_parts(struct root *root)
 }
 
 /* Sends the parts of all to all. */
-static void answer(struct root *root, struct pollfd *polls)
+static void answer(struct root *root)
 {
     root->nparts = 0;
-    const int slow = reply_to_all(root, polls);
+    const int slow = reply_to_all(root);
     if (slow >= 0)
         lose_rank(root, slow, "did not take what other ranks sent it");
 }
 
-static void serve_lines(struct root *root, struct pollfd *polls)
+static void serve_lines(struct root *root)
 {
     /* for the first word on any line: a stopped rank never closes its line */
     const int64_t end = cecl_deadline(root->timeout_ms);
@@ -480,17 +472,17 @@ static void serve_lines(struct root *root, struct pollfd *polls)
     while (open > 0 && (root->has_lines || cecl_ms_left(end) != 0)) {
         open = 0;
         for (int r = 0; r < root->nranks; r++) {
-            polls[r] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLIN};
-            open += polls[r].fd >= 0;
+            root->polls[r] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLIN};
+            open += root->polls[r].fd >= 0;
         }
         if (open > 0)
-            (void)poll(polls, (nfds_t)root->nranks, LIFELINE_TICK_MS);
+            (void)poll(root->polls, (nfds_t)root->nranks, LIFELINE_TICK_MS);
         for (int r = 0; r < root->nranks; r++)
             if (root->seats[r].fd >= 0)
                 hear_rank(root, r);
         check_parts(root);
         if (root->nparts == root->nranks && root->failed == ceclSuccess)
-            answer(root, polls);
+            answer(root);
     }
 }
 
@@ -504,6 +496,7 @@ static void free_root(struct root *root)
     free(root->seats);
     free(root->reply);
     free(root->said);
+    free(root->polls);
     free(root);
 }
 
@@ -512,16 +505,10 @@ static void *serve(void *argument)
     struct root *root = argument;
     let_ranks_in(root);
     cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
-    struct pollfd *polls = calloc((size_t)root->nranks + 1, sizeof(*polls));
-    if (!polls && root->failed == ceclSuccess)
-        fail_job(root,
-                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks),
-                 NULL);
     if (root->failed == ceclSuccess) {
-        (void)reply_to_all(root, polls);
-        serve_lines(root, polls);
+        (void)reply_to_all(root);
+        serve_lines(root);
     }
-    free(polls);
     free_root(root);
     return NULL;
 }
