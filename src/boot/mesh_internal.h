@@ -28,16 +28,16 @@ struct mesh_slot {
     char piece[MESH_PIECE_BYTES];
 };
 
-/* A rank's row in the memory that all ranks map. Only that rank writes it. Exchanges use the two slots in turn: a rank
- * writes the next one while others still read the last one, and none is further ahead than that, because it waits for
- * all. */
+/* A rank's row in the memory that all ranks map. Only that rank writes it: first what is not atomic, then the word that
+ * tells it. Exchanges use the two slots in turn: a rank writes the next one while others still read the last one, and
+ * none is further ahead than that, because it waits for all. */
 struct mesh_row {
     _Alignas(64) _Atomic uint32_t came; /* to how many exchanges it has come; a futex */
     _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
     _Atomic uint32_t gone;              /* it has said goodbye, perhaps after it gave up */
-    uint32_t has_words;                 /* set before MESH_LEFT, as `words` is */
+    uint32_t has_words;                 /* MESH_LEFT tells it and `words` */
     struct cecl_mesh_goodbye words;
-    /* set before MESH_ABORTED: the rank that gave up first, and why: "rank 2 gave up: ..." */
+    /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];
 };
