@@ -10,10 +10,13 @@
 
 #include "boot/rank_list.h"
 
+struct cecl_waits_row {
+    _Atomic int64_t told_ms;             /* when the rank last published; 0: it waits for no rank */
+    _Atomic int ranks[CECL_RANKS_NAMED]; /* for which it waits; -1: none */
+};
+
 struct cecl_waits {
-    /* [nranks] rows, one for each rank: the time of its last publishing (0: it waits for no rank), and a bit
-     * for each rank for which it waits */
-    _Atomic uint64_t *words;
+    struct cecl_waits_row *rows; /* [nranks] */
     int rank, nranks;
 };
 
