@@ -95,17 +95,6 @@ TEST(every_type_and_operation_is_right)
     for_every_pair(visit_counts_and_shifts);
 }
 
-TEST(sums_that_widen_are_not_rounded_to_their_elements)
-{
-    const uint16_t big = 0x4380, one = 0x3f80; /* bf16: 256, whose next value is 258, and 1 */
-    const void *src[2] = {&big, &one};
-    float got = 0;
-    struct cecl_reduction r = {.dst = &got, .src = src, .nsrc = 2, .count = 1, .widens = true};
-    r.type = ceclBfloat16;
-    cecl_reduce_host(&r);
-    assert_true(got == 257);
-}
-
 TEST(every_type_that_widens_is_right)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16};
@@ -163,59 +152,6 @@ TEST(an_average_of_the_largest_numbers_is_finite)
 }
 
 /* ---- messages, and special values */
-
-static float reduce_two(ceclRedOp_t op, float a, float b)
-{
-    const void *src[2] = {&a, &b};
-    float got = 0;
-    cecl_reduce_host(&(struct cecl_reduction){.dst = &got,
-                                              .src = src,
-                                              .nsrc = 2,
-                                              .count = 1,
-                                              .type = ceclFloat32,
-                                              .op = op,
-                                              .divisor = 2});
-    return got;
-}
-
-TEST(minimum_and_maximum_keep_every_nan_and_order_zeros)
-{
-    static const float others[] = {0.0f, 1.0f, -INFINITY, INFINITY};
-    for (int i = 0; i < 4; i++) {
-        assert_true(isnan(reduce_two(ceclMax, NAN, others[i])));
-        assert_true(isnan(reduce_two(ceclMax, others[i], -NAN)));
-        assert_true(isnan(reduce_two(ceclMin, -NAN, others[i])));
-        assert_true(isnan(reduce_two(ceclMin, others[i], NAN)));
-    }
-    assert_true(signbit(reduce_two(ceclMin, 0.0f, -0.0f)));
-    assert_true(signbit(reduce_two(ceclMin, -0.0f, 0.0f)));
-    assert_false(signbit(reduce_two(ceclMax, 0.0f, -0.0f)));
-    assert_false(signbit(reduce_two(ceclMax, -0.0f, 0.0f)));
-    assert_true(reduce_two(ceclMax, -INFINITY, -1.0f) == -1.0f);
-}
-
-TEST(sums_follow_the_order_of_the_sources)
-{
-    const float big = 0x1p24f, one = 1, minus = -0x1p24f;
-    const void *first[3] = {&big, &one, &minus}, *last[3] = {&big, &minus, &one};
-    float got[2];
-    struct cecl_reduction r = {.nsrc = 3, .count = 1, .type = ceclFloat32, .op = ceclSum};
-    r.src = first, r.dst = &got[0];
-    cecl_reduce_host(&r);
-    r.src = last, r.dst = &got[1];
-    cecl_reduce_host(&r);
-    assert_true(got[0] == 0 && got[1] == 1);
-}
-
-TEST(sums_of_small_types_are_rounded_once)
-{
-    const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose next value is 18, and 1 */
-    const void *src[3] = {&big, &one, &one};
-    uint8_t got = 0;
-    cecl_reduce_host(&(struct cecl_reduction){
-        .dst = &got, .src = src, .nsrc = 3, .count = 1, .type = ceclFloat8e4m3, .op = ceclSum});
-    assert_int_equal(got, 0x59); /* 18; with rounding after each step: 16 */
-}
 
 TEST(as_many_sources_as_are_promised)
 {

@@ -30,23 +30,6 @@ TEST(names_are_sorted_and_start_with_CECL)
     }
 }
 
-TEST(byte_sizes_take_binary_suffixes)
-{
-    static const struct {
-        const char *text;
-        int64_t value;
-    } cases[] = {{"1048576", 1 << 20},
-                 {"1M", 1 << 20},
-                 {"3g", INT64_C(3) << 30},
-                 {"16T", INT64_C(16) << 40}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int64_t value = 0;
-        assert_int_equal(cecl_setting_parse(CECL_SET_POOL_BYTES, cases[i].text, &value),
-                         ceclSuccess);
-        assert_true(value == cases[i].value);
-    }
-}
-
 TEST(bad_values_are_refused_with_name_value_and_range)
 {
     static const struct {
@@ -98,24 +81,6 @@ TEST(a_choice_is_its_position)
     unsetenv("CECL_DIRECTION");
     assert_true(is_set);
     assert_int_equal(value, 2);
-}
-
-TEST(a_cuda_device_is_a_word_or_an_ordinal)
-{
-    static const struct {
-        const char *text;
-        int64_t value;
-    } cases[] = {{"current", CECL_CUDA_DEVICE_CURRENT},
-                 {"Rank", CECL_CUDA_DEVICE_BY_RANK},
-                 {"0", 0},
-                 {"1", 1},
-                 {"65536", 65536}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int64_t value = 77;
-        assert_int_equal(cecl_setting_parse(CECL_SET_CUDA_DEVICE, cases[i].text, &value),
-                         ceclSuccess);
-        assert_int_equal(value, cases[i].value);
-    }
 }
 
 TEST(names_of_the_build_and_of_tests_are_known)

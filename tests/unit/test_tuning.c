@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../share.h"
 #include "../with_cmocka.h"
 
 #include "plan/tuning.h"
@@ -110,51 +109,6 @@ TEST(a_files_row_comes_before_the_built_in_ones)
     cecl_tuning_forget(&file);
 }
 
-TEST(of_a_files_rows_the_first_that_fits_holds)
-{
-    struct cecl_tuning_file file;
-    const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
-    assert_int_equal(
-        parse(HEAD "reduction.reading_sms 2 any 12\nreduction.reading_sms * cuda 4\n", &file),
-        ceclSuccess);
-    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 2), 12);
-    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 3), 4);
-    assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 3), 8);
-    cecl_tuning_forget(&file);
-}
-
-TEST(a_header_alone_changes_nothing)
-{
-    struct cecl_tuning_file file;
-    assert_int_equal(parse(CECL_TUNING_HEADER, &file), ceclSuccess);
-    assert_int_equal(file.nrows, 0);
-    cecl_tuning_forget(&file);
-}
-
-TEST(what_is_printed_is_read_back_alike)
-{
-    static char text[64 << 10];
-    struct cecl_tuning_file file;
-    size_t used = (size_t)snprintf(text, sizeof(text), HEAD);
-    for (size_t i = 0; i < cecl_tuning_nrows; i++) {
-        char line[CECL_TUNING_TEXT];
-        cecl_tuning_row_text(&cecl_tuning_rows[i], line);
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);
-    }
-    if (parse(text, &file) != ceclSuccess)
-        fail_msg("%s", cecl_message());
-    assert_int_equal(file.nrows, cecl_tuning_nrows);
-    for (size_t i = 0; i < cecl_tuning_nrows; i++) {
-        const struct cecl_tuning_row *a = &cecl_tuning_rows[i], *b = &file.rows[i];
-        assert_int_equal(a->which, b->which);
-        assert_int_equal(a->first, b->first);
-        assert_int_equal(a->last, b->last);
-        assert_int_equal(a->device, b->device);
-        assert_true(a->value == b->value);
-    }
-    cecl_tuning_forget(&file);
-}
-
 /* ---- bad files */
 
 TEST(bad_lines_are_refused_with_their_number)
@@ -255,53 +209,4 @@ TEST(a_file_is_read)
     unlink(path);
     assert_int_equal(value_of(&file, CECL_TUNE_REDUCTION_STAGED_SMS, CECL_TUNING_CUDA, 4), 24);
     cecl_tuning_forget(&file);
-}
-
-/* ---- chance */
-
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
-/* A valid file with some bytes replaced, or random bytes. */
-static size_t draw(uint64_t *x, char *text, size_t room)
-{
-    static const char good[] =
-        HEAD "small.all_reduce.max_bytes 2-8 host 3KiB # c\nreduction.staged_sms * any 24\n"
-             "broadcast.spread_min_bytes 3-* cuda never\n";
-    size_t bytes = sizeof(good) - 1;
-    memcpy(text, good, bytes);
-    if (next(x) % 4 == 0) {
-        bytes = next(x) % room;
-        for (size_t i = 0; i < bytes; i++)
-            text[i] = (char)next(x);
-    }
-    for (uint64_t changes = next(x) % 4; changes > 0 && bytes > 0; changes--)
-        text[next(x) % bytes] = next(x) % 2 ? (char)next(x) : good[next(x) % (sizeof(good) - 1)];
-    return bytes;
-}
-
-TEST(any_bytes_are_read_or_refused_with_a_line)
-{
-    uint64_t x = 20261122;
-    int taken = 0, refused = 0;
-    for (int i = 0; i < test_share(50000); i++) {
-        char room[400];
-        struct cecl_tuning_file file;
-        const size_t bytes = draw(&x, room, sizeof(room));
-        char *text = malloc(bytes + 1); /* exact, so that a sanitizer notices reads behind it */
-        assert_non_null(text);
-        memcpy(text, room, bytes);
-        const ceclResult_t result = cecl_tuning_parse("f", text, bytes, &file);
-        free(text);
-        if (result != ceclSuccess &&
-            (result != ceclInvalidArgument || !strstr(cecl_message(), "f:")))
-            fail_msg("file %d: %s", i, cecl_message());
-        taken += result == ceclSuccess;
-        refused += result != ceclSuccess;
-        cecl_tuning_forget(&file);
-    }
-    assert_true(taken > 1000 && refused > 1000);
 }
