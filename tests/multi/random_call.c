@@ -602,20 +602,24 @@ static void expect(const struct random_call *c, unsigned char *out)
 
 /* ---- buffers */
 
+void random_expect(const struct random_slot *s, unsigned char *want)
+{
+    const struct random_call *c = &s->call;
+    memset(want, POISON, s->bytes);
+    if (c->in >= c->recv && c->in < c->recv + s->bytes)
+        multi_fill(want + (c->in - c->recv), c->seed, c->rank, random_sent(c, c->rank));
+    expect(c, want + (c->out - c->recv));
+}
+
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host)
 {
     const struct random_call *c = &s->call;
     const size_t mine = random_sent(c, c->rank);
-    const bool inside = c->in >= c->recv && c->in < c->recv + s->bytes;
     memset(s->want, POISON, s->bytes);
-    if (inside)
-        multi_fill(s->want + (c->in - c->recv), c->seed, c->rank, mine);
     multi_put(comm, c->recv, s->want, s->bytes);
-    expect(c, s->want + (c->out - c->recv));
-    if (inside)
-        return;
     multi_fill(host, c->seed, c->rank, mine);
     multi_put(comm, c->in, host, mine);
+    random_expect(s, s->want);
     if (c->kind == BY_SPLITS) {
         uint64_t words[2 * RANDOM_SPLITS_RANKS];
         fill_words(c, true, words);

@@ -105,6 +105,8 @@ struct random_slot {
 /* Writes a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected
  * result to `want`. `host` has room for the input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
+/* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input is new since random_put. */
+void random_expect(const struct random_slot *s, unsigned char *want);
 /* For a call by splits that is made in a group: its recvsplits are not written. */
 void random_expect_no_words(struct random_slot *s);
 /* The least sizes of random_prepare's two allocations: on rank `r`, and on any rank. */
