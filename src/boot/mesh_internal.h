@@ -100,8 +100,6 @@ int64_t mesh_deadline(struct cecl_mesh *mesh);
 enum mesh_state mesh_look(struct cecl_mesh *mesh, int peer);
 /* The error for a peer that is not alive. */
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
-/* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
-ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* The error for a wait that cecl_mesh_interrupt has ended. */
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh);
 

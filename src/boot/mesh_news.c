@@ -115,8 +115,7 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
     return cecl_fail_with(ceclRemoteError, why);
 }
 
-/* The error for the first peer that aborted or died; ceclSuccess if there is none. */
-static ceclResult_t first_error(struct cecl_mesh *mesh)
+ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
         const enum mesh_state state = r == mesh->rank ? MESH_ALIVE : mesh_look(mesh, r);
@@ -128,21 +127,8 @@ static ceclResult_t first_error(struct cecl_mesh *mesh)
 
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 {
-    CECL_TRY(first_error(mesh));
+    CECL_TRY(cecl_mesh_news(mesh));
     return cecl_fail(ceclRemoteError, "given up, because the communicator has failed");
-}
-
-ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
-{
-    for (int r = 0; r < mesh->nranks; r++)
-        if (r != mesh->rank && atomic_load(&mesh->rows[r].state) == MESH_ABORTED)
-            return mesh_peer_error(mesh, r);
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
-{
-    return first_error(mesh);
 }
 
 /* A process that becomes another program (exec) does not end, but does not listen any more. */
@@ -168,7 +154,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
     else if (polls[0].revents) /* few at a time: other processes may ring, too */
         for (int rings = 0; rings < mesh->nranks && recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0;)
             rings++;
-    return first_error(mesh);
+    return cecl_mesh_news(mesh);
 }
 
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)

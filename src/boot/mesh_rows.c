@@ -58,7 +58,9 @@ static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
     do {
-        CECL_TRY(mesh_first_reason(mesh));
+        for (int r = 0; r < mesh->nranks; r++)
+            if (r != mesh->rank && atomic_load(&mesh->rows[r].state) == MESH_ABORTED)
+                return mesh_peer_error(mesh, r);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (cecl_now_ms() < end);
     return ceclSuccess;
