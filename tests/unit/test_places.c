@@ -155,57 +155,6 @@ static void open_views(int nranks, uint32_t nentries)
 
 #define TEST_OF_VIEWS(name) TEST_BETWEEN(name, NULL, close_views)
 
-TEST_OF_VIEWS(a_thread_that_publishes_for_all_ranks_first_meets_fully)
-{
-    struct cecl_places_group groups[3];
-    open_views(3, 4);
-    for (int round = 0; round < 20; round++) {
-        for (int r = 0; r < 3; r++)
-            assert_true(publish(&views[r], 1 + (uint32_t)round % 4, stop, NULL, &groups[r]));
-        for (int r = 0; r < 3; r++) {
-            assert_int_equal(meet(&views[r], &groups[r], AT_ONCE, stop, NULL), CECL_PLACES_FULL);
-            assert_int_equal(groups[r].earlier, 7 & ~(1 << r));
-            assert_int_equal(count_wrong(&views[r], &groups[r]), 0);
-        }
-        for (int r = 0; r < 3; r++)
-            cecl_places_finish(&views[r], &groups[r]);
-    }
-}
-
-TEST_OF_VIEWS(a_rank_whose_wait_is_over_makes_the_call_late_for_all)
-{
-    struct cecl_places_group groups[3];
-    static const int order[3] = {1, 2, 0};
-    open_views(3, 0);
-    for (int i = 0; i < 3; i++) {
-        const int r = order[i];
-        assert_true(publish(&views[r], 2, stop, NULL, &groups[r]));
-        assert_int_equal(meet(&views[r], &groups[r], AT_ONCE, go_on_always, NULL),
-                         CECL_PLACES_LATE);
-        assert_int_equal(count_wrong(&views[r], &groups[r]), 0);
-    }
-    assert_int_equal(groups[1].earlier, 0);
-    assert_int_equal(groups[2].earlier, 1 << 1);
-    assert_int_equal(groups[0].earlier, 1 << 1 | 1 << 2);
-    assert_true(cecl_places_knows(&views[1], &groups[1], 1));
-    assert_false(cecl_places_knows(&views[1], &groups[1], 0));
-}
-
-TEST(a_single_rank_meets_itself)
-{
-    struct cecl_places alone;
-    struct cecl_places_group group;
-    void *shared = new_shared(1, 0);
-    open_one(&alone, shared, 0, 1, 0);
-    for (uint32_t call = 0; call < 3 * cecl_places_entries(&alone); call++) {
-        assert_true(publish(&alone, 1, stop, NULL, &group));
-        assert_int_equal(meet(&alone, &group, FOR_EVER, stop, NULL), CECL_PLACES_FULL);
-        assert_int_equal(count_wrong(&alone, &group), 0);
-        cecl_places_finish(&alone, &group);
-    }
-    free_shared(shared, 1);
-}
-
 TEST_OF_VIEWS(more_calls_than_the_ring_has_entries_are_refused)
 {
     struct cecl_places_group group;
@@ -215,29 +164,6 @@ TEST_OF_VIEWS(more_calls_than_the_ring_has_entries_are_refused)
     assert_false(publish(&views[0], 5, go_on_always, NULL, &group));
     assert_true(publish(&views[0], 4, go_on_always, NULL, &group));
     assert_int_equal(group.first, 1);
-}
-
-/* The early rank has finished and the late one has not come yet. The late rank must still find the early
- * one's record. */
-TEST_OF_VIEWS(an_entry_is_not_used_again_before_the_late_rank_is_done)
-{
-    struct cecl_places_group group, late;
-    open_views(2, 4);
-    for (int call = 0; call < 4; call++) {
-        assert_true(publish(&views[0], 1, stop, NULL, &group));
-        assert_int_equal(meet(&views[0], &group, AT_ONCE, go_on_always, NULL), CECL_PLACES_LATE);
-        cecl_places_finish(&views[0], &group);
-    }
-    assert_false(publish(&views[0], 1, stop, NULL, &group));
-    assert_true(publish(&views[1], 1, stop, NULL, &late));
-    assert_int_equal(meet(&views[1], &late, FOR_EVER, stop, NULL), CECL_PLACES_LATE);
-    assert_false(publish(&views[0], 1, stop, NULL, &group));
-    assert_int_equal(late.earlier, 1);
-    assert_int_equal(count_wrong(&views[1], &late), 0);
-    cecl_places_finish(&views[1], &late);
-    assert_true(publish(&views[0], 1, stop, NULL, &group));
-    assert_int_equal(group.first, 5);
-    assert_false(publish(&views[0], 1, stop, NULL, &group));
 }
 
 /* ---- when to wait. A wait calls `stop`, so the outcome STOPPED shows that the rank waited. */

@@ -340,23 +340,6 @@ TEST_BETWEEN(any_calls_in_sequence_give_what_plain_loops_give, NULL, close_ranks
     }
 }
 
-/* Sizes at which a share has one, two and three vectors, a block has one group and several, and a slot is
- * full. */
-TEST_BETWEEN(blocks_around_edges_arrive_whole_at_any_alignment, NULL, close_ranks)
-{
-    static const size_t edges[] = {512, 1024, 1536, 2048, 3072, SLOT - 1};
-    open_ranks(3);
-    for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
-        for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
-            for (size_t k = 0; k < 6; k++) /* also one byte less, and one more */
-                add_call((struct call){.kind = (enum cecl_small_kind)kind,
-                                       .bytes = edges[i] - 1 + k / 2,
-                                       .type = ceclUint8,
-                                       .lie = k * 3,
-                                       .in_place = k % 2});
-    run_calls();
-}
-
 /* Ranks learn of the others' progress only through the calls. */
 TEST_BETWEEN(a_rank_that_is_always_late_is_waited_for, NULL, close_ranks)
 {
@@ -581,21 +564,6 @@ TEST_BETWEEN(a_call_that_begins_after_the_end_sends_and_tells_nothing, NULL, clo
         free(before);
         close_ranks(state);
     }
-}
-
-TEST_BETWEEN(a_meeting_that_asks_for_nothing_is_left_alone, NULL, close_ranks)
-{
-    begin_to_wait(1000000); /* ranks 1 and 2, whose meeting has parts */
-    struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
-    struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
-    meeting.does = 0;
-    small.meeting = &meeting;
-    small.timeout_ns = 1000000;
-    cecl_small_host(&small);
-    waits_ended(cecl_now_ms());
-    assert_int_equal(ranks[0].done, 0);
-    for (int p = 1; p < n; p++)
-        assert_int_equal(ranks[p].row[0], 0);
 }
 
 static void refused(const struct cecl_small *small, const char *words)
