@@ -80,8 +80,7 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
     CECL_TRY(cecl_comm_check_own(comm, "pointers to memory of peers",
                                  "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_check_given("peerPtr", peerPtr));
-    if (peer < 0 || peer >= comm->nranks)
-        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    CECL_TRY(cecl_peer_check(comm, peer));
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
         return ceclInvalidArgument; /* cecl_pool_locate recorded the message */
     if (peer != comm->rank)

@@ -43,36 +43,38 @@ static ceclResult_t forget_private(struct cecl_registry *registry, const void *p
     return window && window->number == 0 ? cecl_registry_forget(registry, ptr) : ceclSuccess;
 }
 
+/* Pins a window of the memory; *window: NULL for memory of the pool, which needs none. */
+static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
+                               struct cecl_window **window)
+{
+    struct cecl_registry *registry = &comm->registry;
+    const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
+    if (cecl_pool_owns(&comm->pool, ptr))
+        return ceclSuccess;
+    CECL_TRY(forget_private(registry, ptr));
+    CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true)));
+    struct cecl_window *found = cecl_registry_find(registry, ptr);
+    if (!found || found->number == 0)
+        return cannot_share(ptr);
+    cecl_window_pin(found);
+    *window = found;
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
                                    ceclRegistration_t *handle)
 {
-    struct cecl_registry *registry;
     CECL_TRY(check_range(comm, ptr, bytes));
     struct ceclRegistration *made = calloc(1, sizeof(*made));
     if (!made)
         return cecl_fail(ceclOutOfMemory, "no host memory for a registration");
-    registry = &comm->registry;
-    ceclResult_t result = ceclSuccess;
-    if (!cecl_pool_owns(&comm->pool, ptr)) {
-        const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
-        result = forget_private(registry, ptr);
-        if (result == ceclSuccess)
-            result = cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true));
-        struct cecl_window *window =
-            result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
-        if (result == ceclSuccess && (!window || window->number == 0))
-            result = cannot_share(ptr);
-        if (result == ceclSuccess) {
-            made->window = window;
-            cecl_window_pin(window);
-        }
-    }
+    const ceclResult_t result = pin_memory(comm, ptr, bytes, &made->window);
     if (result != ceclSuccess) {
         free(made);
         return result;
     }
     /* so that this registration does not make the next call wait longer for peers */
-    (void)cecl_registry_told_ns(registry);
+    (void)cecl_registry_told_ns(&comm->registry);
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;

@@ -324,8 +324,7 @@ static ceclResult_t find_pointer(ceclComm_t comm, ceclWindow_t window, int peer,
 {
     CECL_TRY(cecl_window_handle_check(comm, window));
     CECL_TRY(cecl_check_given("ptr", ptr));
-    if (peer < 0 || peer >= comm->nranks)
-        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    CECL_TRY(cecl_peer_check(comm, peer));
     if (!window->parts[peer].address)
         return cecl_fail(ceclInvalidArgument, "window %" PRIu32 ": rank %d shares no memory in it",
                          window->number, peer);

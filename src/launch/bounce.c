@@ -87,13 +87,11 @@ static ceclResult_t make_bounce(ceclComm_t comm, uint64_t bytes, uint64_t wanted
         result = create_memory(comm, bounce);
     }
     if (result != ceclSuccess) {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
         free(bounce);
         return cecl_fail(result,
                          "%.300s; a buffer in memory that peers cannot reach takes its size a "
                          "second time: register the buffer, or allocate it by ceclMemAlloc",
-                         words);
+                         cecl_message());
     }
     result = cecl_registry_forget(&comm->registry, bounce->base);
     if (result == ceclSuccess) {

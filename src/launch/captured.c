@@ -7,32 +7,6 @@
 #include "plan/splits.h"
 #include "util/clock.h"
 
-/* A group is carried out at its end. The capture in which its calls were made must still go on then. */
-ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
-{
-    struct cecl_device *dev = launch->comm->dev;
-    struct cecl_capture capture;
-    if (!launch->is_grouped)
-        return ceclSuccess;
-    CECL_TRY(dev->ops->stream_check(dev, launch->stream, &capture));
-    return capture.id == launch->capture.id
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidUsage,
-                           "stream %p: the capture of this call has ended; end the group "
-                           "(ceclGroupEnd) before the capture",
-                           (void *)launch->stream);
-}
-
-ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
-{
-    return launch->is_captured && launch->told.late
-               ? cecl_fail(ceclInvalidUsage,
-                           "%s: a graph captures the call on rank %d, but not on another rank; "
-                           "either all ranks must capture a call, or none",
-                           launch->calls[0].op->name, launch->comm->rank)
-               : ceclSuccess;
-}
-
 /* The graph is gone. Called on any thread. */
 static void graph_is_gone(void *context)
 {
@@ -78,13 +52,8 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
 }
 
 /* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever
- * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long. */
-static int64_t deadline_of(ceclComm_t comm)
-{
-    return cecl_deadline(comm->launcher->gone_ms);
-}
-
-/* Returns false once the deadline has passed. */
+ * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long.
+ * Returns false once the deadline has passed. */
 static bool pause_until(int64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -96,9 +65,7 @@ static bool pause_until(int64_t deadline)
 
 uint32_t cecl_captured_await(ceclComm_t comm)
 {
-    if (atomic_load(&comm->captured) == 0)
-        return 0;
-    const int64_t deadline = deadline_of(comm);
+    const int64_t deadline = cecl_deadline(comm->launcher->gone_ms);
     while (atomic_load(&comm->captured) > 0 && pause_until(deadline))
         ;
     return atomic_load(&comm->captured);
@@ -146,7 +113,7 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
     cecl_launch_take_returned(comm);
     if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
-    const int64_t deadline = deadline_of(comm);
+    const int64_t deadline = cecl_deadline(comm->launcher->gone_ms);
     const struct cecl_call *call = call_with(comm, offset, bytes);
     while (call && pause_until(deadline)) {
         cecl_launch_take_returned(comm);

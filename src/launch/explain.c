@@ -60,7 +60,7 @@ static ceclResult_t explain_launch(struct cecl_launch *launch, ceclExplanation_t
     }
     CECL_TRY(cecl_launch_check_buffers(launch));
     if (launch->is_captured)
-        CECL_TRY(cecl_captured_check(launch));
+        CECL_TRY(cecl_launch_check_stream(launch));
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
                                                   : explain_collectives(launch, explanation));
     for (const struct cecl_launch *l = launch->leases.before; l; l = l->next)

@@ -148,8 +148,6 @@ void cecl_launch_drop(struct cecl_launch *launch);
 void cecl_launch_return(struct cecl_launch *launch);
 /* Drops the launches that cecl_launch_return has handed over. */
 void cecl_launch_take_returned(ceclComm_t comm);
-/* Puts a kept launch back into the store, because another launch is kept instead of it. */
-void cecl_launch_unkeep(struct cecl_launch *launch);
 void cecl_launch_free(struct cecl_launch *launch);
 void cecl_launch_free_list(struct cecl_launch *launch);
 /* Whether the launch's communicator has ended, or belongs to the parent of this forked process. */
@@ -201,10 +199,6 @@ bool cecl_launch_captures(const void *comm);
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands
  * the launch over (cecl_launch_return), and the next call of the communicator drops it. -- */
 
-/* Refuses a launch that cannot be captured. Local. */
-ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
-/* Refuses a captured launch that another rank did not capture. */
-ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Lets the graph hold the launch, also if only a part of it can then be captured: the program may launch that part. After
  * an error nothing has changed. */
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch);

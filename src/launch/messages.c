@@ -167,11 +167,6 @@ static void wait_for_receivers(ceclComm_t comm)
         }
 }
 
-static uint64_t take_ticket(const struct cecl_launch *launch)
-{
-    return launch->nmessages > 0 ? cecl_posts_ticket(&launch->comm->launcher->messenger.posts) : 0;
-}
-
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -179,9 +174,11 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     CECL_TRY(collect_messages(launch));
     CECL_TRY(note_own(launch));
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
-    messenger->group = launch->is_captured ? take_ticket(launch) : ++messenger->groups;
-    if (launch->nmessages > 0)
-        launch->is_owed = true;
+    if (launch->nmessages == 0)
+        return ceclSuccess;
+    messenger->group =
+        launch->is_captured ? cecl_posts_ticket(&messenger->posts) : ++messenger->groups;
+    launch->is_owed = true;
     /* goes on after an error, because peers count on the other messages; receives come first */
     for (int role = CECL_RECEIVER; role >= CECL_SENDER; role--) {
         if (role == CECL_SENDER && may_wait && !launch->is_captured && exchanges_much(launch))

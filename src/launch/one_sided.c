@@ -34,7 +34,7 @@ ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window)
     return ceclSuccess;
 }
 
-static ceclResult_t check_peer(ceclComm_t comm, int peer)
+ceclResult_t cecl_peer_check(ceclComm_t comm, int peer)
 {
     if (peer < 0 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
@@ -81,7 +81,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     if (!args->waits)
         return cecl_fail(ceclInvalidArgument, "waits: NULL, with nwaits %d", args->nwaits);
     for (int i = 0; i < args->nwaits; i++) {
-        ceclResult_t result = check_peer(comm, args->waits[i].peer);
+        ceclResult_t result = cecl_peer_check(comm, args->waits[i].peer);
         if (result == ceclSuccess)
             result = check_signal(comm, args->waits[i].signal);
         if (result != ceclSuccess)
@@ -201,7 +201,7 @@ static ceclResult_t check_args(ceclComm_t comm, struct making *making)
     const struct cecl_one_sided_args *args = making->args;
     if (args->is_wait)
         return check_waits(comm, args);
-    CECL_TRY(check_peer(comm, args->peer));
+    CECL_TRY(cecl_peer_check(comm, args->peer));
     if (args->is_signal)
         CECL_TRY(check_signal(comm, args->signal));
     if (args->is_copy)

@@ -202,11 +202,12 @@ static void keep_launch(struct cecl_launch *launch)
     }
     if (!place)
         return;
-    if (*place)
-        cecl_launch_unkeep(*place);
-    /* the store gets a new launch, so that the next lone call finds one there */
-    else if (!cecl_launch_spare(launch->comm))
-        return;
+    if (*place) {
+        (*place)->is_kept = false;
+        cecl_launch_drop(*place);
+    } else if (!cecl_launch_spare(launch->comm)) {
+        return; /* the store needs a new launch, so that the next lone call finds one there */
+    }
     *place = launch;
     launch->is_kept = true;
 }

@@ -58,12 +58,6 @@ static void put_back(struct cecl_launch *launch)
     launcher->spare = launch;
 }
 
-void cecl_launch_unkeep(struct cecl_launch *launch)
-{
-    launch->is_kept = false;
-    put_back(launch);
-}
-
 bool cecl_launch_is_left(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
@@ -162,15 +156,21 @@ static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
     launch->is_captured = launch->is_asked && launch->capture.id != 0;
 }
 
-/* The stream of a lone call was checked when the launch was taken. That of a group may have changed since. */
+/* The stream of a lone call was checked when the launch was taken. That of a group may have changed since; if it captured
+ * the group's calls, the same capture must still go on. */
 ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;
-    if (launch->is_captured)
-        return cecl_captured_check(launch);
-    return launch->is_asked && !launch->is_grouped
+    struct cecl_capture capture = {.id = 0};
+    if (launch->is_asked && !launch->is_grouped)
+        return ceclSuccess;
+    CECL_TRY(dev->ops->stream_check(dev, launch->stream, launch->is_captured ? &capture : NULL));
+    return !launch->is_captured || capture.id == launch->capture.id
                ? ceclSuccess
-               : dev->ops->stream_check(dev, launch->stream, NULL);
+               : cecl_fail(ceclInvalidUsage,
+                           "stream %p: the capture of this call has ended; end the group "
+                           "(ceclGroupEnd) before the capture",
+                           (void *)launch->stream);
 }
 
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,

@@ -346,8 +346,11 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
     ceclResult_t result = learn_places(launch);
-    if (result == ceclSuccess)
-        result = cecl_captured_check_told(launch);
+    if (result == ceclSuccess && launch->is_captured && told->late)
+        result = cecl_fail(ceclInvalidUsage,
+                           "%s: a graph captures the call on rank %d, but not on another rank; "
+                           "either all ranks must capture a call, or none",
+                           launch->calls[0].op->name, launch->comm->rank);
     if (result == ceclSuccess)
         result = lend_inputs(launch);
     cecl_places_finish(places, &launch->places);
