@@ -163,17 +163,18 @@ static bool needs_hosted(ceclComm_t comm)
     return comm->nranks > 1 || has_host_flags(comm);
 }
 
-/* Opens the memory of the host that devices use. Then opens the launcher, whose messages use that memory. */
-static ceclResult_t open_hosted(ceclComm_t comm)
+/* Opens the device, and the memory of the host that devices use. Then opens the launcher, whose messages use that
+ * memory, before any rank can send. */
+static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all,
+                                const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
-    ceclResult_t result = ceclSuccess;
+    CECL_TRY(cecl_setup_device(comm, all, true));
+    comm->tuning = tunings[is_on_host(comm) ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     if (needs_hosted(comm))
-        result = cecl_hosted_open(&comm->hosted, comm->dev,
+        CECL_TRY(cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
-                                  half_bytes(comm, &comm->tuning));
-    if (result == ceclSuccess) /* must be done before any rank can send */
-        result = cecl_launcher_open(comm);
-    return cecl_mesh_agree(comm->mesh, result);
+                                  half_bytes(comm, &comm->tuning)));
+    return cecl_launcher_open(comm);
 }
 
 static bool flags_reached(const void *context, uint32_t target)
@@ -192,6 +193,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks)
                               comm->config.timeout_ms, &asks);
 }
 
+/* Opens the windows, and what the threads read; then starts the threads. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->engine.windows = &comm->windows;
@@ -199,11 +201,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
                       comm->rank, comm->nranks);
     cecl_waits_open(&comm->waits, cecl_shared_at(&comm->shared, CECL_SHARED_WAITS), comm->rank,
                     comm->nranks);
-    return cecl_mesh_agree(comm->mesh, cecl_setup_registry(comm, comm->rank, comm->nranks));
-}
-
-static ceclResult_t start_threads(ceclComm_t comm)
-{
+    CECL_TRY(cecl_setup_registry(comm, comm->rank, comm->nranks));
     /* before the watchdog starts, because the watchdog asks the worker */
     CECL_TRY(cecl_worker_start(comm));
     return cecl_watch_start(comm);
@@ -215,9 +213,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
 {
     CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all), &comm->shared));
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
-    CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_setup_device(comm, all, true)));
-    comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
-    CECL_TRY(open_hosted(comm));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all, tunings)));
     CECL_TRY(settle_sizes(comm));
 
     const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
@@ -229,8 +225,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                               &comm->hosted, has_host_flags(comm)));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
-    CECL_TRY(open_windows(comm));
-    const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
+    const ceclResult_t result = cecl_mesh_agree(comm->mesh, open_windows(comm));
     /* if the watchdog ended this wait, its error says which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
