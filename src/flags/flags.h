@@ -50,9 +50,8 @@ struct cecl_lines {
         /* how many calls so far, including the one that is being enqueued */
         _Atomic uint64_t calls;
     } list[CECL_LINES];
-    _Atomic uint32_t count; /* lines from here on were never used */
-    uint32_t next;          /* the line that will be shared next */
-    uint32_t *done;         /* [CECL_LINES] host-visible: how many calls of each line are done */
+    uint32_t next;  /* the line that will be shared next */
+    uint32_t *done; /* [CECL_LINES] host-visible: how many calls of each line are done */
 };
 
 /* A one-sided call of this rank. */

@@ -22,21 +22,18 @@ static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
     return cecl_line_value(last_of(flags, line)) - cecl_word_read(&flags->lines.done[line]);
 }
 
-/* The stream's own line if it has one; otherwise a free line, or a line that was never used. If there is no
- * such line either, the line that is the next to be shared. */
+/* The stream's own line if it has one; otherwise a free line. If there is none, the line that is the next to be
+ * shared. */
 static uint32_t find(struct cecl_flags *flags, uint64_t stream)
 {
     struct cecl_lines *lines = &flags->lines;
-    const uint32_t count = atomic_load(&lines->count);
     uint32_t free = CECL_LINES;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < CECL_LINES; i++) {
         if (stream != 0 && lines->list[i].stream == stream)
             return i;
         free = free == CECL_LINES && pending(flags, i) == 0 ? i : free;
     }
-    if (free < CECL_LINES)
-        return free;
-    return count < CECL_LINES ? count : lines->next++ % CECL_LINES;
+    return free < CECL_LINES ? free : lines->next++ % CECL_LINES;
 }
 
 struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
@@ -48,10 +45,7 @@ struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
         (stream == 0 || lines->list[at].stream != stream) && pending(flags, at) > 0;
     *after = is_shared ? last_of(flags, at) : (struct cecl_line_at){0};
     lines->list[at].stream = stream;
-    const uint64_t call = atomic_fetch_add(&lines->list[at].calls, 1) + 1;
-    if (at >= atomic_load(&lines->count))
-        atomic_store(&lines->count, at + 1);
-    return (struct cecl_line_at){at, call};
+    return (struct cecl_line_at){at, atomic_fetch_add(&lines->list[at].calls, 1) + 1};
 }
 
 void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
@@ -70,17 +64,15 @@ bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at)
 
 uint64_t cecl_lines_made(const struct cecl_flags *flags)
 {
-    const uint32_t count = atomic_load(&flags->lines.count);
     uint64_t made = 0;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < CECL_LINES; i++)
         made += atomic_load(&flags->lines.list[i].calls);
     return made;
 }
 
 bool cecl_lines_idle(const struct cecl_flags *flags)
 {
-    const uint32_t count = atomic_load(&flags->lines.count);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < CECL_LINES; i++)
         if (pending(flags, i) > 0)
             return false;
     return true;

@@ -42,10 +42,11 @@ static int open_flags(void **state)
                                 .values_offset = 4096,
                                 .pads_offset = SLICE - 65536,
                                 .slices_offset = SLICE - 256};
-    if (!pool.base || dev->ops->words_alloc(dev, 4, &flags.done) != ceclSuccess)
+    if (!pool.base || dev->ops->words_alloc(dev, 4 + CECL_LINES, &flags.done) != ceclSuccess)
         return 1;
     flags.late = flags.done + 1;
     flags.replay = flags.done + 2;
+    cecl_lines_describe(&flags, flags.done + 4);
     cecl_flags_describe(&flags, pool.base + 256, SLICE);
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t i = 0; i < CECL_FLAG_VALUES; i++)
