@@ -27,7 +27,6 @@ static struct {
     unsigned steps;
     int listener; /* an eventfd, readable while callers wait */
     int callers[CALLERS], ncallers;
-    bool hears_one;
     bool was_open[DESCRIPTORS];
 } world;
 
@@ -93,16 +92,6 @@ int world_call(void)
     return ends[1];
 }
 
-int world_waiting(void)
-{
-    return world.ncallers;
-}
-
-bool world_hears_one(void)
-{
-    return world.hears_one;
-}
-
 int world_connect(int fd)
 {
     int ends[2];
@@ -152,14 +141,6 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int ms)
     return world.on ? wait_in_world(polls, count, ms) : __real_poll(polls, count, ms);
 }
 
-/* The listener is not a connection. */
-static bool is_socket(int fd)
-{
-    int type;
-    socklen_t length = sizeof(type);
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
-}
-
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
 {
     const int64_t end = world.now_ns + (int64_t)ms * 1000000;
@@ -168,7 +149,6 @@ static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
         REQUIRE(++world.steps < STEPS_MOST, "it never waits");
         if (ready != 0 || ms == 0)
             return ready;
-        world.hears_one = count == 1 && is_socket(polls[0].fd);
         const bool acted = world.script->act();
         REQUIRE(acted || ms > 0, "it waits without an end");
         if (!acted || (ms > 0 && world.now_ns >= end) || count == 0) {

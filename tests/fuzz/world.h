@@ -33,10 +33,6 @@ void world_pass(int64_t ms);
 int world_listener(void);
 /* Connects to the listener. Returns the caller's end. */
 int world_call(void);
-/* The number of callers that the code has not accepted yet. */
-int world_waiting(void);
-/* Whether the code waits only for a single connection. */
-bool world_hears_one(void);
 /* Makes `fd` one end of a connection, and returns the other end. */
 int world_connect(int fd);
 

@@ -45,7 +45,7 @@ bool random_reduces(const struct random_call *c)
            c->kind == REDUCE_SCATTER_TILES || c->kind == REDUCE_SCATTER_AS;
 }
 
-bool random_never_in_place(enum kind kind)
+static bool never_in_place(enum kind kind)
 {
     return kind == ALL_TO_ALLV || kind == REDUCE_SCATTER_TILES || kind == REDUCE_SCATTER_AS;
 }
@@ -250,7 +250,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->kind = kind;
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
-    c->in_place = random_next(x) % 2 && !random_never_in_place(c->kind);
+    c->in_place = random_next(x) % 2 && !never_in_place(c->kind);
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
     c->repeats = random_next(x) % 4 == 0;
@@ -737,9 +737,4 @@ void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, i
         multi_ok(comm, ceclMemFree(comm, recv[i].at));
     }
     free(host);
-}
-
-void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed)
-{
-    random_groups(comm, kind, kind, 1, rounds, seed);
 }

@@ -81,7 +81,6 @@ uint64_t random_next(uint64_t *x);
 void random_draw(struct random_call *c, uint64_t *x);
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
 bool random_reduces(const struct random_call *c); /* reductions need aligned buffers */
-bool random_never_in_place(enum kind kind);
 /* Bytes of an element of the result. */
 size_t random_result_size(const struct random_call *c);
 
@@ -127,7 +126,5 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
 #define RANDOM_MOST 24 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
                    uint64_t seed);
-/* The same, call by call, for one kind. */
-void random_rounds(ceclComm_t comm, enum kind kind, int rounds, uint64_t seed);
 
 #endif

@@ -62,7 +62,7 @@ static void check_rest(void)
 /* Checks that the communicator is usable. */
 static void works(void)
 {
-    random_rounds(comm, ALL_TO_ALLV, 2, 3);
+    random_groups(comm, ALL_TO_ALLV, ALL_TO_ALLV, 1, 2, 3);
 }
 
 TEST_BETWEEN(nothing_at_all_is_a_call, set_up, tear_down)
