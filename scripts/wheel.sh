@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Builds the Python wheel: wheel.sh FOLDER [PIP_OPTION ...]. It needs python3 with venv, and PyPI.
-# PyPI's ziglang is the C compiler, which binds to glibc 2.28: the wheel installs on every Linux that is
-# not older. No CUDA toolkit is needed. The wheel's tag is checked against what its libraries need.
+# Builds the Python wheels, for x86-64 and for aarch64, or for those named: wheel.sh FOLDER [x86_64|aarch64 ...]. It needs
+# python3 with venv, and PyPI.
+# PyPI's ziglang is the C compiler, for both, which binds to glibc 2.28: a wheel installs on every Linux that is
+# not older. No CUDA toolkit is needed; both have the same kernels. A wheel's tag is checked against what its libraries need.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 glibc=2.28 most_bytes=20000000
-mkdir -p "${1:?a folder for the wheel}"
+mkdir -p "${1:?a folder for the wheels}"
 out=$(cd -- "$1" && pwd)
 shift
+archs=("$@")
+[ $# -gt 0 ] || archs=(x86_64 aarch64)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -16,24 +19,28 @@ if ! "$scratch/venv/bin/pip" install -q "ziglang==0.15.*" wheel auditwheel; then
     echo "skipped: PyPI's ziglang could not be installed"
     exit 77
 fi
-# CMake needs the compiler as one word. pip hides the packages of its environment from what it starts.
 zig=$("$scratch/venv/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__) + "/zig")')
-cat >"$scratch/cc" <<EOF
+for arch in "${archs[@]}"; do
+    # CMake needs the compiler as one word. pip hides the packages of its environment from what it starts.
+    cat >"$scratch/cc" <<EOF
 #!/bin/sh
-exec "$zig" cc -target x86_64-linux-gnu.$glibc "\$@"
+exec "$zig" cc -target $arch-linux-gnu.$glibc "\$@"
 EOF
-chmod +x "$scratch/cc"
-CC=$scratch/cc LDFLAGS=-Wl,-s "$scratch/venv/bin/pip" wheel -q --no-deps -w "$scratch/built" "$@" "$root"
-tag=manylinux_${glibc/./_}_x86_64
-wheel=$(cd "$scratch/built" && "$scratch/venv/bin/wheel" tags --remove --platform-tag "$tag" ./*.whl)
-# auditwheel looks at every library's symbols; what it names is the oldest system that has them.
-"$scratch/venv/bin/auditwheel" show "$scratch/built/$wheel" >"$scratch/audit"
-if ! grep -Eq "manylinux_2_(5|12|17|24|26|27|28)_x86_64" "$scratch/audit"; then
-    cat "$scratch/audit" >&2
-    echo "$wheel needs a newer system than its tag says" >&2
-    exit 1
-fi
-bytes=$(stat -c %s "$scratch/built/$wheel")
-[ "$bytes" -le "$most_bytes" ] || { echo "$wheel has $bytes bytes; $most_bytes at most" >&2; exit 1; }
-mv "$scratch/built/$wheel" "$out/"
-echo "$out/$wheel ($bytes bytes)"
+    chmod +x "$scratch/cc"
+    options=(-C "build-dir=$scratch/$arch" -C cmake.define.CMAKE_SYSTEM_NAME=Linux -C "cmake.define.CMAKE_SYSTEM_PROCESSOR=$arch")
+    [ "$arch" = "${archs[0]}" ] || options+=(-C "cmake.define.CECL_KERNEL_FOLDER=$scratch/${archs[0]}/kernels")
+    CC=$scratch/cc LDFLAGS=-Wl,-s "$scratch/venv/bin/pip" wheel -q --no-deps -w "$scratch/built" "${options[@]}" "$root"
+    tag=manylinux_${glibc/./_}_$arch
+    wheel=$(cd "$scratch/built" && "$scratch/venv/bin/wheel" tags --remove --platform-tag "$tag" ./*-linux_*.whl)
+    # auditwheel looks at every library's symbols; what it names is the oldest system that has them.
+    "$scratch/venv/bin/auditwheel" show "$scratch/built/$wheel" >"$scratch/audit"
+    if ! grep -Eq "manylinux_2_(5|12|17|24|26|27|28)_$arch" "$scratch/audit"; then
+        cat "$scratch/audit" >&2
+        echo "$wheel needs a newer system than its tag says" >&2
+        exit 1
+    fi
+    bytes=$(stat -c %s "$scratch/built/$wheel")
+    [ "$bytes" -le "$most_bytes" ] || { echo "$wheel has $bytes bytes; $most_bytes at most" >&2; exit 1; }
+    mv "$scratch/built/$wheel" "$out/"
+    echo "$out/$wheel ($bytes bytes)"
+done

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Runs the unit tests, and four ranks of a wheel, as on aarch64, under QEMU's emulator: aarch64.sh [WHEEL], or
+# aarch64.sh --build, which only builds. Kernels and GPUs have no part in it. On Debian, as root, it installs what it needs,
+# of the architecture arm64, too.
+set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+cd -- "$root"
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
+folder=build/aarch64
+emulator=(qemu-aarch64-static -L /)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Left out are tests that kill, stop or fork ranks or look at the mappings of a process, which QEMU does otherwise than
+# Linux or slowly.
+tests=(bench_median blocks boot_door boot_mesh boot_tcp boot_trouble check_says check_threads closing error flags
+    frames graphs_broken_off history host_graph host_small host_stream host_words hosts launch left_soon lifeline
+    machine model number one_sided_failure peer_table posts rank_words reduce_host refusals registry settings
+    shared_gpu siphash small_host splits_behind splits_torch steady_state together tune_spans tune_split tuning turns
+    waits)
+
+has_all() {
+    command -v aarch64-linux-gnu-gcc qemu-aarch64-static >/dev/null && [ -e /usr/lib/aarch64-linux-gnu/libcmocka.so ]
+}
+
+install() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get dpkg >/dev/null || return 1
+    dpkg --add-architecture arm64 && apt-get -q update &&
+        DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+            qemu-user-static libcmocka-dev:arm64
+}
+
+if ! has_all && { ! install >"$scratch/log" 2>&1 || ! has_all; }; then
+    tail -n 3 "$scratch/log"
+    echo "skipped: gcc-aarch64-linux-gnu, qemu-user-static and libcmocka-dev:arm64 are needed"
+    exit 77
+fi
+for test in "${tests[@]}"; do
+    [ -e "tests/unit/test_$test.c" ] || { echo "aarch64.sh: there is no tests/unit/test_$test.c" >&2; exit 1; }
+done
+# shellcheck disable=SC2034 # build's
+targets=("${tests[@]/#/test_}")
+build "$root/$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCECL_WERROR=ON -DCECL_CUDA=OFF -DCECL_MPI=OFF \
+    -DCECL_EXAMPLES=OFF -DCECL_BENCH=OFF -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+    -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc "-DCMAKE_CROSSCOMPILING_EMULATOR=$(command -v "${emulator[0]}");-L;/"
+[ "${1:-}" != --build ] || exit 0
+if [ -n "${1:-}" ]; then
+    python3 -m zipfile -e "$1" "$scratch"
+    perf=$scratch/cecl/bin/cecl_perf
+    chmod +x "$perf"
+    CECL_DEVICE=host "${emulator[@]}" "$perf" --ranks 4 -b 4K -e 64K -n 3 -w 1 --rounds 2 | tee "$scratch/log"
+    grep -q '^# every byte right' "$scratch/log"
+fi
+# shellcheck disable=SC2154 # common.sh's
+ctest --test-dir "$folder" -R "^test_($(IFS='|' && echo "${tests[*]}"))\$" --output-on-failure -j"$test_jobs"
