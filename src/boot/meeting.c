@@ -69,10 +69,12 @@ struct slot {
 /* This rank's call. */
 struct stay {
     const struct cecl_meeting_plan *plan;
-    struct slot mine;          /* as in the row */
-    struct slot next;          /* what a look makes of it */
-    int64_t since;             /* when this rank came */
-    uint64_t changes;          /* those that the last look has seen */
+    struct slot mine; /* as in the row */
+    struct slot next; /* what a look makes of it */
+    int64_t since;    /* when this rank came */
+    uint64_t changes; /* those that the last look has seen */
+    uint64_t numbers
+        [CECL_MEETING_RANKS];  /* AGREES: the members' calls whose sum this rank has agreed to */
     struct cecl_rank_set late; /* the members that have not come as far as this rank */
 };
 
@@ -211,15 +213,19 @@ static bool is_same(const struct cecl_meeting_plan *plan, const struct head *its
 }
 
 /* The first member that has ended this rank's call for a reason that concerns it, or NOBODY. A reason does not if the
- * rank at fault is not on this rank's list, or if one of the two calls is a split and the other a shrink. */
-static int find_teller(const struct stay *stay, struct call *its)
+ * rank at fault is not on this rank's list, or if one of the two calls is a split and the other a shrink.
+ * skip  [out] up to which number members have ended this rank's calls */
+static int find_teller(const struct stay *stay, struct call *its, uint64_t *skip)
 {
     const struct cecl_meeting_plan *plan = stay->plan;
     const struct failure *failure = &its->failure;
+    *skip = 0;
     for (int r = 0; r < plan->nranks; r++) {
         if (r == plan->rank || !cecl_rank_set_has(&plan->members, r))
             continue;
-        if (read_slot(plan, r, its, 0, plan->rank) < stay->next.call.head.number)
+        const uint64_t over = read_slot(plan, r, its, 0, plan->rank);
+        *skip = over > *skip ? over : *skip;
+        if (over < stay->next.call.head.number)
             continue;
         (void)read_slot(plan, r, its, sizeof(*its), 0);
         if (failure->result != ceclSuccess && failure->is_split == plan->is_split &&
@@ -407,11 +413,16 @@ static enum state find_late(struct stay *stay, uint64_t *sum)
     for (int r = 0; r < plan->nranks; r++) {
         if (!cecl_rank_set_has(&plan->members, r))
             continue;
-        const struct head its = head_of(plan, r);
-        const bool waits = is_same(plan, &its) && is_waiting(&its),
-                   agrees = is_same(plan, &its) && (its.state == AGREES || its.state == MET) &&
-                            its.agreed == mine->agreed;
-        *sum += its.number;
+        struct head its;
+        const uint64_t over = read_slot(plan, r, &its, sizeof(its), plan->rank);
+        /* a member that has ended this rank's call without a reason has met this rank, and may have called again */
+        const bool is_ahead = mine->state == AGREES && r != plan->rank && over >= mine->number,
+                   waits = is_same(plan, &its) &&
+                           (r == plan->rank ? is_waiting(&its) : is_alive(stay, r, &its)),
+                   agrees = is_ahead ||
+                            (is_same(plan, &its) && (its.state == AGREES || its.state == MET) &&
+                             its.agreed == mine->agreed);
+        *sum += is_ahead ? stay->numbers[r] : its.number;
         is_off = is_off || (!waits && !agrees);
         if (mine->state == WAITS ? !waits : !agrees)
             cecl_rank_set_add(&stay->late, r);
@@ -422,7 +433,7 @@ static enum state find_late(struct stay *stay, uint64_t *sum)
     return !equal(&stay->late, &nobody) ? mine->state : mine->state == WAITS ? AGREES : MET;
 }
 
-/* Copies the parts of all members, whose calls are over. */
+/* Copies the parts of all members, and notes their calls: a member may make its next call as soon as all agree. */
 static void take_parts(struct stay *stay, char *parts)
 {
     const struct cecl_meeting_plan *plan = stay->plan;
@@ -431,11 +442,19 @@ static void take_parts(struct stay *stay, char *parts)
         if (!cecl_rank_set_has(&plan->members, r))
             continue;
         (void)read_slot(plan, r, &its, sizeof(its), 0);
-        end_calls(stay, r, its.head.number);
+        stay->numbers[r] = its.head.number;
         if (parts)
             memcpy(parts, its.part, plan->bytes);
         parts = parts ? parts + plan->bytes : NULL;
     }
+}
+
+/* The calls of all members are over. */
+static void meet(struct stay *stay)
+{
+    for (int r = 0; r < stay->plan->nranks; r++)
+        if (cecl_rank_set_has(&stay->plan->members, r))
+            end_calls(stay, r, stay->numbers[r]);
     stay->next.call.failure = (struct failure){.missing = NOBODY};
 }
 
@@ -450,16 +469,23 @@ static bool look(struct stay *stay, char *parts, ceclResult_t *result)
     stay->next = stay->mine;
     *result = ceclSuccess;
     if (changes != stay->changes) {
-        uint64_t sum;
-        const int teller = find_teller(stay, &its);
+        uint64_t sum, skip;
+        const int teller = find_teller(stay, &its, &skip);
         if (teller != NOBODY) {
             *result = fail_as_told(stay, teller, &its);
             return true;
         }
+        if (head->state == WAITS &&
+            skip >= head->number) { /* goes on under a number that is not over */
+            head->number = skip + 1;
+            return true;
+        }
         const enum state state = find_late(stay, &sum);
         if (state != head->state) {
-            if (state == MET)
+            if (state == AGREES)
                 take_parts(stay, parts);
+            else if (state == MET)
+                meet(stay);
             head->state = state;
             head->agreed = sum;
             return true;
@@ -534,6 +560,7 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
                                 .lists_differ = !is_listed};
     struct stay stay;
     struct call its;
+    uint64_t skip;
     char words[CECL_MESSAGE_BYTES];
     uint64_t changes;
     int looks = 0;
@@ -542,7 +569,9 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
         changes = count_changes(plan);
         come(&stay, plan);
         (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);
-        const int teller = find_teller(&stay, &its);
+        const int teller = find_teller(&stay, &its, &skip);
+        if (teller == NOBODY && skip >= stay.next.call.head.number)
+            stay.next.call.head.number = skip + 1;
         if (teller == NOBODY)
             fail(&stay, WHO_LIST_ME, why);
         else /* the others have learned of that failure, and take this call for a part of it */

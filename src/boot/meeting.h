@@ -47,8 +47,7 @@ struct cecl_meeting_plan {
 /* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason; the
  * one exception: a member that gives up at its deadline may miss that the last one has just come, and then the
  * others find that its new mesh is closed. A member that comes to a meeting which has failed fails at once.
- * parts  [out, members * plan->bytes] in rank order; NULL: not needed. ceclRemoteError if a member has made
- *        its next call before this rank has read that member's part. */
+ * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. The plan's
