@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include "boot/mesh_internal.h"
-#include "boot/net.h"
 #include "boot/rank_list.h"
 
 /* ---- telling */
@@ -127,8 +126,12 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 {
+    char why[MESH_TEXT_BYTES] = "";
     CECL_TRY(cecl_mesh_news(mesh));
-    return cecl_fail(ceclRemoteError, "given up, because the communicator has failed");
+    if (mesh->rows)
+        copy_why(mesh, mesh->rank, why); /* as this rank has told its peers */
+    return cecl_fail_with(ceclRemoteError,
+                          *why ? why : "given up, because the communicator has failed");
 }
 
 /* A process that becomes another program (exec) does not end, but does not listen any more. */

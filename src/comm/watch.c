@@ -25,8 +25,8 @@ static void tell_peers(ceclComm_t comm)
 {
     if (comm->watch.told)
         return;
-    cecl_mesh_interrupt(comm->mesh);
     cecl_mesh_tell_abort(comm->mesh, comm->async_message);
+    cecl_mesh_interrupt(comm->mesh); /* a call that this ends tells its peers why */
     comm->watch.told = true;
 }
 
