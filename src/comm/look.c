@@ -182,11 +182,12 @@ static void say_captured_message(ceclComm_t comm, const struct found *found, cha
 
 /* ---- captured collectives */
 
-/* Whether a peer has launched another graph. */
+/* Whether a peer has launched another graph. A peer whose streams a failure has released goes on, too; it has told its
+ * peers before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
-    if (!cecl_turns_differ(&comm->engine.flags, &found))
+    if (!cecl_turns_differ(&comm->engine.flags, &found) || cecl_comm_knows_why(comm))
         return false;
     cecl_fail(
         ceclInvalidUsage,
