@@ -15,7 +15,6 @@ static void lose(ceclComm_t comm)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static ceclComm_t lost;
 
-    comm->magic = 0;
     pthread_mutex_lock(&lock);
     comm->next = lost;
     lost = comm;
@@ -31,6 +30,8 @@ ceclComm_t cecl_comm_alloc(void)
 static void free_parts(ceclComm_t comm)
 {
     const bool drained = comm->drained;
+    if (!drained) /* threads that give a launch back find the communicator left */
+        comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
     /* before the flags are freed: through the registry, other communicators ask how far this one's calls

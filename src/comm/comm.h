@@ -94,7 +94,7 @@ enum cecl_shared_part {
 
 struct ceclComm {
     struct cecl_handle handle;
-    uint32_t magic;
+    _Atomic uint32_t magic;
     int rank, nranks;
     uint64_t id; /* equal on all ranks, and different for each communicator */
     struct cecl_resolved config;
