@@ -2,7 +2,7 @@
  * messages, signals and captured calls, and for each rank a part through which its blocks go in small calls of an urgent
  * communicator.
  *
- * The memory is a part of the ranks' shared memory (boot/shared.h). */
+ * The memory is a part of the ranks' shared memory (boot/mesh.h). */
 #ifndef CECL_ALLOC_HOSTED_H
 #define CECL_ALLOC_HOSTED_H
 

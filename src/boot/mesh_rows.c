@@ -1,11 +1,9 @@
 /* Exchanges, through the rows of the shared memory. A rank writes what it brings into a slot of its row, says in `came`
  * that it has come, and waits until all have come. So no order of calls can deadlock ranks, and no rank serves the
  * others. */
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,7 +13,6 @@
 #include "boot/net.h"
 #include "boot/rank_list.h"
 #include "util/clock.h"
-#include "util/fds.h"
 
 /* ns between two looks at the ranks that do not come, and as many more for each rank: the looks of many ranks would
  * keep few cores busy */

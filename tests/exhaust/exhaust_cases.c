@@ -285,24 +285,46 @@ static const struct {
     {"join", "connect@tcp.c"},
     {"join", "socket@net.c"},
     {"join", "connect@inbox.c"},
-    {"join", "sendmsg@packet.c"},
+    {"join", "sendmsg@inbox.c"},
     {"join-callbacks", "open@process.c"},
-    {"join-callbacks", "recvmsg@packet.c"},
-    {"join-tuned", "fopen@file.c"},
+    {"join-callbacks", "recvmsg@inbox.c"},
+    {"join-tuned", "fopen@tuning_file.c"},
     {"group", "pthread_key_create@"},
-    {"gather-compared", "realloc@tell.c"},
-    {"exchange-sizes", "realloc@tell.c"},
-    {"gather-files", "recvmsg@packet.c"},
+    {"gather-compared", "realloc@grow.h"},
+    {"exchange-sizes", "realloc@grow.h"},
+    {"gather-files", "recvmsg@inbox.c"},
     {"gather-files", "opendir@host_region.c"},
-    {"gather-private", "open@host_region.c"},
+    {"gather-private", "open@host_maps.c"},
 };
+
+enum { FOUND = sizeof(found) / sizeof(found[0]) };
+
+static bool is_found(const struct exhaust_case *c, int i)
+{
+    return strcmp(steps[c->step].name, found[i].step) == 0 && strstr(c->name, found[i].place);
+}
 
 static bool has_found(const struct exhaust_case *c)
 {
-    for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++)
-        if (strcmp(steps[c->step].name, found[i].step) == 0 && strstr(c->name, found[i].place))
-            return true;
-    return false;
+    int i = 0;
+    while (i < FOUND && !is_found(c, i))
+        i++;
+    return i < FOUND;
+}
+
+/* Counts those of `found` that no case matches, because the library asks elsewhere now. */
+static int count_lost(void)
+{
+    int lost = 0;
+    for (int i = 0; i < FOUND; i++) {
+        int c = 0;
+        while (c < ncases && !is_found(&cases[c], i))
+            c++;
+        if (c == ncases)
+            fprintf(stderr, "no case is %s %s any more\n", found[i].step, found[i].place);
+        lost += c == ncases;
+    }
+    return lost;
 }
 
 static bool is_selected(const struct exhaust_case *c)
@@ -415,6 +437,8 @@ int main(int argc, char **argv)
         if (is_wanted(s, &options))
             tally.failed += !count_step(s);
     name_cases();
+    if (options.selects && !options.only)
+        tally.failed += count_lost();
     for (int i = 0; i < ncases && options.lists; i++)
         if (is_chosen(i, &options))
             printf("%s\n", cases[i].name);
