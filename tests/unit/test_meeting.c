@@ -140,6 +140,49 @@ TEST(a_part_of_a_later_call_is_not_taken)
     assert_true(late > 0);
 }
 
+/* The next call begins as soon as the first returns, while others have not looked yet. */
+static void *run_twice(void *argument)
+{
+    struct rank *me = argument;
+    run(me);
+    const ceclResult_t first = me->result;
+    for (int r = 0, at = 0; r < RANKS; r++)
+        if (r != EXCLUDED && me->all[at++] != 10 + r)
+            return NULL; /* the first part stays */
+    me->mine += 100;
+    if (first == ceclSuccess)
+        run(me);
+    return NULL;
+}
+
+TEST(a_member_that_calls_again_at_once_has_met)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+        assert_non_null(memory);
+        plan_all(memory);
+        for (int r = 0; r < RANKS; r++) {
+            ranks[r].plan.deadline = cecl_deadline(5000);
+            if (r != EXCLUDED)
+                assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_twice, &ranks[r]), 0);
+            usleep(5000 + 37 * (useconds_t)tries); /* long enough for long naps */
+        }
+        for (int r = 0; r < RANKS; r++)
+            if (r != EXCLUDED)
+                pthread_join(ranks[r].thread, NULL);
+        for (int r = 0; r < RANKS; r++) {
+            if (r == EXCLUDED)
+                continue;
+            if (ranks[r].result != ceclSuccess)
+                fail_msg("rank %d: %s", r, ranks[r].words);
+            for (int m = 0, at = 0; m < RANKS; m++)
+                if (m != EXCLUDED)
+                    assert_int_equal(ranks[r].all[at++], 110 + m);
+        }
+        end_all(memory);
+    }
+}
+
 static void refuse(int rank)
 {
     assert_int_equal(cecl_meeting_refuse(&ranks[rank].plan, cecl_fail(ceclInvalidArgument, "no")),
