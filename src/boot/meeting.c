@@ -401,6 +401,29 @@ static ceclResult_t check_lists(const struct stay *stay)
     return ceclSuccess;
 }
 
+/* How far a member is with this rank's call. */
+struct progress {
+    bool waits, agrees;
+    uint64_t number; /* of its own call */
+};
+
+static struct progress progress_of(const struct stay *stay, int rank)
+{
+    const struct cecl_meeting_plan *plan = stay->plan;
+    const struct head *mine = &stay->next.call.head;
+    const bool is_me = rank == plan->rank;
+    struct head its;
+    const uint64_t over = read_slot(plan, rank, &its, sizeof(its), plan->rank);
+    /* a member that has ended this rank's call without a reason has met this rank, and may have called again */
+    if (mine->state == AGREES && !is_me && over >= mine->number)
+        return (struct progress){.agrees = true, .number = stay->numbers[rank]};
+    const bool same = is_same(plan, &its);
+    return (struct progress){
+        .waits = same && (is_me ? is_waiting(&its) : is_alive(stay, rank, &its)),
+        .agrees = same && (its.state == AGREES || its.state == MET) && its.agreed == mine->agreed,
+        .number = its.number};
+}
+
 /* Finds the members that have not come as far as this rank: it waits, or agrees. Returns the state that this rank has
  * next. */
 static enum state find_late(struct stay *stay, uint64_t *sum)
@@ -413,18 +436,10 @@ static enum state find_late(struct stay *stay, uint64_t *sum)
     for (int r = 0; r < plan->nranks; r++) {
         if (!cecl_rank_set_has(&plan->members, r))
             continue;
-        struct head its;
-        const uint64_t over = read_slot(plan, r, &its, sizeof(its), plan->rank);
-        /* a member that has ended this rank's call without a reason has met this rank, and may have called again */
-        const bool is_ahead = mine->state == AGREES && r != plan->rank && over >= mine->number,
-                   waits = is_same(plan, &its) &&
-                           (r == plan->rank ? is_waiting(&its) : is_alive(stay, r, &its)),
-                   agrees = is_ahead ||
-                            (is_same(plan, &its) && (its.state == AGREES || its.state == MET) &&
-                             its.agreed == mine->agreed);
-        *sum += is_ahead ? stay->numbers[r] : its.number;
-        is_off = is_off || (!waits && !agrees);
-        if (mine->state == WAITS ? !waits : !agrees)
+        const struct progress its = progress_of(stay, r);
+        *sum += its.number;
+        is_off = is_off || (!its.waits && !its.agrees);
+        if (mine->state == WAITS ? !its.waits : !its.agrees)
             cecl_rank_set_add(&stay->late, r);
     }
     /* a member has failed since, and may have come again */
