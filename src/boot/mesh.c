@@ -312,6 +312,26 @@ static ceclResult_t send_mine(struct cecl_mesh *mesh)
     return result;
 }
 
+/* Looks at the late rank that others may have left for, and at another one each time, because a look takes several
+ * system calls. A rank that leaves because of rank 0 cannot say so to ranks that lack rank 0's memory. */
+static ceclResult_t look_at_late(struct cecl_mesh *mesh, const struct cecl_rank_list *late,
+                                 int looks)
+{
+    const int named = late->count < CECL_RANKS_NAMED ? late->count : CECL_RANKS_NAMED,
+              looked[] = {late->ranks[0], late->ranks[looks % named]};
+    CECL_TRY(cecl_mesh_news(mesh));
+    for (int i = 0; i < 2; i++) {
+        const ceclResult_t result = mesh_check_joining(mesh, looked[i]);
+        if (result == ceclSuccess)
+            continue;
+        CECL_TRY(cecl_mesh_news(mesh)); /* it may have said why in between */
+        return looked[0] != 0 || looked[i] == 0
+                   ? result
+                   : cecl_fail(result, "%s; rank 0 had not come, either", cecl_message());
+    }
+    return ceclSuccess;
+}
+
 /* Waits until all have sent their descriptors, or only rank 0 the memory. */
 static ceclResult_t await_theirs(struct cecl_mesh *mesh, bool only_memory)
 {
@@ -331,12 +351,7 @@ static ceclResult_t await_theirs(struct cecl_mesh *mesh, bool only_memory)
                              cecl_rank_list_words(&late), mesh->init_timeout_ms);
         if (poll(polls, (nfds_t)cecl_inbox_polls(&mesh->exchange, polls), TICK_MS) != 0)
             continue;
-        /* another one each time, which takes several system calls; first the one that others may have left for */
-        CECL_TRY(cecl_mesh_news(mesh));
-        CECL_TRY(mesh_check_joining(mesh, late.ranks[0]));
-        CECL_TRY(mesh_check_joining(
-            mesh,
-            late.ranks[looks % (late.count < CECL_RANKS_NAMED ? late.count : CECL_RANKS_NAMED)]));
+        CECL_TRY(look_at_late(mesh, &late, looks));
     }
 }
 
