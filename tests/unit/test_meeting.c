@@ -434,7 +434,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 /* Otherwise looks alone would keep two cores busy. */
 TEST(many_ranks_together_look_seldom)
 {
-    enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 300, FIRST_LOOKS = 12 };
+    enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 1500, FIRST_LOOKS = 12 };
     struct cecl_meeting_plan plan = {.memory = calloc(1, cecl_meetings_bytes(MANY)),
                                      .nranks = MANY,
                                      .timeout_ms = MS,
