@@ -69,13 +69,12 @@ struct slot {
 /* This rank's call. */
 struct stay {
     const struct cecl_meeting_plan *plan;
-    struct slot mine; /* as in the row */
-    struct slot next; /* what a look makes of it */
-    int64_t since;    /* when this rank came */
-    uint64_t changes; /* those that the last look has seen */
-    uint64_t numbers
-        [CECL_MEETING_RANKS];  /* AGREES: the members' calls whose sum this rank has agreed to */
-    struct cecl_rank_set late; /* the members that have not come as far as this rank */
+    struct slot mine;                     /* as in the row */
+    struct slot next;                     /* what a look makes of it */
+    int64_t since;                        /* when this rank came */
+    uint64_t changes;                     /* those that the last look has seen */
+    uint64_t numbers[CECL_MEETING_RANKS]; /* of the members' calls, when this rank agreed */
+    struct cecl_rank_set late;            /* the members that have not come as far as this rank */
 };
 
 /* ---- sets */

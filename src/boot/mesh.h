@@ -65,8 +65,8 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
  * invitations  rank r's invitation is `apart` * r bytes behind it
  * shared       is mapped, zeroed. No rank can make it smaller; NULL: it is not needed
  *
- * On failure cecl_mesh_tell_abort tells the peers why, unless this rank could not map the memory. Then the peers
- * notice that it has left. */
+ * On failure cecl_mesh_tell_abort tells the peers why, unless this rank could not map the memory, or rank 0 could
+ * not send it. Then the peers notice that this rank has left. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared);
 
