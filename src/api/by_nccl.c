@@ -98,7 +98,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
     CECL_TRY(check_settings(comm)); /* equal on all ranks */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
     if (local == ceclSuccess && is_refused(comm))
-        return cecl_hellos_refuse_hosts(all, comm->nranks, host, nhosts);
+        return cecl_net_refuse_hosts(nhosts);
     struct cecl_net *net = local == ceclSuccess ? net_of(comm, host, nhosts) : NULL;
     if (local == ceclSuccess && !net)
         local = ceclOutOfMemory;

@@ -82,6 +82,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
         {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
         {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
+        {"CECL_NODE_SIZE", a->node_size, b->node_size},
         {"CECL_TUNING (a hash of the table)", a->tuning, b->tuning},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
@@ -89,13 +90,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
             return cecl_fail(ceclInvalidArgument,
                              "ranks differ in %s: %" PRId64 " on rank 0, %" PRId64 " on rank %d",
                              fields[i].name, fields[i].a, fields[i].b, rank);
-    /* a peer's text may be invalid */
-    return strncmp(a->node_sizes, b->node_sizes, CECL_NODE_SIZES_BYTES) == 0
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidArgument,
-                           "ranks differ in CECL_NODE_SIZE: '%.*s' on rank 0, '%.*s' on rank %d",
-                           CECL_NODE_SIZES_BYTES, a->node_sizes, CECL_NODE_SIZES_BYTES,
-                           b->node_sizes, rank);
+    return ceclSuccess;
 }
 
 /* Checks a result that came from a peer through the caller's callbacks: it may be any number. */
@@ -214,6 +209,19 @@ bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks)
         if (all[r].few_queues)
             return true;
     return false;
+}
+
+int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host)
+{
+    const int size = all[0].config.node_size;
+    int count = 0;
+    for (int r = 0; r < nranks; r++) {
+        int q = 0;
+        while (all[q].host != all[r].host || (size > 0 && q / size != r / size))
+            q++;
+        host[r] = q < r ? host[q] : (uint16_t)count++;
+    }
+    return count;
 }
 
 ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,

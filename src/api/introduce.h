@@ -44,13 +44,9 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
 /* Checks the introductions. The message is equal on all ranks, and names the rank that differs. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
-/* hosts.c. Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends.
- * host  [nranks] out; *count: how many there are */
-ceclResult_t cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host,
-                               int *count);
-/* Refuses ranks of several hosts, for the host device. The message is equal on all ranks. */
-ceclResult_t cecl_hellos_refuse_hosts(const struct cecl_hello *all, int nranks,
-                                      const uint16_t *host, int count);
+/* Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends. Returns how
+ * many there are. host: [nranks] out */
+int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
 /* Whether at least one of the ranks has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 

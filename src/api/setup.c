@@ -236,11 +236,10 @@ static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const str
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     uint16_t host[CECL_MAX_RANKS];
-    int nhosts;
+    const int nhosts = cecl_hellos_hosts(all, comm->nranks, host);
     comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
     for (int r = 0; r < comm->nranks; r++)
         comm->id ^= all[r].drawn;
-    CECL_TRY(cecl_hellos_hosts(all, comm->nranks, host, &nhosts));
     if (nhosts > 1)
         return cecl_comm_by_nccl(comm, oob, all, host, nhosts);
     cecl_lifeline_close(oob->line);

@@ -44,7 +44,7 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            "CECL_DEVICE_AUTO expected",
                            (int)out->device, (int)device);
     out->device = device;
-    out->node_sizes[0] = '\0'; /* the parent knows which ranks are on one host */
+    out->node_size = 0; /* the parent knows which ranks are on one host */
     out->parent_host = comm->net ? comm->net->host[comm->rank] : 0;
     out->cuda_device = comm->dev->ordinal;
     return result;

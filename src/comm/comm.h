@@ -19,7 +19,6 @@
 #include "util/thread.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
-#define CECL_NODE_SIZES_BYTES 24 /* room for CECL_NODE_SIZE's text, with its final 0 */
 
 /* Settings, combined from configuration and environment. A negative value stands for the device's default. */
 struct cecl_resolved {
@@ -36,7 +35,7 @@ struct cecl_resolved {
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
     int32_t parent_host; /* of a child: the number of the rank's host in the parent; otherwise 0 */
-    char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: not set */
+    int32_t node_size;   /* CECL_NODE_SIZE's value; 0: not set */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
 };

@@ -1,7 +1,5 @@
 /* Combines ceclConfig_t and the environment. A variable that is set wins over the field. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "comm/comm.h"
 #include "plan/tuning.h"
@@ -68,48 +66,10 @@ static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
     return choose32("", CECL_UNDEF, 0, 0, id, value);
 }
 
-/* Whether a text is a list of numbers of ranks, with commas between them. */
-static bool are_sizes(const char *text)
-{
-    int64_t size = 0;
-    bool good = true;
-    for (; *text && good; text++)
-        if (*text == ',') {
-            good = size > 0 && text[1] != '\0';
-            size = 0;
-        } else {
-            size = 10 * size + (*text - '0');
-            good = *text >= '0' && *text <= '9' && size > 0 && size <= CECL_MAX_RANKS;
-        }
-    return good;
-}
-
-static ceclResult_t read_node_sizes(char out[CECL_NODE_SIZES_BYTES])
-{
-    const char *text = cecl_setting_text(CECL_SET_NODE_SIZE);
-    if (!text)
-        return ceclSuccess;
-    if (strlen(text) >= CECL_NODE_SIZES_BYTES || !are_sizes(text))
-        return cecl_fail(
-            ceclInvalidArgument,
-            "CECL_NODE_SIZE=%s: ranks of each host, 1 to %d, or a list such as 3,5 of at "
-            "most %d characters expected",
-            text, CECL_MAX_RANKS, CECL_NODE_SIZES_BYTES - 1);
-    snprintf(out, CECL_NODE_SIZES_BYTES, "%s", text);
-    return ceclSuccess;
-}
-
-static ceclResult_t read_texts(struct cecl_resolved *out)
-{
-    int64_t debug;
-    CECL_TRY(read_node_sizes(out->node_sizes));
-    /* log.c reads CECL_DEBUG too, but cannot report an invalid value */
-    return override(CECL_SET_DEBUG, &debug);
-}
-
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out)
 {
     static const ceclConfig_t defaults = CECL_CONFIG_INITIALIZER;
+    int64_t debug;
     if (!config)
         config = &defaults;
     cecl_settings_warn();
@@ -142,8 +102,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_SHARE_GPU, &out->share_gpu));
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
-
-    CECL_TRY(read_texts(out));
+    CECL_TRY(override32(CECL_SET_NODE_SIZE, &out->node_size));
+    CECL_TRY(override(CECL_SET_DEBUG, &debug)); /* log.c cannot report an invalid value */
     CHOOSE(choose32, cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16, CUDA_DEVICE, &out->cuda_device);
     return ceclSuccess;
 }

@@ -87,6 +87,14 @@ struct offer {
     struct nccl_id id; /* rank 0's */
 };
 
+ceclResult_t cecl_net_refuse_hosts(int nhosts)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "ranks are on %d hosts: all ranks on one host, in one network namespace, "
+                     "expected; over several hosts NCCL carries calls, on GPUs only",
+                     nhosts);
+}
+
 static ceclResult_t prepare(struct cecl_net *net, struct offer *mine)
 {
     CECL_TRY(cecl_net_load(&net->nccl));
@@ -94,9 +102,7 @@ static ceclResult_t prepare(struct cecl_net *net, struct offer *mine)
     snprintf(net->name, sizeof(net->name), "NCCL %d.%d.%d", mine->version / 10000,
              mine->version / 100 % 100, mine->version % 100);
     if (net->nccl->on_host != (net->dev->kind == CECL_KIND_HOST))
-        return cecl_fail(ceclInvalidUsage,
-                         "NCCL carries calls over several hosts on GPUs only; on the host device "
-                         "all ranks on one host, in one network namespace, expected");
+        return cecl_net_refuse_hosts(net->nhosts);
     CECL_TRY(net->dev->ops->words_alloc(net->dev, 3, &net->begun));
     net->ended = net->begun + 1;
     net->word = net->begun + 2;

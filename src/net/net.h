@@ -139,6 +139,8 @@ static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
 /* join.c. NULL: no host memory, or no descriptor. */
 struct cecl_net *cecl_net_new(int nranks);
 void cecl_net_free(struct cecl_net *net);
+/* Refuses ranks of several hosts, for the host device. */
+ceclResult_t cecl_net_refuse_hosts(int nhosts);
 /* Makes NCCL's communicator. Collective over the lines: all ranks succeed, or all fail. */
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline);
 /* Waits until NCCL no longer works in the background. The error names `what`. */

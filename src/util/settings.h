@@ -73,9 +73,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the "      \
       "faster one is kept; 0: the built-in table decides, so all runs have the same calls "        \
       "served. If ranks differ, 0 applies")                                                        \
-    X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "not set", "ranks",                           \
+    X(NODE_SIZE, "CECL_NODE_SIZE", INT, EQUAL, "-", "not set", "1..1024",                          \
       "pretends that ranks are on several hosts, to see what a program does then: the number of "  \
-      "ranks on each (4), or a list (3,5)")                                                        \
+      "ranks on each")                                                                             \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: NVIDIA's profilers show the host time of each call, as an NVTX range of the domain "     \
       "cecl; needs a library built with CUDA")                                                     \

@@ -1,7 +1,4 @@
-/* Which ranks share a host, according to what they report; how the host device refuses ranks of several hosts; and which ranks an
- * error names if their settings differ. */
-#include <stdio.h>
-#include <stdlib.h>
+/* Which ranks share a host, according to what they report; and which ranks an error names if their settings differ. */
 #include <string.h>
 
 #include "../with_cmocka.h"
@@ -28,34 +25,20 @@ static void meet(const char *hosts)
                                         .config = config};
 }
 
-static void set_sizes(const char *sizes)
-{
-    for (int r = 0; r < count; r++)
-        strcpy(hellos[r].config.node_sizes, sizes);
-}
-
-static ceclResult_t refuse_hosts(void)
+/* Expects this many hosts, and the number of each rank's host. */
+static void expect_hosts(int hosts, const char *numbers)
 {
     uint16_t host[MOST];
-    int hosts;
-    CECL_TRY(cecl_hellos_hosts(hellos, count, host, &hosts));
-    return hosts == 1 ? ceclSuccess : cecl_hellos_refuse_hosts(hellos, count, host, hosts);
-}
-
-/* What all ranks are told on the host device; "" if they are on one host. */
-static const char *refusal(void)
-{
     assert_int_equal(cecl_hellos_compare(hellos, count), ceclSuccess);
-    const ceclResult_t result = refuse_hosts();
-    assert_int_equal(result, result == ceclSuccess ? ceclSuccess : ceclInvalidUsage);
-    return result == ceclSuccess ? "" : cecl_message();
+    assert_int_equal(cecl_hellos_hosts(hellos, count, host), hosts);
+    for (int r = 0; r < count; r++)
+        assert_int_equal(host[r], numbers[r] - '0');
 }
 
-static void expect_hosts(const char *words)
+static void pretend(int size)
 {
-    const char *told = refusal();
-    if (strncmp(told, words, strlen(words)) != 0)
-        fail_msg("'%s' does not begin with '%s'", told, words);
+    for (int r = 0; r < count; r++)
+        hellos[r].config.node_size = size;
 }
 
 static void expect_refused(ceclResult_t result, const char *words)
@@ -65,59 +48,30 @@ static void expect_refused(ceclResult_t result, const char *words)
         fail_msg("'%s' does not say '%s'", cecl_message(), words);
 }
 
-TEST(ranks_of_several_hosts_are_refused)
-{
-    meet("aaaa");
-    assert_string_equal(refusal(), "");
-    meet("a");
-    assert_string_equal(refusal(), "");
-    meet("aabb");
-    assert_string_equal(refusal(),
-                        "ranks are on 2 hosts (2 + 2 ranks): all ranks on one host, in one "
-                        "network namespace, expected; over several hosts NCCL carries calls, on "
-                        "GPUs only");
-    meet("aaabbbbb");
-    expect_hosts("ranks are on 2 hosts (3 + 5 ranks): ");
-    meet("abcdefghij");
-    expect_hosts("ranks are on 10 hosts (1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + ... ranks): ");
-}
-
 TEST(hosts_are_numbered_by_their_first_ranks)
 {
-    uint16_t host[MOST];
-    static const uint16_t wanted[] = {0, 1, 0, 2, 1};
-    int hosts;
+    meet("aaaa");
+    expect_hosts(1, "0000");
+    meet("a");
+    expect_hosts(1, "0");
+    meet("aaabbbbb");
+    expect_hosts(2, "00011111");
     meet("zbzab");
-    assert_int_equal(cecl_hellos_hosts(hellos, count, host, &hosts), ceclSuccess);
-    assert_int_equal(hosts, 3);
-    assert_memory_equal(host, wanted, sizeof(wanted));
+    expect_hosts(3, "01021");
 }
 
 TEST(hosts_may_be_pretended)
 {
     meet("aaaa");
-    set_sizes("4");
-    assert_string_equal(refusal(), "");
-    set_sizes("2");
-    expect_hosts("ranks are on 2 hosts (2 + 2 ranks, with CECL_NODE_SIZE=2): ");
-    set_sizes("3");
-    expect_hosts("ranks are on 2 hosts (3 + 1 ranks, with CECL_NODE_SIZE=3): ");
-    set_sizes("1,3");
-    expect_hosts("ranks are on 2 hosts (1 + 3 ranks, with CECL_NODE_SIZE=1,3): ");
+    pretend(4);
+    expect_hosts(1, "0000");
+    pretend(2);
+    expect_hosts(2, "0011");
+    pretend(3);
+    expect_hosts(2, "0001");
     meet("aabb"); /* each pretended host of real ones is a host */
-    set_sizes("3");
-    expect_hosts("ranks are on 3 hosts (2 + 1 + 1 ranks, with CECL_NODE_SIZE=3): ");
-}
-
-TEST(sizes_that_do_not_fit_are_refused)
-{
-    static const char *const wrong[] = {"1,2", "3,2", "2,2,1"};
-    meet("aaaa");
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        set_sizes(wrong[i]);
-        assert_int_equal(refuse_hosts(), ceclInvalidArgument);
-        assert_non_null(strstr(cecl_message(), "sizes that sum to 4 ranks expected"));
-    }
+    pretend(3);
+    expect_hosts(3, "0012");
 }
 
 TEST(odd_version_is_named)
@@ -147,11 +101,8 @@ TEST(odd_settings_are_named)
     expect_refused(ceclInvalidArgument, "ranks differ in timeoutMs");
     expect_refused(ceclInvalidArgument, "on rank 2");
     meet("aabb");
-    strcpy(hellos[1].config.node_sizes, "2");
-    expect_refused(ceclInvalidArgument, "CECL_NODE_SIZE: '' on rank 0, '2' on rank 1");
-    meet("aabb");
-    memset(hellos[2].config.node_sizes, '2', CECL_NODE_SIZES_BYTES);
-    expect_refused(ceclInvalidArgument, "CECL_NODE_SIZE: '' on rank 0, '2222");
+    hellos[1].config.node_size = 2;
+    expect_refused(ceclInvalidArgument, "CECL_NODE_SIZE: 0 on rank 0, 2 on rank 1");
     meet("aabb");
     hellos[3].rank = 1;
     expect_refused(ceclInvalidArgument, "rank 1: taken twice");
