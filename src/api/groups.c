@@ -1,6 +1,4 @@
 /* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
-#include <stdlib.h>
-
 #include "api/joins.h"
 #include "api/life.h"
 #include "comm/together.h"
@@ -44,34 +42,31 @@ static ceclResult_t allocate(void *argument)
     return cecl_fail_with(result, words);
 }
 
-/* Each communicator makes its allocations in a task of its own, because a pool that grows waits for all ranks, and
+static struct cecl_launch *find_allocations(struct cecl_launch *launch)
+{
+    while (launch && launch->kind != CECL_LAUNCH_ALLOCATIONS)
+        launch = launch->next;
+    return launch;
+}
+
+static void *next_allocations(void *launch)
+{
+    return find_allocations(((struct cecl_launch *)launch)->next);
+}
+
+/* Each communicator makes its allocations on a thread of its own, because a pool that grows waits for all ranks, and
  * all of these may be ranks of this thread. */
 static ceclResult_t allocate_all(const struct cecl_launches *all)
 {
-    uint32_t count = 0;
-    for (const struct cecl_launch *launch = all->first; launch; launch = launch->next)
-        count += launch->kind == CECL_LAUNCH_ALLOCATIONS;
-    if (count == 0)
-        return ceclSuccess;
-    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
-    if (!tasks)
-        return cecl_fail(ceclOutOfMemory, "no host memory for allocations on %u communicators",
-                         count);
-    count = 0;
-    for (struct cecl_launch *launch = all->first; launch; launch = launch->next)
-        if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
-            tasks[count++] = (struct cecl_task){.run = allocate, .argument = launch};
-    const ceclResult_t result = cecl_together(tasks, count);
-    free(tasks);
-    return result;
+    return cecl_together(allocate, find_allocations(all->first), next_allocations);
 }
 
 /* After a failure nothing more is carried out, but peers of joins and calls are notified. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_launches *all = &group->all;
-    if (group->joins)
-        (void)!cecl_group_refuse(cecl_joins_carry_out(group->joins, all->failed, all->words));
+    (void)!cecl_group_refuse(cecl_joins_carry_out(group->joins, all->failed, all->words));
+    cecl_group_drop_joins(group);
     if (all->failed == ceclSuccess)
         (void)!cecl_group_refuse(allocate_all(all));
     return cecl_launches_make(all);
@@ -102,7 +97,6 @@ CECL_API ceclResult_t ceclGroupEnd(void)
 static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t comm,
                                     const ceclExplanation_t *explanation)
 {
-    const struct cecl_joins *joins = group->joins;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("explanation", explanation));
     if (group->all.failed != ceclSuccess)
@@ -113,7 +107,7 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
                              "a call of the group is on another communicator, not on comm");
         else if (launch->kind == CECL_LAUNCH_ALLOCATIONS)
             return cecl_fail(ceclInvalidUsage, "a ceclMemAlloc" ONLY_CALLS);
-    if (joins && joins->count > 0)
+    if (group->joins)
         return cecl_fail(ceclInvalidUsage, "a ceclCommInitRank" ONLY_CALLS);
     return ceclSuccess;
 }
@@ -140,8 +134,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
                                         "can be explained"));
     cecl_group_close();
     ceclResult_t result = check_explained(group, comm, explanation);
-    if (group->joins)
-        group->joins->count = 0;
+    cecl_group_drop_joins(group);
     if (result == ceclSuccess)
         result = explain(group, explanation);
     cecl_group_empty(group);

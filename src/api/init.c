@@ -202,20 +202,23 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
                              devlist[r]);
     CECL_TRY(cecl_mesh_check_limit(ndev));
     void *meeting = calloc(1, cecl_meetings_bytes(ndev));
-    struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
-                               .count = (uint32_t)ndev};
-    if (!meeting || !joins.list) {
-        free(meeting);
-        free(joins.list);
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
-    }
-    for (int r = 0; r < ndev; r++) {
-        joins.list[r] = (struct cecl_join){
-            .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
+    struct cecl_join *joins = calloc((size_t)ndev, sizeof(*joins));
+    ceclResult_t result = ceclSuccess;
+    if (!meeting || !joins)
+        result = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
+    for (int r = 0; r < ndev && result == ceclSuccess; r++) {
+        joins[r] = (struct cecl_join){.next = r + 1 < ndev ? &joins[r + 1] : NULL,
+                                      .out = &comms[r],
+                                      .nranks = ndev,
+                                      .rank = r,
+                                      .meeting = meeting,
+                                      .config = resolved};
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
-        joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
+        joins[r].config.cuda_device = devlist ? devlist[r] : r;
     }
-    const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
+    if (result == ceclSuccess)
+        result = cecl_joins_carry_out(joins, ceclSuccess, NULL);
+    free(joins);
     free(meeting);
     return result;
 }

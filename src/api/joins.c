@@ -7,37 +7,37 @@
 #include "api/life.h"
 #include "comm/together.h"
 #include "launch/group.h"
-#include "util/grow.h"
 
-static void free_joins(struct cecl_joins *joins)
+static void free_joins(struct cecl_join *join)
 {
-    free(joins->list);
-    free(joins);
-}
-
-static ceclResult_t add_join(const struct cecl_join *join)
-{
-    struct cecl_group *group = cecl_group_current();
-    if (!group->joins)
-        group->joins = calloc(1, sizeof(struct cecl_joins));
-    group->free_joins = free_joins;
-    struct cecl_joins *joins = group->joins;
-    if (!joins || !CECL_HAS_ROOM(joins->list, joins->count, joins->room))
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins",
-                         joins ? joins->count + 1 : 1);
-    joins->list[joins->count++] = *join;
-    return join->local == ceclSuccess ? ceclSuccess : cecl_fail_with(join->local, join->words);
+    while (join) {
+        struct cecl_join *next = join->next;
+        free(join);
+        join = next;
+    }
 }
 
 ceclResult_t cecl_joins_keep(const struct cecl_join *join)
 {
-    return cecl_group_refuse_call(NULL, add_join(join));
+    struct cecl_group *group = cecl_group_current();
+    struct cecl_join **end = &group->joins, *kept = malloc(sizeof(*kept));
+    ceclResult_t result = join->local;
+    if (!kept)
+        return cecl_group_refuse_call(
+            NULL, cecl_fail(ceclOutOfMemory, "no host memory for a join of a group"));
+    while (*end)
+        end = &(*end)->next;
+    *kept = *join;
+    *end = kept;
+    group->free_joins = free_joins;
+    if (result != ceclSuccess)
+        result = cecl_fail_with(result, join->words);
+    return cecl_group_refuse_call(NULL, result);
 }
 
-static void refuse_all(struct cecl_joins *joins, ceclResult_t refused, const char *words)
+static void refuse_all(struct cecl_join *joins, ceclResult_t refused, const char *words)
 {
-    for (uint32_t i = 0; i < joins->count; i++) {
-        struct cecl_join *join = &joins->list[i];
+    for (struct cecl_join *join = joins; join; join = join->next) {
         if (join->local != ceclSuccess)
             continue;
         join->local = refused;
@@ -45,40 +45,28 @@ static void refuse_all(struct cecl_joins *joins, ceclResult_t refused, const cha
     }
 }
 
-static ceclResult_t run(void *argument)
+static ceclResult_t carry_out(void *join)
 {
-    return cecl_join_carry_out(argument);
+    return cecl_join_carry_out(join);
 }
 
-static ceclResult_t join_all(struct cecl_joins *joins)
+static void *next_join(void *join)
 {
-    struct cecl_task *tasks = calloc(joins->count, sizeof(*tasks));
-    if (!tasks)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins", joins->count);
-    for (uint32_t i = 0; i < joins->count; i++)
-        tasks[i] = (struct cecl_task){.run = run, .argument = &joins->list[i]};
-    const ceclResult_t result = cecl_together(tasks, joins->count);
-    free(tasks);
-    return result;
+    return ((struct cecl_join *)join)->next;
 }
 
-ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused, const char *words)
+ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words)
 {
     char why[CECL_MESSAGE_BYTES];
-    if (joins->count == 0)
-        return ceclSuccess;
     if (refused != ceclSuccess)
         refuse_all(joins, refused, words);
-    const ceclResult_t result = join_all(joins);
+    const ceclResult_t result = cecl_together(carry_out, joins, next_join);
     cecl_keep_message(why);
-    for (uint32_t i = 0; i < joins->count; i++) {
-        const struct cecl_join *join = &joins->list[i];
+    for (struct cecl_join *join = joins; join; join = join->next) {
         if (result == ceclSuccess)
             *join->out = join->comm;
         else if (join->comm)
             cecl_comm_take_back(join->comm);
     }
-    free(joins->list); /* the list is large, and joins are rare */
-    *joins = (struct cecl_joins){0};
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }

@@ -7,6 +7,7 @@
 
 /* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
 struct cecl_join {
+    struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
     /* in ceclCommInitAll: the memory in which the ranks meet (boot/meeting.h); NULL: they meet by the id */
@@ -20,19 +21,13 @@ struct cecl_join {
     ceclComm_t comm;                /* the communicator, once it is made */
 };
 
-struct cecl_joins {
-    struct cecl_join *list;
-    uint32_t count, room;
-};
-
 /* init.c. Collective. Makes join->comm. */
 ceclResult_t cecl_join_carry_out(struct cecl_join *join);
 
 /* Collective over each of the new communicators. If one of them cannot be made, this process keeps none. If
  * the group was already refused (`refused`, with message `words`), none is made, and the peers learn why.
- * Leaves `joins` empty. */
-ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused,
-                                  const char *words);
+ * joins: a list, or NULL */
+ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words);
 
 /* Keeps a join, or the error of its arguments, for the end of the open group. */
 ceclResult_t cecl_joins_keep(const struct cecl_join *join);

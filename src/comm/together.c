@@ -1,38 +1,50 @@
+/* See together.h. */
 #include "comm/together.h"
 
+#include <pthread.h>
 #include <stdbool.h>
-#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 #include "util/thread.h"
 
 /* Locked until all threads exist. If a thread cannot be made, no task runs, because the other tasks would wait for the
  * missing thread's task until their timeout. */
-struct cecl_gate {
+struct gate {
     pthread_mutex_t lock;
     bool is_open;
 };
 
-static void run(struct cecl_task *task)
+struct task {
+    ceclResult_t (*run)(void *item);
+    void *item;
+    struct gate *gate;
+    pthread_t thread;
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+
+static void run_task(struct task *task)
 {
-    task->result = task->run(task->argument);
+    task->result = task->run(task->item);
     if (task->result != ceclSuccess)
         cecl_keep_message(task->words);
 }
 
 static void *run_behind_gate(void *argument)
 {
-    struct cecl_task *task = argument;
+    struct task *task = argument;
     pthread_mutex_lock(&task->gate->lock);
     const bool runs = task->gate->is_open;
     pthread_mutex_unlock(&task->gate->lock);
     if (runs)
-        run(task);
+        run_task(task);
     return NULL;
 }
 
-static ceclResult_t verdict(const struct cecl_task *tasks, uint32_t count)
+static ceclResult_t verdict(const struct task *tasks, uint32_t count)
 {
-    const struct cecl_task *consequence = NULL;
+    const struct task *consequence = NULL;
     for (uint32_t t = 0; t < count; t++) {
         const ceclResult_t result = tasks[t].result;
         const bool is_cause = result != ceclRemoteError && result != ceclTimeout;
@@ -44,13 +56,11 @@ static ceclResult_t verdict(const struct cecl_task *tasks, uint32_t count)
     return consequence ? cecl_fail_with(consequence->result, consequence->words) : ceclSuccess;
 }
 
-ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
+static ceclResult_t run_all(struct task *tasks, uint32_t count)
 {
-    struct cecl_gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
     uint32_t started = 1;
     int error = 0;
-    if (count == 0)
-        return ceclSuccess;
     pthread_mutex_lock(&gate.lock);
     while (started < count && error == 0) {
         tasks[started].gate = &gate;
@@ -61,7 +71,7 @@ ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
     gate.is_open = error == 0;
     pthread_mutex_unlock(&gate.lock);
     if (error == 0)
-        run(&tasks[0]);
+        run_task(&tasks[0]);
     for (uint32_t t = 1; t < started; t++)
         pthread_join(tasks[t].thread, NULL);
     pthread_mutex_destroy(&gate.lock);
@@ -70,4 +80,21 @@ ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count)
                : cecl_fail(ceclSystemError,
                            "pthread_create: error %d: no thread for each of %u communicators",
                            error, count);
+}
+
+ceclResult_t cecl_together(ceclResult_t (*run)(void *item), void *first, void *(*next)(void *item))
+{
+    uint32_t count = 0, t = 0;
+    for (void *item = first; item; item = next(item))
+        count++;
+    if (count == 0)
+        return ceclSuccess;
+    struct task *tasks = calloc(count, sizeof(*tasks));
+    if (!tasks)
+        return cecl_fail(ceclOutOfMemory, "no host memory for threads of %u communicators", count);
+    for (void *item = first; item; item = next(item))
+        tasks[t++] = (struct task){.run = run, .item = item};
+    const ceclResult_t result = run_all(tasks, count);
+    free(tasks);
+    return result;
 }

@@ -3,29 +3,15 @@
 #ifndef CECL_COMM_TOGETHER_H
 #define CECL_COMM_TOGETHER_H
 
-#include <pthread.h>
-#include <stdint.h>
-
 #include "util/error.h"
 
-struct cecl_gate;
-
-struct cecl_task {
-    /* Set by the caller. An error's message is recorded before it is returned. */
-    ceclResult_t (*run)(void *argument);
-    void *argument;
-    /* together.c's own */
-    struct cecl_gate *gate;
-    pthread_t thread;
-    ceclResult_t result;
-    char words[CECL_MESSAGE_BYTES];
-};
-
-/* Runs all tasks at the same time, the first one on the calling thread, and waits for all. The other threads
- * block all signals, so that handlers of the program run on the threads of the program. If a thread cannot be made
- * for one of them, no task runs and the result is ceclSystemError. If a task failed by itself,
- * returns the result of that task. If tasks failed only because of peers, returns the result of one of these
- * tasks. */
-ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count);
+/* Calls `run` with all items of a list at the same time, with the first one on the calling thread, and waits for all. The
+ * other threads block all signals, so that handlers of the program run on the threads of the program. An error's message
+ * is recorded before `run` returns it. If a thread cannot be made, `run` is not called, and the result is ceclSystemError,
+ * or ceclOutOfMemory. If a task failed by itself, returns the result of that task. If tasks failed only because of peers,
+ * returns the result of one of these tasks.
+ *
+ * next  the item that follows; NULL: none */
+ceclResult_t cecl_together(ceclResult_t (*run)(void *item), void *first, void *(*next)(void *item));
 
 #endif

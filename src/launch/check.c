@@ -145,23 +145,9 @@ static bool is_counted(const struct cecl_launch *first, const struct cecl_launch
     return first != launch;
 }
 
-/* Compares all launches at the same time: ranks may use the communicators in any order, in one group or in successive
- * calls. */
-static ceclResult_t compare_together(struct cecl_launch *first)
+static void *next_compared(void *launch)
 {
-    uint32_t count = 0;
-    for (const struct cecl_launch *launch = first; launch; launch = launch->next_compared)
-        count++;
-    struct cecl_task *tasks = calloc(count, sizeof(*tasks));
-    if (!tasks)
-        return cecl_fail(ceclOutOfMemory, "no host memory to compare calls on %u communicators",
-                         count);
-    struct cecl_launch *launch = first;
-    for (uint32_t t = 0; t < count; t++, launch = launch->next_compared)
-        tasks[t] = (struct cecl_task){.run = compare, .argument = launch};
-    const ceclResult_t result = cecl_together(tasks, count);
-    free(tasks);
-    return result;
+    return ((struct cecl_launch *)launch)->next_compared;
 }
 
 /* Lists the launches whose ranks compare calls. */
@@ -192,7 +178,8 @@ void cecl_launches_compare(struct cecl_launches *all)
         compared += is_counted(first, launch) ? 0 : launch->comm->id;
     for (struct cecl_launch *launch = first; launch; launch = launch->next_compared)
         launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
-    const ceclResult_t result = compare_together(first);
+    /* at the same time: ranks may use the communicators in any order, in one group or in successive calls */
+    const ceclResult_t result = cecl_together(compare, first, next_compared);
     for (struct cecl_launch *launch = first; launch && !refuses; launch = launch->next_compared)
         refuses = launch->compared != ceclSuccess ? launch->comm : NULL;
     (void)!cecl_launches_note(all, refuses, result);

@@ -47,11 +47,17 @@ void cecl_group_empty(struct cecl_group *group)
     take_out(group, NULL);
 }
 
+void cecl_group_drop_joins(struct cecl_group *group)
+{
+    if (group->joins)
+        group->free_joins(group->joins);
+    group->joins = NULL;
+}
+
 static void free_group(void)
 {
     cecl_group_empty(mine);
-    if (mine->joins)
-        mine->free_joins(mine->joins);
+    cecl_group_drop_joins(mine);
     free(mine);
     mine = NULL;
 }

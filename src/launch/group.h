@@ -4,7 +4,7 @@
 
 #include "launch/make.h"
 
-struct cecl_joins;
+struct cecl_join;
 
 /* The group of a thread. When the group has ended, the thread keeps this memory for its next group. */
 struct cecl_group {
@@ -16,8 +16,8 @@ struct cecl_group {
         failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */
     /* joins that wait for the group's end (api/joins.h); freed when the thread ends */
-    struct cecl_joins *joins;
-    void (*free_joins)(struct cecl_joins *joins);
+    struct cecl_join *joins;
+    void (*free_joins)(struct cecl_join *joins);
 };
 
 /* Whether this thread is between ceclGroupStart and ceclGroupEnd. */
@@ -59,6 +59,8 @@ void cecl_group_forget(ceclComm_t comm);
 void cecl_group_enter(struct cecl_group *group, const char *name);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
+/* Frees the joins, if there are any. */
+void cecl_group_drop_joins(struct cecl_group *group);
 /* Takes all calls out of the group. The thread must not have entered the calls' communicators. */
 void cecl_group_empty(struct cecl_group *group);
 
