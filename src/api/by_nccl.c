@@ -73,13 +73,12 @@ static bool is_refused(ceclComm_t comm)
     return comm->dev && comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH);
 }
 
-static struct cecl_net *net_of(ceclComm_t comm, const uint16_t *host, int nhosts)
+static ceclResult_t open_net(ceclComm_t comm, const uint16_t *host, int nhosts)
 {
-    struct cecl_net *net = cecl_net_new(comm->nranks);
-    if (!net) {
-        cecl_record("no host memory, or no descriptor, for %d ranks over hosts", comm->nranks);
-        return NULL;
-    }
+    struct cecl_net *net = comm->net = cecl_net_new(comm->nranks);
+    if (!net)
+        return cecl_fail(ceclOutOfMemory,
+                         "no host memory, or no descriptor, for %d ranks over hosts", comm->nranks);
     memcpy(net->host, host, (size_t)comm->nranks * sizeof(*host));
     net->dev = comm->dev;
     net->rank = comm->rank;
@@ -88,7 +87,7 @@ static struct cecl_net *net_of(ceclComm_t comm, const uint16_t *host, int nhosts
     net->max_sms = comm->config.max_sms;
     net->fails = fails;
     net->context = comm;
-    return net;
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
@@ -99,24 +98,16 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
     ceclResult_t local = open_alone(comm, all, oob->deadline);
     if (local == ceclSuccess && is_refused(comm))
         return cecl_net_refuse_hosts(nhosts);
-    struct cecl_net *net = local == ceclSuccess ? net_of(comm, host, nhosts) : NULL;
-    if (local == ceclSuccess && !net)
-        local = ceclOutOfMemory;
+    if (local == ceclSuccess)
+        local = open_net(comm, host, nhosts);
     cecl_keep_message(words);
-    ceclResult_t result = oob->open_line ? oob->open_line(oob) : ceclSuccess;
-    if (result == ceclSuccess && !oob->line)
-        result = cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
-                                             "not supported; call ceclCommInitRank for each rank");
-    if (result == ceclSuccess)
-        result = cecl_lifeline_agree(oob->line,
-                                     local == ceclSuccess ? local : cecl_fail_with(local, words),
-                                     oob->deadline, NULL);
-    if (result != ceclSuccess) {
-        cecl_net_free(net);
-        return result;
-    }
-    comm->net = net;
-    net->line = oob->line;
+    CECL_TRY(oob->open_line ? oob->open_line(oob) : ceclSuccess);
+    if (!oob->line)
+        return cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
+                                           "not supported; call ceclCommInitRank for each rank");
+    if (local != ceclSuccess) /* at the peers' first agreement */
+        return cecl_lifeline_agree(oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
+    comm->net->line = oob->line;
     oob->line = NULL;
-    return cecl_net_join(net, oob->deadline);
+    return cecl_net_join(comm->net, oob->deadline);
 }

@@ -54,13 +54,14 @@ static ceclResult_t add_calls(const struct cecl_launch *launch)
 static ceclResult_t add_all(void *context)
 {
     struct cecl_launch *first = context;
+    const struct cecl_net *net = first->comm->net;
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(cecl_net_group_begin(first->comm->net));
+    CECL_TRY(cecl_net_result(net, "ncclGroupStart", net->nccl->GroupStart()));
     ceclResult_t result = ceclSuccess;
     for (struct cecl_launch *l = first; l && result == ceclSuccess; l = next_by_nccl(l->next))
         result = add_calls(l);
     cecl_keep_message(words);
-    const ceclResult_t closed = cecl_net_group_end(first->comm->net);
+    const ceclResult_t closed = cecl_net_result(net, "ncclGroupEnd", net->nccl->GroupEnd());
     return result == ceclSuccess ? closed : cecl_fail_with(result, words);
 }
 

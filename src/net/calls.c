@@ -40,7 +40,8 @@ static ceclResult_t mark_begin(struct cecl_net *net)
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured)
 {
     const struct cecl_device_ops *ops = net->dev->ops;
-    net->stream = net->work = stream;
+    net->stream = stream;
+    net->work = net->nccl->on_host ? NULL : stream;
     net->is_captured = is_captured;
     if (net->nccl->on_host) {
         /* it knows no streams: a call is made when the stream has come to it */
@@ -55,46 +56,6 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     }
     pthread_mutex_lock(&net->lock);
     return ceclSuccess;
-}
-
-ceclResult_t cecl_net_group_begin(struct cecl_net *net)
-{
-    return cecl_net_result(net, "ncclGroupStart", net->nccl->GroupStart());
-}
-
-static nccl_result enqueue(const struct cecl_net *net, const struct cecl_net_call *c)
-{
-    const struct nccl *nccl = net->nccl;
-    nccl_comm comm = cecl_net_comm(net);
-    const ceclStream_t on = nccl->on_host ? NULL : net->work;
-    switch (c->kind) {
-    case CECL_NET_ALL_GATHER: return nccl->AllGather(c->send, c->recv, c->count, c->type, comm, on);
-    case CECL_NET_BROADCAST:
-        return nccl->Broadcast(c->send, c->recv, c->count, c->type, c->peer, comm, on);
-    case CECL_NET_ALL_REDUCE:
-        return nccl->AllReduce(c->send, c->recv, c->count, c->type, c->red_op, comm, on);
-    case CECL_NET_REDUCE_SCATTER:
-        return nccl->ReduceScatter(c->send, c->recv, c->count, c->type, c->red_op, comm, on);
-    case CECL_NET_REDUCE:
-        return nccl->Reduce(c->send, c->recv, c->count, c->type, c->red_op, c->peer, comm, on);
-    case CECL_NET_SEND: return nccl->Send(c->send, c->count, c->type, c->peer, comm, on);
-    default: return nccl->Recv(c->recv, c->count, c->type, c->peer, comm, on);
-    }
-}
-
-ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call)
-{
-    const uint32_t count = cecl_net_map(call, net->word, net->room);
-    ceclResult_t result =
-        cecl_net_comm(net) ? ceclSuccess : cecl_fail(ceclRemoteError, "%s was aborted", net->name);
-    for (uint32_t i = 0; i < count && result == ceclSuccess; i++)
-        result = cecl_net_result(net, call->op->name, enqueue(net, &net->room[i]));
-    return result;
-}
-
-ceclResult_t cecl_net_group_end(struct cecl_net *net)
-{
-    return cecl_net_result(net, "ncclGroupEnd", net->nccl->GroupEnd());
 }
 
 /* If the group is of several communicators, and one of them fails, its thread can end it from here on. */

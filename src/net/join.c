@@ -12,7 +12,7 @@
 
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result)
 {
-    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
+    if (!nccl_failed(result))
         return ceclSuccess;
     return cecl_fail(ceclRemoteError, "%s: %s failed: %s; %s", net->name, what,
                      net->nccl->GetErrorString(result),
@@ -59,9 +59,8 @@ struct cecl_net *cecl_net_new(int nranks)
     net->nranks = nranks;
     net->wake = CECL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     net->host = calloc((size_t)nranks, sizeof(*net->host));
-    net->room = calloc(2 * (size_t)nranks, sizeof(*net->room));
     net->lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    if (net->wake >= 0 && net->host && net->room)
+    if (net->wake >= 0 && net->host)
         return net;
     cecl_net_free(net);
     return NULL;
@@ -77,7 +76,6 @@ void cecl_net_free(struct cecl_net *net)
         cecl_fds_close(net->wake);
     pthread_mutex_destroy(&net->lock);
     free(net->host);
-    free(net->room);
     free(net);
 }
 
@@ -153,26 +151,23 @@ static ceclResult_t make(void *context)
     return cecl_net_await(net, "ncclCommInitRankConfig", joining->deadline);
 }
 
-static ceclResult_t meet(struct cecl_net *net, struct offer *all, int64_t deadline)
+ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
 {
-    struct offer mine = {0};
-    CECL_TRY(cecl_lifeline_agree(net->line, prepare(net, &mine), deadline, NULL));
-    CECL_TRY(cecl_lifeline_gather(net->line, &mine, all, sizeof(mine), deadline, NULL));
-    CECL_TRY(compare(all, net->nranks));
-    struct joining joining = {net, all[0].id, deadline};
+    struct offer mine = {0}, *all = calloc((size_t)net->nranks, sizeof(*all));
+    ceclResult_t result =
+        all ? prepare(net, &mine)
+            : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
+    result = cecl_lifeline_agree(net->line, result, deadline, NULL);
+    if (result == ceclSuccess)
+        result = cecl_lifeline_gather(net->line, &mine, all, sizeof(mine), deadline, NULL);
+    if (result == ceclSuccess)
+        result = compare(all, net->nranks);
+    struct joining joining = {.net = net, .deadline = deadline};
+    if (result == ceclSuccess)
+        joining.id = all[0].id;
+    free(all);
+    CECL_TRY(result);
     CECL_TRY(cecl_lifeline_agree(net->line, net->dev->ops->within(net->dev, make, &joining),
                                  deadline, NULL));
     return cecl_lifeline_agree(net->line, cecl_net_watch(net), deadline, NULL);
-}
-
-ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
-{
-    struct offer *all = calloc((size_t)net->nranks, sizeof(*all));
-    ceclResult_t result =
-        all ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
-    result = cecl_lifeline_agree(net->line, result, deadline, NULL);
-    if (result == ceclSuccess)
-        result = meet(net, all, deadline);
-    free(all);
-    return result;
 }

@@ -1,5 +1,5 @@
-/* Which functions of NCCL carry a call: NCCL's own one, if NCCL has it, or else a message for each block, as the
- * collective defines it (plan/block.h). Calls that only move data move bytes. */
+/* Carries a call by NCCL's own function, if NCCL has it, or else by a message for each block, as the collective defines it
+ * (plan/block.h). Calls that only move data move bytes. */
 #include "net/net.h"
 
 static ceclResult_t refuse(const char *what, const char *instead)
@@ -33,70 +33,78 @@ ceclResult_t cecl_net_check(const struct cecl_call *call, int version)
     return ceclSuccess;
 }
 
-static char *at(const void *base, uint64_t offset)
+static char *at(void *base, uint64_t offset)
 {
     return (char *)((uintptr_t)base + offset);
 }
 
-static void add(struct cecl_net_call *out, uint32_t *count, enum cecl_net_kind kind, char *block,
-                uint64_t bytes, int peer)
-{
-    if (bytes > 0)
-        out[(*count)++] = (struct cecl_net_call){
-            .kind = kind, .send = block, .recv = block, .count = bytes, .peer = peer};
-}
-
 /* A message for each block that this rank sends, and for each that it receives, unless the block stays where it is. */
-static uint32_t map_blocks(const struct cecl_call *call, const void *input, const void *output,
-                           struct cecl_net_call *out)
+static nccl_result call_messages(const struct cecl_net *net, nccl_comm comm,
+                                 const struct cecl_call *call, void *send, void *recv)
 {
-    uint32_t count = 0;
-    for (int r = 0; r < call->nranks; r++) {
+    nccl_result result = NCCL_SUCCESS;
+    for (int r = 0; r < call->nranks && !nccl_failed(result); r++) {
         const struct cecl_block sent = cecl_call_block(call, call->rank, r),
                                 received = cecl_call_block(call, r, call->rank);
-        char *from = at(input, sent.send_offset), *to = at(output, received.recv_offset);
+        char *from = at(send, sent.send_offset), *to = at(recv, received.recv_offset);
         if (r == call->rank && from == to)
             continue;
-        add(out, &count, CECL_NET_SEND, from, sent.bytes, r);
-        add(out, &count, CECL_NET_RECV, to, received.bytes, r);
+        if (sent.bytes > 0)
+            result = net->nccl->Send(from, sent.bytes, ceclInt8, r, comm, net->work);
+        if (received.bytes > 0 && !nccl_failed(result))
+            result = net->nccl->Recv(to, received.bytes, ceclInt8, r, comm, net->work);
     }
-    return count;
+    return result;
 }
 
-/* For calls that NCCL has. */
-static enum cecl_net_kind kind_of(const struct cecl_op *op)
-{
-    if (op->family == CECL_FAMILY_MESSAGE)
-        return op->to == CECL_TO_PEER ? CECL_NET_SEND : CECL_NET_RECV;
-    if (op->family == CECL_FAMILY_GATHERED)
-        return op->rooted ? CECL_NET_BROADCAST : CECL_NET_ALL_GATHER;
-    return op->to == CECL_TO_EACH   ? CECL_NET_REDUCE_SCATTER
-           : op->to == CECL_TO_ROOT ? CECL_NET_REDUCE
-                                    : CECL_NET_ALL_REDUCE;
-}
-
-uint32_t cecl_net_map(const struct cecl_call *call, void *word, struct cecl_net_call *out)
+static bool has_own_function(const struct cecl_call *call)
 {
     const enum cecl_family family = call->op->family;
-    const bool is_gathered = family == CECL_FAMILY_GATHERED && !call->view.layout,
-               is_reduced = family == CECL_FAMILY_REDUCTION,
-               has_blocks = family != CECL_FAMILY_MESSAGE && family != CECL_FAMILY_BARRIER;
+    return family == CECL_FAMILY_MESSAGE || family == CECL_FAMILY_REDUCTION ||
+           (family == CECL_FAMILY_GATHERED && !call->view.layout);
+}
+
+/* Makes the call by NCCL's own function. */
+static nccl_result call_own(const struct cecl_net *net, nccl_comm comm,
+                            const struct cecl_call *call, void *send, void *recv)
+{
+    const struct nccl *nccl = net->nccl;
+    const enum cecl_to to = call->op->to;
+    const ceclStream_t on = net->work;
+    const size_t bytes = call->bytes, count = call->count;
+    const int root = call->root;
+    if (bytes == 0)
+        return NCCL_SUCCESS;
+    if (call->op->family == CECL_FAMILY_MESSAGE)
+        return to == CECL_TO_PEER ? nccl->Send(send, bytes, ceclInt8, root, comm, on)
+                                  : nccl->Recv(recv, bytes, ceclInt8, root, comm, on);
+    const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
+    if (call->op->family == CECL_FAMILY_GATHERED) {
+        send = at(send, own.send_offset);
+        return call->op->rooted ? nccl->Broadcast(send, recv, bytes, ceclInt8, root, comm, on)
+                                : nccl->AllGather(send, recv, bytes, ceclInt8, comm, on);
+    }
+    recv = at(recv, own.recv_offset);
+    if (to == CECL_TO_EACH)
+        return nccl->ReduceScatter(send, recv, count, call->type, call->red_op, comm, on);
+    return to == CECL_TO_ROOT
+               ? nccl->Reduce(send, recv, count, call->type, call->red_op, root, comm, on)
+               : nccl->AllReduce(send, recv, count, call->type, call->red_op, comm, on);
+}
+
+ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call)
+{
     /* in place recvbuff is the input, too */
-    const void *output = cecl_buffer_address(call->recv),
-               *input = cecl_call_is_one_buffer(call) ? output : cecl_buffer_address(call->send);
-    const struct cecl_block own =
-        has_blocks ? cecl_call_block(call, call->rank, call->rank) : (struct cecl_block){0};
-    if (has_blocks && !is_gathered && !is_reduced)
-        return map_blocks(call, input, output, out);
-    out[0] = (struct cecl_net_call){.kind = kind_of(call->op),
-                                    .send = at(input, is_gathered ? own.send_offset : 0),
-                                    .recv = at(output, is_reduced ? own.recv_offset : 0),
-                                    .count = is_reduced ? call->count : call->bytes,
-                                    .type = is_reduced ? call->type : ceclInt8,
-                                    .red_op = call->red_op,
-                                    .peer = call->root};
-    if (family == CECL_FAMILY_BARRIER) /* its result means nothing */
-        out[0] = (struct cecl_net_call){
-            .kind = CECL_NET_ALL_REDUCE, .send = word, .recv = word, .count = 1};
-    return out[0].count > 0;
+    void *recv = cecl_buffer_address(call->recv),
+         *send = cecl_call_is_one_buffer(call) ? recv : cecl_buffer_address(call->send);
+    nccl_comm comm = cecl_net_comm(net);
+    nccl_result result;
+    if (!comm)
+        return cecl_fail(ceclRemoteError, "%s was aborted", net->name);
+    if (call->op->family == CECL_FAMILY_BARRIER) /* its result means nothing */
+        result = net->nccl->AllReduce(net->word, net->word, 1, ceclInt8, ceclSum, comm, net->work);
+    else
+        result = has_own_function(call) ? call_own(net, comm, call, send, recv)
+                                        : call_messages(net, comm, call, send, recv);
+    return cecl_net_result(net, call->op->name, result);
 }

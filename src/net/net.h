@@ -19,6 +19,10 @@
 typedef struct ncclComm *nccl_comm;
 typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UNDEF = -2147483647 - 1 };
+static inline bool nccl_failed(nccl_result result)
+{
+    return result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS;
+}
 #define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
 #define NCCL_FP8_VERSION 22400   /* reduces fp8 */
 
@@ -69,35 +73,6 @@ struct nccl {
  * util/find_nccl.h finds. It stays open. After a failure the next call tries again. */
 ceclResult_t cecl_net_load(const struct nccl **nccl);
 
-/* ---- map.c: a call as calls of NCCL. Pure */
-
-enum cecl_net_kind {
-    CECL_NET_ALL_GATHER,
-    CECL_NET_BROADCAST,
-    CECL_NET_ALL_REDUCE,
-    CECL_NET_REDUCE_SCATTER,
-    CECL_NET_REDUCE,
-    CECL_NET_SEND,
-    CECL_NET_RECV
-};
-
-/* Fields that its function lacks mean nothing. */
-struct cecl_net_call {
-    enum cecl_net_kind kind;
-    const void *send;
-    void *recv;
-    size_t count;
-    int type, red_op; /* NCCL's numbers, which are cecl's */
-    int peer;         /* or the root */
-};
-
-/* Refuses a call that NCCL cannot carry. The message names the call that serves instead. version: NCCL's */
-ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
-/* Writes the calls of NCCL that carry out `call`, which was checked. They form one group. Returns their number.
- * word  one byte of the device, for calls without buffers
- * out   room for 2 * nranks */
-uint32_t cecl_net_map(const struct cecl_call *call, void *word, struct cecl_net_call *out);
-
 /* ---- a communicator */
 
 struct cecl_net {
@@ -110,16 +85,16 @@ struct cecl_net {
     void (*fails)(void *context, ceclResult_t result, const char *words); /* any thread calls it */
     void *context;
     /* -- its own -- */
-    uint16_t *host;             /* [nranks] the number of each rank's host; its owner fills it in */
-    struct cecl_net_call *room; /* [2 * nranks] for the call that is being made */
+    uint16_t *host; /* [nranks] the number of each rank's host; its owner fills it in */
     const struct nccl *nccl;
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */
     nccl_comm comm;       /* see cecl_net_comm */
     /* the stream writes an ordinary call's number to *begun and to *ended. word: what barriers reduce */
     uint32_t *begun, *ended, *word, number;
-    uint64_t stream_id;        /* of the last call */
-    ceclStream_t stream, work; /* of the call that is being made; work: by stream_fork */
+    uint64_t stream_id; /* of the last call */
+    /* of the call that is being made; work: NCCL's, by stream_fork; NULL on the host device */
+    ceclStream_t stream, work;
     bool is_captured;
     pthread_t thread;
     bool has_thread;
@@ -148,18 +123,19 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
 /* An error of NCCL as one of cecl's. */
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result);
 
-/* calls.c. Calls are made in this order; every begin that succeeds needs an end. The calls between group_begin and
- * group_end form one group of NCCL, also those of several communicators.
+/* calls.c, map.c. Calls are made in this order; every begin that succeeds needs an end. The calls between NCCL's start and
+ * end of a group form one group, also those of several communicators.
  *
- *     await_room (each)    begin (each)    group_begin    add (each)    group_end    unlock (each)    end (each)
+ *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
  * start: when the launch began, in ms (cecl_now_ms); its time limit is the same for all of them. */
+/* Refuses a call that NCCL cannot carry. The message names the call that serves instead. version: NCCL's */
+ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
 /* Waits until few calls are pending: where the GPU's queue is full, NCCL waits inside a call. */
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
-ceclResult_t cecl_net_group_begin(struct cecl_net *net);
-ceclResult_t cecl_net_add(struct cecl_net *net, const struct cecl_call *call);
-ceclResult_t cecl_net_group_end(struct cecl_net *net);
+/* A call that was checked. */
+ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call);
 void cecl_net_unlock(struct cecl_net *net);
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start);
 /* Whether no ordinary call is pending. */
