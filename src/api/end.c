@@ -27,9 +27,8 @@ ceclComm_t cecl_comm_alloc(void)
 }
 
 /* Frees what remains once the communicator's threads have ended. */
-static void free_parts(ceclComm_t comm)
+static void free_parts(ceclComm_t comm, bool drained)
 {
-    const bool drained = comm->drained;
     if (!drained) /* threads that give a launch back find the communicator left */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
@@ -59,14 +58,6 @@ static void free_parts(ceclComm_t comm)
         lose(comm);
 }
 
-/* Closing memory of peers may wait for the GPU, which a background thread must not do. So the worker frees only
- * memory of the host. */
-static void free_by_worker(ceclComm_t comm)
-{
-    comm->drained = false;
-    free_parts(comm);
-}
-
 uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
@@ -78,7 +69,6 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     if (comm->net && !cecl_net_shut(comm->net, held > 0))
         drained = false;
-    comm->drained = drained && held == 0;
     if (held > 0) { /* the communicator's memory stays */
         cecl_log(CECL_LOG_WARN, comm->rank,
                  "the communicator ends while graphs hold %u captured calls: their memory stays "
@@ -87,12 +77,13 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
         if (!comm->net)
             cecl_replays_keep(comm);
     }
-    const int rank = comm->rank;
-    if (cecl_worker_stop(comm, free_by_worker)) {
-        free_parts(comm);
+    if (cecl_worker_stop(comm)) {
+        free_parts(comm, drained && held == 0);
         return held;
     }
-    cecl_log(CECL_LOG_WARN, rank,
+    comm->magic = 0;
+    lose(comm);
+    cecl_log(CECL_LOG_WARN, comm->rank,
              "a thread of an ended communicator is still in a call of the GPU's driver; the "
              "communicator's memory stays mapped");
     return held;

@@ -66,8 +66,6 @@ struct cecl_worker {
     pthread_mutex_t lock;
     pthread_cond_t news; /* there is an answer, or the thread has ended */
     bool ended;
-    /* the last function that the thread calls, if the thread outlives the communicator; otherwise NULL */
-    void (*frees)(ceclComm_t comm);
     /* how many questions were asked; the number of the last one that was answered */
     uint64_t asked, answered;
     ceclResult_t result; /* the last answer */
@@ -121,7 +119,6 @@ struct ceclComm {
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* on some rank streams share fewer hardware queues than CUDA's default */
     bool few_queues;
-    bool drained;        /* no work was pending on its memory when the communicator ended */
     unsigned generation; /* of the process that made the communicator: see util/fork.h */
     ceclComm_t next;     /* in end.c's list of those that something may still touch */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
@@ -307,9 +304,9 @@ void cecl_replays_keep(ceclComm_t comm);
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the worker is still in a driver call after 10 s. The worker then calls `frees` when the
- * driver returns, and the caller must not touch the communicator again. */
-bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
+/* Returns false if the worker is still in a driver call after 10 s. The communicator must then stay, because the worker
+ * touches it when the driver returns. */
+bool cecl_worker_stop(ceclComm_t comm);
 /* Frees the worker's memory. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker for the progress of the pending call, and whether graphs are pending. Results as for

@@ -78,11 +78,8 @@ static void *work(void *argument)
     }
     pthread_mutex_lock(&worker->lock);
     worker->ended = true;
-    void (*frees)(ceclComm_t) = worker->frees;
     pthread_cond_broadcast(&worker->news);
     pthread_mutex_unlock(&worker->lock);
-    if (frees)
-        frees(comm);
     return NULL;
 }
 
@@ -102,7 +99,7 @@ static bool wait_for_news(struct cecl_worker *worker, const struct timespec *unt
     return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;
 }
 
-bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
+bool cecl_worker_stop(ceclComm_t comm)
 {
     struct cecl_worker *worker = &comm->worker;
     const struct timespec until = cecl_time_in(END_MS);
@@ -113,17 +110,14 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     pthread_mutex_lock(&worker->lock);
     while (!worker->ended && wait_for_news(worker, &until))
         ;
-    if (worker->ended) {
-        pthread_mutex_unlock(&worker->lock);
-        pthread_join(worker->thread, NULL);
-        worker->running = false;
-        return true;
-    }
-    worker->frees = frees;
-    comm->magic = 0;
-    pthread_detach(worker->thread);
+    const bool ended = worker->ended;
     pthread_mutex_unlock(&worker->lock);
-    return false;
+    if (ended)
+        pthread_join(worker->thread, NULL);
+    else
+        pthread_detach(worker->thread);
+    worker->running = false;
+    return ended;
 }
 
 ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
