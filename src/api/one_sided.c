@@ -18,66 +18,42 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
     return cecl_comm_left(comm, result);
 }
 
-static struct cecl_one_sided_args copy_args(const char *name, const void *local, size_t count,
-                                            ceclDataType_t type, int peer, ceclWindow_t window,
-                                            size_t offset)
-{
-    return (struct cecl_one_sided_args){.name = name,
-                                        .local = (void *)(uintptr_t)local,
-                                        .count = count,
-                                        .type = type,
-                                        .peer = peer,
-                                        .window = window,
-                                        .offset = offset,
-                                        .is_copy = true};
-}
+#define MAKE(...)                                                                                  \
+    CECL_PUBLIC;                                                                                   \
+    return make(comm, &(const struct cecl_one_sided_args){__VA_ARGS__}, stream)
+/* A copy from or to `buff`. */
+#define COPY(buff, ...)                                                                            \
+    MAKE(.local = (void *)(uintptr_t)(buff), .count = count, .type = datatype, .peer = peer,       \
+         .window = window, .offset = offset, .is_copy = true, __VA_ARGS__)
 
 CECL_API ceclResult_t ceclPut(const void *sendbuff, size_t count, ceclDataType_t datatype, int peer,
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
-    CECL_PUBLIC;
-    const struct cecl_one_sided_args args =
-        copy_args("ceclPut", sendbuff, count, datatype, peer, window, offset);
-    return make(comm, &args, stream);
+    COPY(sendbuff, .name = "ceclPut");
 }
 
 CECL_API ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
-    CECL_PUBLIC;
-    struct cecl_one_sided_args args =
-        copy_args("ceclGet", recvbuff, count, datatype, peer, window, offset);
-    args.gets = true;
-    return make(comm, &args, stream);
+    COPY(recvbuff, .name = "ceclGet", .gets = true);
 }
 
 CECL_API ceclResult_t ceclPutSignal(const void *sendbuff, size_t count, ceclDataType_t datatype,
                                     int peer, ceclWindow_t window, size_t offset, int signal,
                                     ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_PUBLIC;
-    struct cecl_one_sided_args args =
-        copy_args("ceclPutSignal", sendbuff, count, datatype, peer, window, offset);
-    args.is_signal = true;
-    args.signal = signal;
-    return make(comm, &args, stream);
+    COPY(sendbuff, .name = "ceclPutSignal", .is_signal = true, .signal = signal);
 }
 
 CECL_API ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm, ceclStream_t stream)
 {
-    CECL_PUBLIC;
-    const struct cecl_one_sided_args args = {
-        .name = "ceclSignal", .peer = peer, .signal = signal, .is_signal = true};
-    return make(comm, &args, stream);
+    MAKE(.name = "ceclSignal", .peer = peer, .signal = signal, .is_signal = true);
 }
 
 CECL_API ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits, ceclComm_t comm,
                                      ceclStream_t stream)
 {
-    CECL_PUBLIC;
-    const struct cecl_one_sided_args args = {
-        .name = "ceclWaitSignal", .waits = waits, .nwaits = nwaits, .is_wait = true};
-    return make(comm, &args, stream);
+    MAKE(.name = "ceclWaitSignal", .waits = waits, .nwaits = nwaits, .is_wait = true);
 }
