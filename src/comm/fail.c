@@ -220,7 +220,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
 {
     struct cecl_history_difference difference;
     struct cecl_splits_trouble trouble;
-    char name[64];
+    char first[CECL_FACTS_NAME], name[2 * CECL_FACTS_NAME];
     const bool has_line = cecl_flags_trouble(&comm->engine.flags, &trouble) &&
                           trouble.what == CECL_SPLITS_OTHER; /* known before histories are read */
     if (atomic_load(&comm->async_result) != ceclSuccess)
@@ -230,8 +230,8 @@ void cecl_comm_compare_calls(ceclComm_t comm)
             fail_by_line(comm, (int)trouble.rank);
         return;
     }
-    snprintf(name, sizeof(name), "%s, call %u of this communicator", difference.name,
-             difference.call);
+    snprintf(name, sizeof(name), "%s, call %u of this communicator",
+             cecl_facts_name(&difference.mine, first), difference.call);
     const struct cecl_facts *mine = difference.has_facts ? &difference.mine : NULL;
     (void)!cecl_comm_break(comm,
                            cecl_comm_differ(comm, name, difference.rank, mine, &difference.theirs));

@@ -55,12 +55,11 @@ bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl
            read_facts(history, rank, next, theirs);
 }
 
-void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name)
+void cecl_history_note(struct cecl_history *history, uint32_t signature)
 {
     const uint32_t call = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1;
     history->hash = (history->hash ^ signature) * 0x9e3779b1u;
     history->hash ^= history->hash >> 15;
-    atomic_store_explicit(&history->names[call % CECL_HISTORY_CALLS], name, memory_order_relaxed);
     atomic_store_explicit(word_of(history, history->rank, call),
                           (uint64_t)call << 32 | history->hash, memory_order_release);
     atomic_store_explicit(&history->calls, call, memory_order_release);
@@ -91,11 +90,7 @@ static enum verdict compare(const struct cecl_history *history, uint64_t theirs,
 static struct cecl_history_difference difference_at(const struct cecl_history *history, int rank,
                                                     uint32_t call)
 {
-    struct cecl_history_difference difference = {
-        .rank = rank,
-        .call = call,
-        .name =
-            atomic_load_explicit(&history->names[call % CECL_HISTORY_CALLS], memory_order_relaxed)};
+    struct cecl_history_difference difference = {.rank = rank, .call = call};
     difference.has_facts = read_facts(history, history->rank, call, &difference.mine) &&
                            read_facts(history, rank, call, &difference.theirs);
     return difference;

@@ -30,15 +30,13 @@ struct cecl_history {
     int rank, nranks;
     _Atomic uint32_t calls; /* how many calls this rank has made */
     uint32_t hash;
-    _Atomic(const char *) names[CECL_HISTORY_CALLS]; /* names of this rank's last calls */
 };
 
 /* A difference between this rank and another. */
 struct cecl_history_difference {
-    int rank;         /* the other rank */
-    uint32_t call;    /* the first call that is known to differ, counted from 1 */
-    const char *name; /* the name of this rank's call with that number */
-    bool has_facts;   /* the facts of both ranks' calls are known */
+    int rank;       /* the other rank */
+    uint32_t call;  /* the first call that is known to differ, counted from 1 */
+    bool has_facts; /* the facts of both ranks' calls are known */
     struct cecl_facts mine, theirs;
 };
 
@@ -49,7 +47,7 @@ void cecl_history_open(struct cecl_history *history, void *memory, int rank, int
 /* Tells the facts of this rank's next call. A peer that sees what this rank publishes later also sees them. */
 void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *facts);
 /* Notes the call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
-void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name);
+void cecl_history_note(struct cecl_history *history, uint32_t signature);
 /* Reads the facts of this rank's next call and of the peer's call with the same number. Returns false if one is not known. */
 bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl_facts *mine,
                        struct cecl_facts *theirs);

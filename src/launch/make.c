@@ -183,7 +183,7 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
         CECL_TRY(cecl_messages_bind(launch, &program));
         CECL_TRY(run_program(launch, program, &launch->imports));
     } else if (launch->runs) {
-        cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
+        cecl_history_note(&comm->history, launch->runs->signature);
         CECL_TRY(run_program(launch, launch->runs->program, &launch->runs->imports));
     }
     CECL_TRY(run_carried(launch->leases.after));

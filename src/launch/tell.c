@@ -152,15 +152,16 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
 
 /* Refuses a call that differs from the peer's, because ranks would write where they must not. That only some ranks
  * capture the call has a message of its own. */
-static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
-                               int rank, uint32_t flags)
+static ceclResult_t check_same(const struct cecl_launch *launch, uint32_t index, int rank,
+                               uint32_t flags)
 {
-    const uint32_t theirs = without_bits(flags);
+    ceclComm_t comm = launch->comm;
+    const struct cecl_call *call = &launch->calls[index];
+    if (without_bits(flags) == without_bits(told_by(launch, index, comm->rank)->flags))
+        return ceclSuccess;
     struct cecl_call captured = *call;
     captured.captured = !call->captured;
-    if (theirs == signature_of(call, count))
-        return ceclSuccess;
-    if (theirs == signature_of(&captured, count))
+    if (without_bits(flags) == signature_of(&captured, launch->nfull))
         return cecl_fail(ceclInvalidUsage,
                          "%s: a graph captures the call on rank %d, but not on rank %d; either all "
                          "ranks must capture a call, or none",
@@ -191,7 +192,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         const uint32_t flags = record->flags;
         note_buffers(record, told->late || told->inputs_readable, &told->buffers[2 * at]);
         version = record->version;
-        CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
+        CECL_TRY(check_same(launch, i, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
         if (!has_own_layout(&calls[i]))

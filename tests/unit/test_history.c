@@ -29,7 +29,7 @@ static int tear_down(void **state)
 static void makes(int rank, uint32_t first, uint32_t last, uint32_t other)
 {
     for (uint32_t call = first; call <= last; call++)
-        cecl_history_note(&ranks[rank], call == other ? 77 : 1000 + call, "the call");
+        cecl_history_note(&ranks[rank], call == other ? 77 : 1000 + call);
 }
 
 static void all_make(uint32_t first, uint32_t last)
@@ -51,7 +51,6 @@ static void finds(int rank, int other, uint32_t call)
     assert_true(cecl_history_differs(&ranks[rank], &difference));
     assert_int_equal(difference.rank, other);
     assert_int_equal(difference.call, call);
-    assert_string_equal(difference.name, "the call");
 }
 
 TEST_BETWEEN(equal_calls_do_not_differ, set_up, tear_down)
@@ -132,7 +131,7 @@ TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
                 assert_int_equal(mine.count, call);
                 assert_int_equal(theirs.count, call + 1);
             }
-            cecl_history_note(&ranks[r], call + odd, "the call");
+            cecl_history_note(&ranks[r], call + odd);
         }
     assert_true(cecl_history_differs(&ranks[0], &difference));
     assert_true(difference.has_facts);
