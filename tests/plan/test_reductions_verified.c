@@ -123,64 +123,6 @@ TEST(a_wrong_order_of_sources_is_found)
     free_plans(plans, 3);
 }
 
-TEST(broken_reductions_are_refused)
-{
-    struct cecl_part part;
-    struct cecl_plan *plans = all_reduce_in_chunks(&part);
-    struct cecl_plan *plan = &plans[2];
-    const uint32_t at = find_step(plan, CECL_STEP_REDUCE, CECL_LANE_SIDE, 0);
-    plan->steps[at].count = 1000;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    plan->steps[at].count = 1;
-    plan->reductions[0].nsrc = 100000;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    plan->reductions[0].nsrc = 3;
-    plan->reductions[0].dst.rank = 1;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    plan->reductions[0].dst.rank = 2;
-    plan->steps[at].lane = 7;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    plan->steps[at].lane = CECL_LANE_SIDE;
-    for (int row = 0; row < CECL_PHASED; row++) {
-        plan->phases[row]++;
-        assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-        plan->phases[row]--;
-    }
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
-    free_plans(plans, 3);
-}
-
-static void expect_refusal(struct cecl_plan *plans, const char *words)
-{
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    if (!strstr(cecl_message(), words))
-        fail_msg("'%s' expected in '%s'", words, cecl_message());
-}
-
-/* Sums that wrap around to small numbers. */
-TEST(reductions_whose_bounds_wrap_around_are_refused)
-{
-    struct cecl_part part;
-    struct cecl_plan *plans = all_reduce_in_chunks(&part);
-    struct cecl_plan *plan = &plans[2];
-    struct cecl_step *step = &plan->steps[find_step(plan, CECL_STEP_REDUCE, CECL_LANE_SIDE, 0)];
-    const struct cecl_step right = *step;
-    step->first = UINT32_MAX;
-    step->count = 2;
-    assert_true(plan->nreductions > 1);
-    expect_refusal(plans, "out of the plan's reductions");
-    *step = right;
-    const struct cecl_reduce kept = plan->reductions[0];
-    plan->reductions[0].first = UINT32_MAX - 1;
-    expect_refusal(plans, "out of the plan's sources");
-    plan->reductions[0] = kept;
-    plan->reductions[0].dst.offset = UINT64_MAX - 1;
-    expect_refusal(plans, "out of its area");
-    plan->reductions[0] = kept;
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
-    free_plans(plans, 3);
-}
-
 /* Right byte by byte, but a part of an element cannot be reduced. */
 TEST(a_reduction_of_a_part_of_an_element_is_refused)
 {
@@ -189,7 +131,8 @@ TEST(a_reduction_of_a_part_of_an_element_is_refused)
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
     for (int r = 0; r < 3; r++)
         plans[r].part.call.element = 4;
-    expect_refusal(plans, "in elements of 4");
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "in elements of 4"));
     free_plans(plans, 3);
 }
 

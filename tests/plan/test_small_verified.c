@@ -1,6 +1,6 @@
 /* Small calls: each has one exchange, and no barrier before it. Calls alternate between two halves of the
  * slots. Two halves are enough for sequences of small and other calls on one buffer; one half is not. Also:
- * the shape of these plans, and faults in them that the verifier must find. */
+ * the shape of these plans, and which calls are small. */
 #include "plans.h"
 
 #include <stdio.h>
@@ -133,116 +133,6 @@ TEST(a_small_plan_is_one_exchange_of_posts)
            "cecl: rank 1:         recv[1]+0\n"
            "cecl: rank 1:         staging[1]+13312\n"
            "cecl: rank 1:         -> recv[1]+0\n");
-}
-
-/* ---- faults */
-
-/* Words in the verifier's message for a fault; one of them must occur. */
-struct words {
-    const char *one, *other;
-};
-
-/* Breaks the steps between a rank and its `peer`-th peer (from 0). */
-typedef void breaks(struct cecl_plan *plan, uint32_t peer);
-
-static struct cecl_step *step_of(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t peer)
-{
-    for (uint32_t s = 0; s < plan->nsteps; s++)
-        if (plan->steps[s].kind == kind && peer-- == 0)
-            return &plan->steps[s];
-    fail_msg("no such step");
-    return NULL;
-}
-
-/* Checks that the verifier refuses a plan whose only fault is this one. */
-static void is_found(const struct cecl_part *part, int n, int rank, uint32_t peer, breaks *fault,
-                     struct words words)
-{
-    struct cecl_plan *plans = lower_all(part, 1, n);
-    assert_int_equal(cecl_verify(plans, 1, n), ceclSuccess);
-    fault(&plans[rank], peer);
-    if (cecl_verify(plans, 1, n) != ceclInternalError)
-        fail_msg("%s among %d ranks: the fault of rank %d at peer %u was not found",
-                 part->call.op->noun, n, rank, peer);
-    if (!strstr(cecl_message(), words.one) && !strstr(cecl_message(), words.other))
-        fail_msg("\"%s\" says nothing of \"%s\"", cecl_message(), words.one);
-    free_plans(plans, n);
-}
-
-/* Breaks every call, at every rank, for every peer. */
-static void is_found_everywhere(int least, breaks *fault, struct words words)
-{
-    for (int n = least; n <= 5; n++)
-        for (unsigned i = 0; i < 2 * OPS; i++) {
-            const struct cecl_part part = small_of(ops[i % OPS], (uint64_t)n, i / OPS, 9, 1);
-            for (int rank = 0; rank < n; rank++)
-                for (int peer = 0; peer < n - 1; peer++)
-                    is_found(&part, n, rank, (uint32_t)peer, fault, words);
-        }
-}
-
-static struct cecl_copy *posted(struct cecl_plan *plan, uint32_t peer)
-{
-    return &plan->copies[step_of(plan, CECL_STEP_POST, peer)->first];
-}
-
-static void without_post(struct cecl_plan *plan, uint32_t peer)
-{
-    drop_step(plan, (uint32_t)(step_of(plan, CECL_STEP_POST, peer) - plan->steps));
-}
-
-static void without_wait(struct cecl_plan *plan, uint32_t peer)
-{
-    drop_step(plan, (uint32_t)(step_of(plan, CECL_STEP_WAIT, peer) - plan->steps));
-}
-
-/* The flags that the watchdog reads do not order the data in slots. */
-static void waiting_for_the_signal(struct cecl_plan *plan, uint32_t peer)
-{
-    step_of(plan, CECL_STEP_WAIT, peer)->first = CECL_LANE_MAIN;
-}
-
-/* At the right rank, but in the slot of the next sender: two ranks write that slot, or no rank reads it. */
-static void in_the_slot_of_another_sender(struct cecl_plan *plan, uint32_t peer)
-{
-    const struct cecl_means *means = &plan->part.means;
-    const uint64_t n = (uint64_t)plan->part.call.nranks, me = (uint64_t)plan->part.call.rank;
-    posted(plan, peer)->dst.offset =
-        means->slots_offset + (means->half * n + (me + 1) % n) * CECL_SLOT_FACTOR * SLOT;
-}
-
-static void in_the_other_half(struct cecl_plan *plan, uint32_t peer)
-{
-    posted(plan, peer)->dst.offset -= (uint64_t)plan->part.call.nranks * CECL_SLOT_FACTOR * SLOT;
-}
-
-/* Sends the data to one peer, but its flag to another. */
-static void at_another_rank(struct cecl_plan *plan, uint32_t peer)
-{
-    posted(plan, peer)->dst.rank = step_of(plan, CECL_STEP_POST, peer ? 0 : 1)->peer;
-}
-
-static void at_another_rank_with_its_flag(struct cecl_plan *plan, uint32_t peer)
-{
-    at_another_rank(plan, peer);
-    step_of(plan, CECL_STEP_POST, peer)->peer = posted(plan, peer)->dst.rank;
-}
-
-TEST(faults_are_found_in_every_call_at_every_rank_for_every_peer)
-{
-    static const struct {
-        breaks *fault;
-        int least; /* ranks */
-        struct words words;
-    } rows[] = {{without_post, 2, {"deadlock", "deadlock"}},
-                {without_wait, 2, {"race: staging", "race: staging"}},
-                {waiting_for_the_signal, 2, {"race: staging", "race: staging"}},
-                {in_the_slot_of_another_sender, 2, {"race: staging", " is not "}},
-                {in_the_other_half, 2, {"output is not", "result is not"}},
-                {at_another_rank, 3, {"a post to rank", "a post to rank"}},
-                {at_another_rank_with_its_flag, 3, {"does not grow", "does not grow"}}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        is_found_everywhere(rows[i].least, rows[i].fault, rows[i].words);
 }
 
 /* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */

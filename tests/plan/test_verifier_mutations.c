@@ -9,6 +9,7 @@
 
 #define CALLS 3
 #define MAX_RANKS 5
+#define SLOT 64
 
 enum harm {
     DROP_COPY,
@@ -36,15 +37,23 @@ static uint32_t chance(uint32_t below)
     return (uint32_t)((state_of_chance >> 33) % below);
 }
 
-/* A random step of a kind with a phase of at least `phase`, or NULL. */
+/* A random step of a kind with a phase of at least `phase`, or NULL. A post is a copy of its own. */
 static struct cecl_step *any_step(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t phase)
 {
     uint32_t found = 0;
     struct cecl_step *step = NULL;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        if (plan->steps[i].kind == kind && plan->steps[i].phase >= phase && chance(++found) == 0)
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const bool is_post = plan->steps[i].kind == CECL_STEP_POST && kind == CECL_STEP_COPY;
+        if ((plan->steps[i].kind == kind || is_post) && plan->steps[i].phase >= phase &&
+            chance(++found) == 0)
             step = &plan->steps[i];
+    }
     return step;
+}
+
+static uint32_t copies_of(const struct cecl_step *batch)
+{
+    return batch->kind == CECL_STEP_POST ? 1 : batch->count;
 }
 
 static struct cecl_step *find(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t peer,
@@ -60,15 +69,15 @@ static struct cecl_step *find(struct cecl_plan *plan, enum cecl_step_kind kind, 
 /* Removes copy `at` from the batch; drops a batch that becomes empty. */
 static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t at)
 {
-    plan->copies[at] = plan->copies[batch->first + batch->count - 1];
-    if (--batch->count == 0)
+    plan->copies[at] = plan->copies[batch->first + copies_of(batch) - 1];
+    if (copies_of(batch) == 1 || --batch->count == 0)
         drop_step(plan, (uint32_t)(batch - plan->steps));
 }
 
 /* Overwrites the next copy of the batch with copy `at`. */
 static bool double_copy(struct cecl_plan *plan, const struct cecl_step *batch, uint32_t at)
 {
-    if (batch->count == 1)
+    if (copies_of(batch) == 1)
         return false; /* no other copy to overwrite */
     const uint32_t next = batch->first + (at - batch->first + 1) % batch->count;
     plan->copies[next] = plan->copies[at];
@@ -85,7 +94,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
     struct cecl_step *batch = any_step(plan, CECL_STEP_COPY, 0);
     if (!batch)
         return false; /* in a call with a root, a rank may have nothing to copy */
-    const uint32_t at = batch->first + chance(batch->count);
+    const uint32_t at = batch->first + chance(copies_of(batch));
     struct cecl_copy *copy = &plan->copies[at];
     const uint16_t other = (uint16_t)(1 + chance((uint32_t)nranks - 1));
     switch (harm) {
@@ -116,8 +125,8 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
     const int call = harm == DROP_LAST_SIGNAL ? CALLS - 1 : (int)chance(CALLS);
     const int rank = (int)chance((uint32_t)nranks);
     struct cecl_plan *plan = &plans[call * nranks + rank];
-    const bool through_staging =
-        plan->part.call.op == &cecl_ops[CECL_OP_ALL_TO_ALL] && plan->part.call.in_place;
+    const bool through_staging = plan->part.call.op == &cecl_ops[CECL_OP_ALL_TO_ALL] &&
+                                 plan->part.call.in_place && !plan->part.way.small;
     struct cecl_step *step;
 
     switch (harm) {
@@ -168,15 +177,45 @@ static struct cecl_part random_rooted(enum harm harm, int nranks)
     return part;
 }
 
+static struct cecl_part random_reduction(int nranks)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    struct cecl_part part = reduction_of(ops[chance(3)], (uint64_t)nranks, 1 + chance(30), 1);
+    part.call.in_place = chance(2);
+    part.call.root = (int32_t)chance((uint32_t)nranks);
+    part.way.reduce.chunk = 1 + chance(6);
+    return part;
+}
+
+/* A call through slots. */
+static struct cecl_part random_small(int nranks, uint8_t *half)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCATTER,
+                                             CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
+    const enum cecl_op_index op = ops[chance(4)];
+    struct cecl_part part = op <= CECL_OP_ALL_TO_ALL
+                                ? part_of(op, chance(2), CECL_PUSH, 1 + chance(9))
+                                : reduction_of(op, (uint64_t)nranks, 1 + chance(9), 1);
+    part.way.small = true;
+    part.means = (struct cecl_means){
+        .staging_bytes = 8192, .slots_offset = 8192, .slot_bytes = SLOT, .half = *half ^= 1};
+    return part;
+}
+
 static void random_calls(enum harm harm, struct cecl_part *parts, int nranks)
 {
     const bool harms_copies = harm < DROP_WAIT;
+    uint8_t half = 0;
     for (int c = 0; c < CALLS; c++) {
         parts[c] = part_of(chance(2) ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, chance(2),
                            chance(2) ? CECL_PULL : CECL_PUSH, 1 + chance(9));
         parts[c].means.staging_bytes = (uint64_t)nranks - 1 + chance(30);
-        if (harms_copies && chance(2))
-            parts[c] = random_rooted(harm, nranks);
+        const uint32_t other = chance(harms_copies ? 6 : harm == DROP_WAIT ? 2 : 1);
+        if (other == 1)
+            parts[c] = random_small(nranks, &half);
+        else if (other > 1)
+            parts[c] = other == 2 ? random_reduction(nranks) : random_rooted(harm, nranks);
     }
 }
 
@@ -217,22 +256,21 @@ static void harm_again_and_again(enum harm harm, const char *words)
 }
 
 #define WRONG_TARGET                                                                               \
-    "race|is not byte|was written|out of its area|own part|in sendbuff|to the sendbuff"
+    "race|is not|was written|out of its area|own part|in sendbuff|to the sendbuff|a post to rank"
 #define HARM_TEST(name, harm, words)                                                               \
     TEST(name)                                                                                     \
     {                                                                                              \
         harm_again_and_again(harm, words);                                                         \
     }
-HARM_TEST(a_dropped_copy_is_always_caught, DROP_COPY, "is not byte|was written 0 times")
+HARM_TEST(a_dropped_copy_is_always_caught, DROP_COPY, "is not|was written 0 times|deadlock")
 HARM_TEST(a_doubled_copy_is_always_caught, DOUBLE_COPY, "race")
-HARM_TEST(a_shifted_source_is_always_caught, SHIFT_SOURCE, "race|is not byte|out of its area")
+HARM_TEST(a_shifted_source_is_always_caught, SHIFT_SOURCE, "race|is not|out of its area")
 HARM_TEST(a_shifted_target_is_always_caught, SHIFT_TARGET, WRONG_TARGET)
-HARM_TEST(a_wrong_source_rank_is_always_caught, WRONG_SOURCE_RANK,
-          "race|is not byte|out of its area")
+HARM_TEST(a_wrong_source_rank_is_always_caught, WRONG_SOURCE_RANK, "race|is not|out of its area")
 HARM_TEST(a_wrong_target_rank_is_always_caught, WRONG_TARGET_RANK, WRONG_TARGET)
 HARM_TEST(a_wrong_target_area_is_always_caught, WRONG_TARGET_AREA, WRONG_TARGET)
 HARM_TEST(a_shorter_copy_is_always_caught, SHORTEN_COPY,
-          "is not byte|was written 0 times|out of its area")
+          "is not|was written 0 times|out of its area")
 HARM_TEST(a_longer_copy_is_always_caught, LENGTHEN_COPY, WRONG_TARGET)
 HARM_TEST(a_dropped_wait_is_always_caught, DROP_WAIT, "race")
 HARM_TEST(a_wait_for_less_is_always_caught, WAIT_FOR_LESS, "race")

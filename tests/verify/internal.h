@@ -176,8 +176,7 @@ static inline uint32_t *verify_writes(const struct verifier *v, int area, int ra
     return &v->writes[area][(size_t)rank * v->area_bytes[area]];
 }
 
-/* The same part of the same call on another rank. May be called only after all plans are known to have that
- * part. */
+/* The same part of the same call on another rank. */
 static inline const struct cecl_part *
 verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t part, int rank)
 {
@@ -221,8 +220,7 @@ static inline struct cecl_place verify_source(const struct verifier *v,
     return source;
 }
 
-/* form.c: checks that each plan is well formed: indices, areas and sizes are within bounds. Later code
- * relies on this. */
+/* form.c: checks that each plan stays within its areas and phases. Later code relies on this. */
 ceclResult_t verify_form(const struct verifier *v);
 /* messages.c: the same check for plans of messages. */
 ceclResult_t verify_messages_form(const struct verifier *v);
@@ -268,12 +266,11 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
 /* run.c: checks that every signal of a counter without phases had a wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
 /* splits.c: carries out a step of a call by splits on the device; returns where its table ends in staging;
- * checks the form of such a step, and of such a call; checks the call's output on a rank. */
+ * checks the form of such a step; checks the call's output on a rank. */
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
 uint64_t verify_splits_staging(const struct cecl_plan *plan);
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step);
-ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero);
 ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank);
 /* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 represents no byte. */
 uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset);

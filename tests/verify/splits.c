@@ -166,19 +166,6 @@ ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
-ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero)
-{
-    const struct cecl_splits_form form = cecl_call_splits(mine);
-    if (memcmp(mine->view.layout, zero->view.layout,
-               cecl_layout_alike(mine->op, mine->layout_words) * sizeof(uint64_t)) != 0)
-        return VERIFY_FAULT("ranks differ in the rows of buffers");
-    if (cecl_splits_check(&form) != ceclSuccess || form.row_bytes == 0 ||
-        form.recv_rows * form.row_bytes != mine->bytes)
-        return VERIFY_FAULT("a recvbuff of %" PRIu64 " rows of %" PRIu64 " bytes", form.recv_rows,
-                            form.row_bytes);
-    return ceclSuccess;
-}
-
 ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank)
 {
     const uint32_t *tags = verify_tags(v, CECL_AREA_RECV, rank);

@@ -190,8 +190,6 @@ static bool begin(struct verifier *v)
     if (v->program)
         begin_program(v);
     v->nactors = v->nranks * v->nlanes;
-    if (v->nparts > CECL_GROUP_MAX)
-        v->nparts = CECL_GROUP_MAX; /* verify_form refuses the plan */
     v->nareas = CECL_AREA_COUNT * (int)v->nparts;
     v->nmemories = v->nareas + (v->program ? (int)v->program->nmessages : 0);
     v->area_bytes = calloc((size_t)v->nmemories + 1, sizeof(*v->area_bytes));
@@ -210,8 +208,7 @@ static void count_phases(struct verifier *v, int c)
         }
 }
 
-/* Computes the sizes of the verifier's own tables. The form of the plans was checked before: all indices
- * are in range, and no size overflows. */
+/* Computes the sizes of the verifier's own tables. */
 static void measure(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++)
@@ -255,10 +252,6 @@ static ceclResult_t verify(struct verifier *v)
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks)
 {
     struct verifier v = {.plans = plans, .ncalls = ncalls, .nranks = nranks};
-
-    if (!plans || ncalls < 1 || nranks < 1 || nranks > CECL_MAX_RANKS)
-        return VERIFY_FAULT("%d calls of %d ranks: 1 call at least, and 1 to %d ranks", ncalls,
-                            nranks, CECL_MAX_RANKS);
     return verify(&v);
 }
 

@@ -18,8 +18,8 @@
  * Buffers are as large as the largest call needs. Between calls each rank's user reads the output
  * and writes new input.
  *
- * The verifier tracks every single byte, so keep call.bytes small (tens of bytes). It accepts
- * broken plans, because finding them is its purpose.
+ * The verifier tracks every single byte, so keep call.bytes small (tens of bytes). The calls must be
+ * valid and equal on all ranks; what lowering made of them may be wrong.
  *
  * Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError; then cecl_message() describes the
  * first fault (call, rank, step, bytes). */
