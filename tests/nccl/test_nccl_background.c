@@ -125,22 +125,43 @@ TEST(ranks_that_one_thread_begins_in_a_group_are_served)
 
 /* ---- children */
 
-/* If the parent is ready, so is the child, as in NCCL. */
-static bool split(struct rank *r)
+/* Ways to make a communicator of another one. */
+enum way { HALVES, SHRINK, SHRINK_WITH_ABORT, GROW, WAYS };
+
+static ncclResult_t begin_child(enum way way, const struct rank *r, struct rank *child)
 {
     const int color = r->rank % 2;
-    struct rank half = {.rank = r->rank / 2, .nranks = (r->nranks + 1 - color) / 2};
-    bool is = await_comm(r->comm) == 0 &&
-              ncclCommSplit(r->comm, color, r->rank, &half.comm, NULL) == IN_PROGRESS &&
-              await_comm(r->comm) == 0 && half.comm;
-    is = is && gathers(&half, half.nranks > 1) && gathers(r, r->nranks > 1);
-    return ncclCommDestroy(r->comm) == 0 && gathers(&half, half.nranks > 1) &&
-           ncclCommDestroy(half.comm) == 0 && is;
+    *child = *r;
+    child->comm = NULL;
+    if (way == GROW)
+        return ncclCommGrow(r->comm, r->nranks, NULL, -1, &child->comm, NULL);
+    if (way != HALVES)
+        return ncclCommShrink(r->comm, NULL, 0, &child->comm, NULL,
+                              way == SHRINK_WITH_ABORT ? CECL_NCCL_SHRINK_ABORT : 0);
+    child->rank = r->rank / 2;
+    child->nranks = (r->nranks + 1 - color) / 2;
+    return ncclCommSplit(r->comm, color, r->rank, &child->comm, NULL);
+}
+
+/* If the parent is ready, so is the child, as in NCCL; the handle of one that grows comes at once. A shrink with abort
+ * ends cecl's communicator of the parent. */
+static enum way way;
+
+static bool make_child(struct rank *r)
+{
+    struct rank child;
+    bool is = await_comm(r->comm) == 0 && begin_child(way, r, &child) == IN_PROGRESS &&
+              await_comm(way == GROW ? child.comm : r->comm) == 0 && child.comm;
+    is = is && gathers(&child, child.nranks > 1) &&
+         (way == SHRINK_WITH_ABORT || gathers(r, r->nranks > 1));
+    return ncclCommDestroy(r->comm) == 0 && is && gathers(&child, child.nranks > 1) &&
+           ncclCommDestroy(child.comm) == 0;
 }
 
 TEST(children_of_a_non_blocking_communicator_are_served)
 {
-    assert_true(run_each_number_of_ranks(split));
+    for (way = HALVES; way < WAYS; way++)
+        assert_true(run_each_number_of_ranks(make_child));
 }
 
 static bool split_twice_in_a_group(struct rank *r)
@@ -179,50 +200,6 @@ TEST_OF_RANKS(children_of_a_blocking_communicators_non_blocking_child_are_served
               ncclCommSplit(child.comm, 0, r->rank, &grandchild.comm, NULL) == IN_PROGRESS &&
               await_comm(child.comm) == 0 && grandchild.comm && gathers(&grandchild, true);
     return ncclCommDestroy(grandchild.comm) == 0 && ncclCommDestroy(child.comm) == 0 && is;
-}
-
-static bool shrink_by(struct rank *r, int flags)
-{
-    struct rank same = *r;
-    bool is = await_comm(r->comm) == 0 &&
-              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, flags) == IN_PROGRESS &&
-              await_comm(r->comm) == 0 && same.comm && gathers(&same, r->nranks > 1);
-    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
-}
-
-static bool shrink(struct rank *r)
-{
-    return shrink_by(r, 0);
-}
-
-TEST(what_a_shrink_of_a_non_blocking_communicator_makes_is_served)
-{
-    assert_true(run_each_number_of_ranks(shrink));
-}
-
-/* The shrink ends cecl's communicator of the parent. */
-static bool shrink_with_abort(struct rank *r)
-{
-    return shrink_by(r, CECL_NCCL_SHRINK_ABORT);
-}
-
-TEST(what_a_shrink_with_abort_leaves_of_a_non_blocking_communicator_is_served)
-{
-    assert_true(run_each_number_of_ranks(shrink_with_abort));
-}
-
-static bool grow(struct rank *r)
-{
-    struct rank same = *r;
-    bool is = await_comm(r->comm) == 0 &&
-              ncclCommGrow(r->comm, r->nranks, NULL, -1, &same.comm, NULL) == IN_PROGRESS &&
-              await_comm(same.comm) == 0 && gathers(&same, r->nranks > 1);
-    return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
-}
-
-TEST(a_child_whose_handle_comes_at_once_is_served)
-{
-    assert_true(run_each_number_of_ranks(grow));
 }
 
 /* ---- calls before the communicator is ready */

@@ -107,54 +107,73 @@ static bool replays_well(const struct rank *r, struct data *d, struct standin_gr
     return standin.launch(graph) == 0 && has_gathered(d, r, round) && has_reduced(d, r, round);
 }
 
-/* ---- served and passed */
-
-static bool capture_both(struct rank *r, enum course expected)
-{
+/* What a rank captures. */
+struct scene {
     struct data d;
-    struct standin_graph *lone = NULL, *grouped = NULL;
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, makes_all, &lone) == expected &&
-              capture(r, &d, on, groups, &grouped) == expected;
-    for (uint32_t round = 0; round < SOME && is; round++) {
-        is = replays_well(r, &d, round % 3 == 0 ? grouped : lone, round);
-        fill(&d, r, ~round); /* eager calls between replays */
-        is = is && makes_all(r, &d, NULL) && has_gathered(&d, r, ~round) &&
-             has_reduced(&d, r, ~round);
-    }
-    standin.graph_free(lone);
-    standin.graph_free(grouped);
-    standin.stream_free(on);
+    cudaStream_t on;
+    struct standin_graph *graph, *other;
+};
+
+static bool run_in_a_scene(struct rank *r, bool (*run)(struct rank *r, struct scene *s))
+{
+    struct scene s = {.on = standin.stream()};
+    const bool is = run(r, &s);
+    standin.graph_free(s.graph);
+    standin.graph_free(s.other);
+    standin.stream_free(s.on);
     return is;
 }
 
-TEST_OF_RANKS_UNDER("all strict", captured_calls_are_served_and_replay_with_eager_calls_between,
-                    RANKS)
+#define TEST_OF_CAPTURES(policies, name, ...)                                                      \
+    static bool name##_in(struct rank *r, struct scene *s);                                        \
+    TEST_OF_RANKS_UNDER(policies, name, __VA_ARGS__)                                               \
+    {                                                                                              \
+        return run_in_a_scene(r, name##_in);                                                       \
+    }                                                                                              \
+    static bool name##_in(struct rank *r, struct scene *s)
+
+static enum course captures(const struct rank *r, struct scene *s,
+                            bool (*make)(const struct rank *, struct data *, cudaStream_t))
 {
-    return capture_both(r, SERVED);
+    return capture(r, &s->d, s->on, make, &s->graph);
 }
 
-TEST_OF_RANKS_UNDER("auto off", captured_calls_are_passed_and_replay, RANKS)
-{
-    return capture_both(r, PASSED);
-}
+/* ---- served and passed */
 
-TEST_OF_RANKS_UNDER("all", every_byte_is_right_in_many_replays_of_two_graphs, 2)
+static bool capture_both(struct rank *r, struct scene *s, enum course expected)
 {
-    struct data d;
-    struct standin_graph *graphs[2] = {NULL};
-    const cudaStream_t on = standin.stream(), other = standin.stream();
-    bool is = capture(r, &d, on, gather, &graphs[0]) == SERVED &&
-              capture(r, &d, other, reduce, &graphs[1]) == SERVED;
-    for (uint32_t round = 0; round < rounds && is; round++) {
-        fill(&d, r, round);
-        is = round % 8 == 7 ? gather(r, &d, NULL) : standin.launch(graphs[0]) == 0;
-        is = is && (round % 8 == 3 ? reduce(r, &d, NULL) : standin.launch(graphs[1]) == 0) &&
-             has_gathered(&d, r, round) && has_reduced(&d, r, round);
+    bool is = captures(r, s, makes_all) == expected &&
+              capture(r, &s->d, s->on, groups, &s->other) == expected;
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        is = replays_well(r, &s->d, round % 3 == 0 ? s->other : s->graph, round);
+        fill(&s->d, r, ~round); /* eager calls between replays */
+        is = is && makes_all(r, &s->d, NULL) && has_gathered(&s->d, r, ~round) &&
+             has_reduced(&s->d, r, ~round);
     }
-    for (int i = 0; i < 2; i++)
-        standin.graph_free(graphs[i]);
-    standin.stream_free(on);
+    return is;
+}
+
+TEST_OF_CAPTURES("all strict", captured_calls_are_served_and_replay_with_eager_calls_between, RANKS)
+{
+    return capture_both(r, s, SERVED);
+}
+
+TEST_OF_CAPTURES("auto off", captured_calls_are_passed_and_replay, RANKS)
+{
+    return capture_both(r, s, PASSED);
+}
+
+TEST_OF_CAPTURES("all", every_byte_is_right_in_many_replays_of_two_graphs, 2)
+{
+    const cudaStream_t other = standin.stream();
+    bool is =
+        captures(r, s, gather) == SERVED && capture(r, &s->d, other, reduce, &s->other) == SERVED;
+    for (uint32_t round = 0; round < rounds && is; round++) {
+        fill(&s->d, r, round);
+        is = round % 8 == 7 ? gather(r, &s->d, NULL) : standin.launch(s->graph) == 0;
+        is = is && (round % 8 == 3 ? reduce(r, &s->d, NULL) : standin.launch(s->other) == 0) &&
+             has_gathered(&s->d, r, round) && has_reduced(&s->d, r, round);
+    }
     standin.stream_free(other);
     return is;
 }
@@ -174,71 +193,54 @@ static bool gather_overlapping_in_a_group(const struct rank *r, struct data *d, 
            ncclGroupEnd() == 0;
 }
 
-static bool is_passed_by_all(struct rank *r,
+static bool is_passed_by_all(struct rank *r, struct scene *s,
                              bool (*make)(const struct rank *, struct data *, cudaStream_t))
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, make, &graph) == PASSED;
+    struct data *d = &s->d;
+    bool is = captures(r, s, make) == PASSED;
     for (uint32_t round = 0; round < SOME && is; round++) {
-        fill(&d, r, round);
+        fill(d, r, round);
         if (r->rank == 1)
-            memcpy(d.gather_out + 5, d.gather_in, sizeof(d.gather_in));
-        is = standin.launch(graph) == 0 && has_gathered(&d, r, round);
+            memcpy(d->gather_out + 5, d->gather_in, sizeof(d->gather_in));
+        is = standin.launch(s->graph) == 0 && has_gathered(d, r, round);
     }
-    standin.graph_free(graph);
-    is = is && capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 1);
-    standin.graph_free(graph);
-    standin.stream_free(on);
-    return is;
+    return is && capture(r, d, s->on, makes_all, &s->other) == SERVED &&
+           replays_well(r, d, s->other, 1);
 }
 
-static bool pass_a_call(struct rank *r)
+TEST_OF_CAPTURES("all", all_ranks_pass_a_call_that_one_cannot_capture, RANKS)
 {
-    return is_passed_by_all(r, gather_overlapping);
+    return is_passed_by_all(r, s, gather_overlapping);
 }
 
-static bool pass_a_group(struct rank *r)
+TEST_OF_CAPTURES("all", all_ranks_pass_a_group_that_one_cannot_capture, RANKS)
 {
-    return is_passed_by_all(r, gather_overlapping_in_a_group);
+    return is_passed_by_all(r, s, gather_overlapping_in_a_group);
 }
 
-TEST_UNDER("all", all_ranks_pass_what_one_cannot_capture)
+TEST_OF_CAPTURES("strict", strict_refuses_on_all_ranks_what_one_cannot_capture, RANKS)
 {
-    assert_true(run_ranks(RANKS, pass_a_call));
-    assert_true(run_ranks(RANKS, pass_a_group));
+    return captures(r, s, gather_overlapping) == FAILED &&
+           strstr(ncclGetLastError(r->comm), "cannot capture the call");
 }
 
-TEST_OF_RANKS_UNDER("strict", strict_refuses_on_all_ranks_what_one_cannot_capture, RANKS)
+static bool pass_over_hosts(struct rank *r, struct scene *s)
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
-    const bool is = capture(r, &d, on, gather_overlapping, &graph) == FAILED &&
-                    strstr(ncclGetLastError(r->comm), "cannot capture the call");
-    standin.graph_free(graph);
-    standin.stream_free(on);
-    return is;
-}
-
-static bool pass_over_hosts(struct rank *r)
-{
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
-    bool is = makes_all(r, &d, NULL) && capture(r, &d, on, makes_all, &graph) == PASSED;
+    bool is = makes_all(r, &s->d, NULL) && captures(r, s, makes_all) == PASSED;
     for (uint32_t round = 0; round < SOME && is; round++)
-        is = replays_well(r, &d, graph, round);
-    standin.graph_free(graph);
-    standin.stream_free(on);
+        is = replays_well(r, &s->d, s->graph, round);
     return is;
+}
+
+static bool pass_over_hosts_in_a_scene(struct rank *r)
+{
+    return run_in_a_scene(r, pass_over_hosts);
 }
 
 TEST_UNDER("all", captured_calls_over_hosts_are_passed)
 {
     setenv("CECL_NODE_SIZE", "2", 1);
-    assert_true(run_ranks(3, pass_over_hosts));
+    assert_true(run_ranks(3, pass_over_hosts_in_a_scene));
     unsetenv("CECL_NODE_SIZE");
 }
 
@@ -267,38 +269,27 @@ static bool around_beside_a_gather(const struct rank *r, struct data *d, cudaStr
     return ncclGroupStart() == 0 && around(r, d, on) && gather(r, d, on) && ncclGroupEnd() == 0;
 }
 
-TEST_OF_RANKS_UNDER("all", captured_messages_are_passed_and_replay_beside_served_calls, RANKS)
+TEST_OF_CAPTURES("all", captured_messages_are_passed_and_replay_beside_served_calls, RANKS)
 {
-    struct data d;
-    struct standin_graph *lone = NULL, *beside = NULL;
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, around, &lone) == PASSED &&
-              capture(r, &d, on, around_beside_a_gather, &beside) == PASSED &&
-              standin.passed(beside) == 1; /* the messages' group, and not the gather */
+    struct data *d = &s->d;
+    bool is = captures(r, s, around) == PASSED &&
+              capture(r, d, s->on, around_beside_a_gather, &s->other) == PASSED &&
+              standin.passed(s->other) == 1; /* the messages' group, and not the gather */
     for (uint32_t round = 0; round < SOME && is; round++) {
-        fill(&d, r, round);
-        is = standin.launch(lone) == 0 && has_come(&d, r, round);
-        fill(&d, r, ~round);
-        is = is && standin.launch(beside) == 0 && has_come(&d, r, ~round) &&
-             has_gathered(&d, r, ~round);
-        fill(&d, r, round + 1); /* eager messages are served between replays */
-        is = is && around(r, &d, NULL) && has_come(&d, r, round + 1);
+        fill(d, r, round);
+        is = standin.launch(s->graph) == 0 && has_come(d, r, round);
+        fill(d, r, ~round);
+        is = is && standin.launch(s->other) == 0 && has_come(d, r, ~round) &&
+             has_gathered(d, r, ~round);
+        fill(d, r, round + 1); /* eager messages are served between replays */
+        is = is && around(r, d, NULL) && has_come(d, r, round + 1);
     }
-    standin.graph_free(lone);
-    standin.graph_free(beside);
-    standin.stream_free(on);
     return is;
 }
 
-TEST_OF_RANKS_UNDER("strict", strict_refuses_captured_messages, RANKS)
+TEST_OF_CAPTURES("strict", strict_refuses_captured_messages, RANKS)
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
-    const bool is = capture(r, &d, on, around, &graph) == FAILED;
-    standin.graph_free(graph);
-    standin.stream_free(on);
-    return is;
+    return captures(r, s, around) == FAILED;
 }
 
 /* ---- one thread that has all ranks */
@@ -336,70 +327,43 @@ TEST_UNDER("all", one_thread_captures_the_calls_of_all_ranks_in_groups)
 
 /* ---- errors */
 
-TEST_OF_RANKS_UNDER("all", a_call_that_only_one_rank_captures_fails_on_all_soon, 2)
+TEST_OF_CAPTURES("all", a_call_that_only_one_rank_captures_fails_on_all_soon, 2)
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
     const time_t begun = time(NULL);
-    const cudaStream_t on = standin.stream();
-    fill(&d, r, 1);
-    const bool is_made =
-        r->rank == 0 ? capture(r, &d, on, gather, &graph) != FAILED : gather(r, &d, NULL);
-    if (r->rank == 0)
-        standin.graph_free(graph);
-    standin.stream_free(on);
+    fill(&s->d, r, 1);
+    const bool is_made = r->rank == 0 ? captures(r, s, gather) != FAILED : gather(r, &s->d, NULL);
     return !is_made && time(NULL) - begun < PROMPT &&
            strstr(ncclGetLastError(r->comm), r->rank == 0 ? "rank 1" : "rank 0");
 }
 
-TEST_OF_RANKS_UNDER("all", calls_that_one_rank_lets_nccl_estimate_are_none, 2)
+TEST_OF_CAPTURES("all", calls_that_one_rank_lets_nccl_estimate_are_none, 2)
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
     bool is = true;
     if (r->rank == 0) {
-        is = ncclGroupStart() == 0 && gather(r, &d, NULL) && ncclGroupSimulateEnd(NULL) == 0;
+        is = ncclGroupStart() == 0 && gather(r, &s->d, NULL) && ncclGroupSimulateEnd(NULL) == 0;
         usleep(100000); /* the other rank waits, and checks what this rank has done */
     }
-    is = is && capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 2);
-    standin.graph_free(graph);
-    standin.stream_free(on);
-    return is;
+    return is && captures(r, s, makes_all) == SERVED && replays_well(r, &s->d, s->graph, 2);
 }
 
-TEST_OF_RANKS_UNDER("all", a_capture_ends_when_a_rank_aborts_instead_of_coming, 2)
+TEST_OF_CAPTURES("all", a_capture_ends_when_a_rank_aborts_instead_of_coming, 2)
 {
-    struct data d;
-    struct standin_graph *graph = NULL;
     const time_t begun = time(NULL);
-    const cudaStream_t on = standin.stream();
-    bool is = true;
-    if (r->rank == 0) {
-        is = capture(r, &d, on, gather, &graph) == FAILED;
-        standin.graph_free(graph);
-    } else {
-        usleep(100000);
-        is = ncclCommAbort(r->comm) == 0;
-        r->comm = NULL;
-    }
-    standin.stream_free(on);
-    return is && time(NULL) - begun < PROMPT;
-}
-
-TEST_OF_RANKS_UNDER("all", a_graph_may_outlive_its_communicator_and_is_refused_then, 2)
-{
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const time_t begun = time(NULL);
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 3) &&
-              ncclCommDestroy(r->comm) == 0;
+    if (r->rank == 0)
+        return captures(r, s, gather) == FAILED && time(NULL) - begun < PROMPT;
+    usleep(100000);
+    const bool is = ncclCommAbort(r->comm) == 0;
     r->comm = NULL;
-    is = is && standin.launch(graph) != 0 && time(NULL) - begun < PROMPT;
-    standin.graph_free(graph);
-    standin.stream_free(on);
     return is;
+}
+
+TEST_OF_CAPTURES("all", a_graph_may_outlive_its_communicator_and_is_refused_then, 2)
+{
+    const time_t begun = time(NULL);
+    const bool is = captures(r, s, makes_all) == SERVED && replays_well(r, &s->d, s->graph, 3) &&
+                    ncclCommDestroy(r->comm) == 0;
+    r->comm = NULL;
+    return is && standin.launch(s->graph) != 0 && time(NULL) - begun < PROMPT;
 }
 
 /* ---- which calls auto serves */
@@ -436,19 +400,14 @@ static bool replay_large(const struct rank *r, struct standin_graph *graph, uint
     return is;
 }
 
-TEST_OF_RANKS_UNDER("auto", auto_serves_a_captured_call_as_the_table_says_and_a_group_whole, 2)
+TEST_OF_CAPTURES("auto", auto_serves_a_captured_call_as_the_table_says_and_a_group_whole, 2)
 {
-    struct data d;
-    struct standin_graph *graphs[3] = {NULL};
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, gather_large, &graphs[0]) == SERVED &&
-              capture(r, &d, on, broadcast, &graphs[1]) == PASSED &&
-              capture(r, &d, on, gather_then_broadcast, &graphs[2]) == PASSED;
+    bool is = captures(r, s, broadcast) == PASSED;
+    standin.graph_free(s->graph);
+    is = captures(r, s, gather_large) == SERVED &&
+         capture(r, &s->d, s->on, gather_then_broadcast, &s->other) == PASSED && is;
     for (uint32_t round = 0; round < SOME && is; round++)
-        is = replay_large(r, graphs[round % 2 * 2], round);
-    for (int i = 0; i < 3; i++)
-        standin.graph_free(graphs[i]);
-    standin.stream_free(on);
+        is = replay_large(r, round % 2 ? s->other : s->graph, round);
     return is;
 }
 

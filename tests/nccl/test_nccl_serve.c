@@ -23,7 +23,7 @@
 #include "served.h"
 
 #define RANKS 4
-#define MOST 20000      /* elements of a block */
+#define MOST 1000       /* elements of a block */
 #define UNKNOWN_TYPE 77 /* an unknown datatype */
 
 FROM_STANDIN(calls_of, standin_calls)
@@ -50,7 +50,6 @@ struct call {
     uint64_t number; /* the call's number in its sequence */
     size_t count;    /* elements of a block */
     int root;
-    ncclRedOp_t redop;
     bool is_in_place;
 };
 
@@ -66,22 +65,12 @@ static uint32_t element(const struct call *c, int rank, size_t i)
     return (uint32_t)mix(mix(seed + c->number) + (uint64_t)rank * MOST * RANKS + i);
 }
 
-static uint32_t combine(ncclRedOp_t redop, uint32_t a, uint32_t b)
-{
-    switch (redop) {
-    case ncclProd: return a * b;
-    case ncclMax: return a > b ? a : b;
-    case ncclMin: return a < b ? a : b;
-    default: return a + b;
-    }
-}
-
 /* Element i of the reduction over all ranks. */
 static uint32_t reduced(const struct call *c, int nranks, size_t i)
 {
     uint32_t sum = element(c, 0, i);
     for (int rank = 1; rank < nranks; rank++)
-        sum = combine(c->redop, sum, element(c, rank, i));
+        sum += element(c, rank, i);
     return sum;
 }
 
@@ -144,11 +133,10 @@ static ncclResult_t make_call(const struct call *c, const struct rank *r, struct
     case ALL_GATHER: return ncclAllGather(at.send, at.recv, c->count, type, r->comm, NULL);
     case ALL_TO_ALL: return ncclAlltoAll(at.send, at.recv, c->count, type, r->comm, NULL);
     case REDUCE_SCATTER:
-        return ncclReduceScatter(at.send, at.recv, c->count, type, c->redop, r->comm, NULL);
-    case ALL_REDUCE:
-        return ncclAllReduce(at.send, at.recv, c->count, type, c->redop, r->comm, NULL);
+        return ncclReduceScatter(at.send, at.recv, c->count, type, ncclSum, r->comm, NULL);
+    case ALL_REDUCE: return ncclAllReduce(at.send, at.recv, c->count, type, ncclSum, r->comm, NULL);
     case REDUCE:
-        return ncclReduce(at.send, at.recv, c->count, type, c->redop, c->root, r->comm, NULL);
+        return ncclReduce(at.send, at.recv, c->count, type, ncclSum, c->root, r->comm, NULL);
     case BROADCAST: return ncclBroadcast(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
     case BCAST: return ncclBcast(at.recv, c->count, type, c->root, r->comm, NULL);
     case GATHER: return ncclGather(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
@@ -326,133 +314,7 @@ TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
     assert_true(run_ranks(2, serve_each_op));
 }
 
-static void print_call(const struct call *c, const struct rank *r)
-{
-    print_error("rank %d of %d, call %d: op %d, %zu elements, root %d, reduction %d%s\n", r->rank,
-                r->nranks, (int)c->number, (int)c->op, c->count, c->root, (int)c->redop,
-                is_in_place(c, r) ? ", in place" : "");
-}
-
-/* ---- sends and receives */
-
-#define MESSAGES 48
-#define MOST_WORDS 3000
-
-/* Messages of all ranks, in an order in which a program could send them one by one. So a rank may
- * divide its own messages into groups in any way that keeps the order. */
-struct message {
-    int from, to;
-    size_t count;
-};
-
-static void draw_messages(uint64_t number, int nranks, struct message *messages)
-{
-    for (uint64_t i = 0; i < MESSAGES; i++) {
-        const uint64_t word = mix(mix(seed + number) + i);
-        messages[i].from = (int)(word % (uint64_t)nranks);
-        messages[i].to = (int)((word >> 8) % (uint64_t)nranks);
-        messages[i].count = (word >> 20) % 5 == 0 ? 0 : (size_t)(word >> 32) % MOST_WORDS;
-    }
-}
-
-static uint32_t word_of(uint64_t number, int message, size_t i)
-{
-    return (uint32_t)mix(seed + number * MESSAGES + (uint64_t)message + (i << 32));
-}
-
-static bool make_message(const struct rank *r, const struct message *m, uint32_t *in, uint32_t *out)
-{
-    bool is = true;
-    mark(r);
-    if (m->from == r->rank)
-        is = ncclSend(in, m->count, ncclUint32, m->to, r->comm, NULL) == 0;
-    if (m->to == r->rank)
-        is = ncclRecv(out, m->count, ncclUint32, m->from, r->comm, NULL) == 0 && is;
-    return is && is_served();
-}
-
-#define GATHERED 20 /* before this message all ranks gather */
-
-/* Begins or ends a group, unless that is done already. */
-static bool set_group(bool *open, bool wanted)
-{
-    const bool is = *open == wanted || (wanted ? ncclGroupStart() : ncclGroupEnd()) == 0;
-    *open = wanted;
-    return is;
-}
-
-/* Gathers the numbers of all ranks, sometimes in a group with the messages that follow: a group
- * carries out its messages after its collectives. */
-static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool grouped)
-{
-    static _Thread_local uint32_t mine;
-    mine = (uint32_t)r->rank;
-    return set_group(open, false) && set_group(open, grouped) &&
-           ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL) == 0;
-}
-
-/* Each rank ends its groups at different messages. */
-static bool run_messages(struct rank *r, uint64_t number, const struct message *messages,
-                         uint32_t *in, uint32_t *out)
-{
-    uint32_t all[RANKS] = {0};
-    uint64_t random = mix(seed ^ mix(number * RANKS + (uint64_t)r->rank));
-    bool open = false, is = true;
-    for (int i = 0; i < MESSAGES; i++) {
-        const struct message *m = &messages[i];
-        random = mix(random + 1);
-        if (random % 3 == 0)
-            is = set_group(&open, false) && is;
-        if (i == GATHERED)
-            is = gather_numbers(r, all, &open, random % 2) && is;
-        if (m->from != r->rank && m->to != r->rank)
-            continue;
-        if (random % 4 > 0 || m->from == m->to)
-            is = set_group(&open, true) && is;
-        is = make_message(r, m, in + i * MOST_WORDS, out + i * MOST_WORDS) && is;
-    }
-    is = set_group(&open, false) && is;
-    for (uint32_t rank = 0; rank < (uint32_t)r->nranks; rank++)
-        is = is && all[rank] == rank;
-    return is;
-}
-
-static bool have_come(const struct rank *r, uint64_t number, const struct message *messages,
-                      const uint32_t *out)
-{
-    bool is = true;
-    for (int i = 0; i < MESSAGES; i++)
-        for (size_t j = 0; j < messages[i].count && messages[i].to == r->rank; j++)
-            is = is && out[(size_t)i * MOST_WORDS + j] == word_of(number, i, j);
-    return is;
-}
-
-static bool make_messages(struct rank *r)
-{
-    struct message messages[MESSAGES];
-    uint32_t *in = calloc(MESSAGES * MOST_WORDS, sizeof(*in)),
-             *out = calloc(MESSAGES * MOST_WORDS, sizeof(*out));
-    bool is = in && out;
-    for (uint64_t number = 0; is && number < 40; number++) {
-        draw_messages(number, r->nranks, messages);
-        for (int i = 0; i < MESSAGES; i++)
-            for (size_t j = 0; j < messages[i].count; j++)
-                in[(size_t)i * MOST_WORDS + j] = word_of(number, i, j);
-        is = run_messages(r, number, messages, in, out) && have_come(r, number, messages, out);
-        if (!is)
-            print_error("rank %d of %d, program %d\n", r->rank, r->nranks, (int)number);
-    }
-    free(in);
-    free(out);
-    return is;
-}
-
-TEST_UNDER("all", random_messages_in_groups_of_any_shape_are_served)
-{
-    print_message("seed %llu\n", (unsigned long long)seed);
-    for (int nranks = 2; nranks <= RANKS; nranks++)
-        assert_true(run_ranks(nranks, make_messages));
-}
+/* ---- messages, and calls of all kinds; random ones: tests/fuzz/fuzz_nccl.c */
 
 /* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
 TEST_OF_RANKS_UNDER("all strict", a_group_may_repeat_a_message_many_times, 2, RANKS)
@@ -486,52 +348,6 @@ TEST_OF_RANKS_UNDER("all", calls_that_cecl_lacks_are_passed, RANKS)
     const bool is_user_op_passed =
         ncclAllReduce(&in, &out, 1, ncclFloat32, ncclAvg + 1, r->comm, NULL) == 4 && !is_served();
     return is_empty_passed && is_average_passed && is_user_op_passed;
-}
-
-/* Ranks other than root pass NULL for buffers that NCCL does not use there; root may be in
- * place. */
-static bool leave_out(const struct call *c, const struct rank *r)
-{
-    const bool is_root = r->rank == c->root, sends = c->op == GATHER || c->op == REDUCE;
-    struct call mine = *c;
-    mine.is_in_place = c->is_in_place && is_root;
-    struct places at = places_of(&mine, r);
-    prepare(&mine, r);
-    at.send = is_root || sends ? at.send : NULL;
-    at.recv = is_root || !sends ? at.recv : NULL;
-    mark(r);
-    return make_call(&mine, r, at) == 0 && is_served() && has_come(&mine, r);
-}
-
-TEST_OF_RANKS_UNDER("all", ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use, 2, RANKS)
-{
-    static const enum op rooted[] = {GATHER, REDUCE, SCATTER, BROADCAST};
-    bool is = true;
-    for (int i = 0; is && i < 64; i++) {
-        struct call c = {.op = rooted[i % 4], .number = (uint64_t)i, .root = i / 4 % r->nranks};
-        c.count = i / 16 % 2 ? MOST : 5;
-        c.is_in_place = i / 32;
-        is = leave_out(&c, r);
-        if (!is)
-            print_call(&c, r);
-    }
-    return is;
-}
-
-/* Only the root is in place, or only the root is not. */
-TEST_OF_RANKS_UNDER("all", a_broadcast_may_be_in_place_on_some_ranks, 2, RANKS)
-{
-    bool is = true;
-    for (int i = 0; is && i < 32; i++) {
-        struct call c = {.op = BROADCAST, .number = (uint64_t)i, .root = i / 2 % r->nranks};
-        c.count = i / 16 ? MOST : 7;
-        c.is_in_place = (r->rank == c.root) != (i % 2 != 0);
-        mark(r);
-        is = is_right(&c, r) && is_served();
-        if (!is)
-            print_call(&c, r);
-    }
-    return is;
 }
 
 TEST_OF_RANKS_UNDER("all", a_served_call_that_fails_returns_nccls_number, 2)

@@ -364,11 +364,13 @@ TEST_BETWEEN(a_call_waits_only_for_the_regions_that_it_touches, set_up, tear_dow
 {
     bool any;
     const uint64_t window = tell_of(HOME, 0, PIECES);
+    assert_true(nposted > 1);
     assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
     asks_left = 0; /* any wait would end with ceclTimeout */
     assert_int_equal(reach(window, 12, 3), ceclSuccess);
     assert_int_equal(reach(window, 0, PIECES), ceclTimeout);
     take_all();
+    assert_int_equal(fake.nimported, PIECES);
     assert_int_equal(reach(window, 0, PIECES), ceclSuccess);
 }
 
@@ -382,15 +384,6 @@ TEST_BETWEEN(regions_side_by_side_are_opened_at_once, set_up, tear_down)
     assert_int_equal(cecl_registry_reach(&user, 0, window, 5 * PIECE + 7, 9 * PIECE, &at),
                      ceclSuccess);
     assert_ptr_equal(at, MIRROR + 5 * PIECE + 7);
-}
-
-TEST_BETWEEN(a_window_may_take_more_than_one_message, set_up, tear_down)
-{
-    const uint64_t window = tell_of(HOME, 0, PIECES);
-    assert_true(nposted > 1);
-    take_all();
-    assert_int_equal(fake.nimported, PIECES);
-    assert_int_equal(reach(window, 0, PIECES), ceclSuccess);
 }
 
 /* The owner may have freed memory that no call here needs. */
@@ -408,13 +401,6 @@ TEST_BETWEEN(an_import_that_fails_stays_with_its_window, set_up, tear_down)
     assert_int_equal(reach(broken, 5, 5), ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "memory of rank 0: this region is broken"));
     assert_int_equal(reach(other, 0, 5), ceclSuccess);
-}
-
-TEST_BETWEEN(a_wait_for_a_message_is_bounded, set_up, tear_down)
-{
-    const uint64_t window = tell_of(HOME, 0, 5);
-    asks_left = 3;
-    assert_int_equal(reach(window, 0, 5), ceclTimeout);
 }
 
 TEST_BETWEEN(memory_that_no_message_told_of_is_an_error_at_once, set_up, tear_down)
@@ -563,21 +549,6 @@ TEST_BETWEEN(memory_over_old_regions_is_a_new_window, set_up, tear_down)
     assert_int_equal(reach(young, 2, 6), ceclSuccess);
 }
 
-TEST_BETWEEN(a_dropped_window_that_a_call_uses_stays_open, set_up, tear_down)
-{
-    const uint64_t window = tell_of(HOME, 0, 5);
-    take_all();
-    use(&user, window, 9);
-    assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
-    take_all();
-    cecl_registry_close_dropped(&user);
-    assert_int_equal(fake.nclosed, 0);
-    done = 9;
-    cecl_registry_close_dropped(&user);
-    assert_int_equal(fake.nclosed, 5);
-    assert_int_equal(fake.nreserved, 0);
-}
-
 /* The user drops a window of `count` pieces. */
 static void drop_one(uint64_t first, uint64_t count)
 {
@@ -585,20 +556,6 @@ static void drop_one(uint64_t first, uint64_t count)
     take_all();
     assert_int_equal(cecl_registry_forget(&owner, (void *)(HOME + first * PIECE)), ceclSuccess);
     take_all();
-}
-
-/* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
-TEST_BETWEEN(dropped_memory_stays_open_while_the_gpu_has_work, set_up, tear_down)
-{
-    fake.busy = true;
-    drop_one(0, 5);
-    const int64_t begin = cecl_now_ms();
-    cecl_registry_close_dropped(&user);
-    assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
-    assert_int_equal(fake.nclosed, 0);
-    fake.busy = false;
-    cecl_registry_close_dropped(&user);
-    assert_int_equal(fake.nclosed, 5);
 }
 
 TEST_BETWEEN(nobody_asks_for_the_gpus_work_if_nothing_was_dropped, set_up, tear_down)
@@ -632,7 +589,8 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
     assert_int_equal(fake.nbusy, 0);
 }
 
-/* A kernel that waits for the host never ends. */
+/* While the driver closes memory, it blocks other threads until the GPU's work has ended. A kernel that waits for the
+ * host never ends. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
     enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
@@ -716,12 +674,85 @@ static ceclResult_t replace_and_reach(uint64_t piece)
     return reach(young, 0, 1);
 }
 
-TEST_BETWEEN(memory_that_replaces_other_memory_is_opened_beside_it, set_up_second, tear_down_second)
+/* Memory is opened. Both communicators have opened a piece, and then a call of the user needs what the owner has at piece 3 by now. */
+enum soon { NOTHING, GPU_ENDS, CALLS_END };
+
+static void *end_soon(void *what)
 {
-    tell_both(3);
-    fake.busy = true;
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    assert_int_equal(fake.nasked, 0);
+    usleep(50000);
+    if (*(enum soon *)what == GPU_ENDS)
+        fake.busy = false;
+    else
+        done = 9;
+    return NULL;
+}
+
+static const struct replacing {
+    const char *what;
+    uint64_t opened;
+    bool exclusive, shares, busy, captured, in_use; /* in_use: by a call of `second` */
+    bool asks_nothing;                              /* whether the GPU has work */
+    int refusals;
+    enum soon soon;
+    int asks_left, timeout_ms; /* 0: enough */
+    ceclResult_t result;
+    const char *words;
+    int nclosed, nbusy;
+} replacings[] = {
+    {"beside former memory, whose closing would wait", 3, .busy = true, .asks_nothing = true},
+    {"in the mapping of former memory, which CUDA may give again", 3, .shares = true},
+    {"where former memory prevents that", 3, .exclusive = true, .nclosed = 2},
+    {"once the GPU's work is done", 3, true, .busy = true, .soon = GPU_ENDS, .nclosed = 2},
+    {"once calls are done", 3, true, .in_use = true, .soon = CALLS_END, .nclosed = 2},
+    {"unless the caller waits no longer", 3, true, .busy = true, .asks_left = 3,
+     .result = ceclTimeout, .words = "CUDA closes that only when the GPU has no work"},
+    {"unless its time is over", 3, true, .busy = true, .asks_left = INT_MAX, .timeout_ms = 30,
+     .result = ceclTimeout},
+    {"unless former memory stays in use", 3, true, .in_use = true, .timeout_ms = 300,
+     .result = ceclTimeout, .words = "is in a block whose earlier memory is still open here",
+     .nclosed = 1},
+    /* To ask would invalidate the capture. */
+    {"in a captured call", 3, true, .busy = true, .captured = true, .asks_nothing = true,
+     .nclosed = 2, .nbusy = 2},
+    /* Only the device's refusal shows that other memory in the same block was freed. It refuses the worker, and the call
+     * before it closes that. */
+    {"after a refusal", 2, .refusals = 2, .nclosed = 2},
+    {"after a refusal that concerns another block", 7, .refusals = 3},
+};
+
+TEST(memory_that_replaces_other_memory_is_opened)
+{
+    for (size_t i = 0; i < sizeof(replacings) / sizeof(replacings[0]); i++) {
+        const struct replacing *row = &replacings[i];
+        enum soon soon = row->soon;
+        pthread_t thread;
+        print_message("%s\n", row->what);
+        assert_int_equal(set_up_second(state), 0);
+        fake.exclusive = row->exclusive;
+        fake.shares = row->shares;
+        tell_both(row->opened);
+        fake.busy = row->busy;
+        fake.refusals = row->refusals;
+        captured = row->captured;
+        asks_left = row->asks_left ? row->asks_left : asks_left;
+        user.timeout_ms = row->timeout_ms ? row->timeout_ms : user.timeout_ms;
+        if (row->in_use)
+            use(&second, import_in(&second)->number, 9);
+        if (soon != NOTHING)
+            assert_int_equal(pthread_create(&thread, NULL, end_soon, &soon), 0);
+        assert_int_equal(replace_and_reach(3), row->result);
+        if (soon != NOTHING)
+            pthread_join(thread, NULL);
+        assert_true(!row->words || strstr(cecl_message(), row->words));
+        assert_int_equal(fake.nclosed, row->nclosed);
+        assert_int_equal(fake.nbusy, row->nbusy);
+        assert_int_equal(fake.refusals, 0);
+        assert_true(!row->asks_nothing || fake.nasked == 0);
+        assert_int_equal(import_in(&second) == NULL, row->nclosed == 2);
+        fake.busy = false;
+        done = 9;
+        assert_int_equal(tear_down_second(state), 0);
+    }
 }
 
 TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_second,
@@ -730,25 +761,6 @@ TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_se
     tell_both(3);
     assert_int_equal(replace_and_reach(3), ceclSuccess);
     cecl_registry_close_dropped(&user);
-    assert_int_equal(fake.nclosed, 2);
-    assert_null(import_in(&second));
-}
-
-/* Small allocations share a block of the driver's. If the block has stayed, the driver gives the mapping that it has,
- * and counts it once more. */
-TEST_BETWEEN(memory_in_the_mapping_of_former_memory_is_right, set_up_second, tear_down_second)
-{
-    tell_both(3);
-    fake.shares = true;
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-}
-
-TEST_BETWEEN(memory_that_prevents_opening_is_closed_on_all_communicators, set_up_second,
-             tear_down_second)
-{
-    fake.exclusive = true;
-    tell_both(3);
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_int_equal(fake.nclosed, 2);
     assert_null(import_in(&second));
 }
@@ -764,27 +776,6 @@ TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
 }
 
-static void *end_the_work_soon(void *argument)
-{
-    (void)argument;
-    usleep(50000);
-    fake.busy = false;
-    return NULL;
-}
-
-TEST_BETWEEN(replaced_memory_is_closed_once_the_gpus_work_is_done, set_up_second, tear_down_second)
-{
-    pthread_t thread;
-    fake.exclusive = true;
-    tell_both(3);
-    fake.busy = true;
-    pthread_create(&thread, NULL, end_the_work_soon, NULL);
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    pthread_join(thread, NULL);
-    assert_int_equal(fake.nclosed, 2);
-    assert_int_equal(fake.nbusy, 0);
-}
-
 /* The plan of this call uses none of the replaced memory: for example, peers pull from it. */
 TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_second,
              tear_down_second)
@@ -798,62 +789,6 @@ TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_seco
     assert_int_equal(reach(another, 0, 1), ceclSuccess);
     assert_int_equal(fake.nasked, 0);
     assert_int_equal(fake.nclosed, 0);
-}
-
-TEST_BETWEEN(the_wait_for_the_gpus_work_is_bounded, set_up_second, tear_down_second)
-{
-    fake.exclusive = true;
-    tell_both(3);
-    fake.busy = true;
-    asks_left = 3;
-    assert_int_equal(replace_and_reach(3), ceclTimeout);
-    assert_non_null(strstr(cecl_message(), "CUDA closes that only when the GPU has no work"));
-    user.timeout_ms = 30;
-    asks_left = INT_MAX;
-    assert_int_equal(replace_and_reach(3), ceclTimeout);
-    assert_int_equal(fake.nclosed, 0);
-}
-
-/* To ask for the GPU's work would invalidate the capture. */
-TEST_BETWEEN(a_captured_call_closes_replaced_memory_without_asking, set_up_second, tear_down_second)
-{
-    fake.exclusive = true;
-    tell_both(3);
-    captured = true;
-    fake.busy = true;
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    assert_int_equal(fake.nasked, 0);
-    assert_int_equal(fake.nbusy, 2);
-}
-
-TEST_BETWEEN(memory_that_another_communicator_has_open_too_stays, set_up_second, tear_down_second)
-{
-    tell_both(3);
-    const int before = ntaken;
-    bool any;
-    tell_of(HOME, 4, 1); /* a neighbour in the same block of addresses */
-    take_all();
-    ntaken = before;
-    assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
-    assert_int_equal(fake.nclosed, 0);
-}
-
-/* Only the device's refusal shows that the other memory in the same block was freed. */
-TEST_BETWEEN(a_refusal_closes_what_lay_in_the_same_block, set_up_second, tear_down_second)
-{
-    tell_both(2);
-    fake.refusals = 2; /* of the worker, and of the call before it closes that */
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    assert_int_equal(fake.nclosed, 2);
-}
-
-TEST_BETWEEN(a_refusal_closes_nothing_in_other_blocks, set_up_second, tear_down_second)
-{
-    tell_both(7);
-    fake.refusals = 3;
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    assert_int_equal(fake.nclosed, 0);
-    assert_int_equal(fake.refusals, 0);
 }
 
 /* Messages of two communicators arrive in any order. */
@@ -951,41 +886,6 @@ TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, te
     cecl_registry_made(&second);
     assert_int_equal(replace_and_reach(3), ceclSuccess);
     assert_null(import_in(&second));
-}
-
-static void *finish_calls_soon(void *argument)
-{
-    (void)argument;
-    usleep(50000);
-    done = 9;
-    return NULL;
-}
-
-TEST_BETWEEN(replaced_memory_is_closed_once_pending_calls_are_done, set_up_second, tear_down_second)
-{
-    pthread_t thread;
-    fake.exclusive = true;
-    tell_both(3);
-    use(&second, import_in(&second)->number, 9);
-    const int64_t begin = cecl_now_ms();
-    pthread_create(&thread, NULL, finish_calls_soon, NULL);
-    assert_int_equal(replace_and_reach(3), ceclSuccess);
-    assert_true(cecl_now_ms() - begin >= 50);
-    pthread_join(thread, NULL);
-    assert_int_equal(fake.nclosed, 2);
-}
-
-TEST_BETWEEN(replaced_memory_that_stays_in_use_is_an_error_of_the_call, set_up_second,
-             tear_down_second)
-{
-    fake.exclusive = true;
-    tell_both(3);
-    user.timeout_ms = 300;
-    use(&second, import_in(&second)->number, 9);
-    assert_int_equal(replace_and_reach(3), ceclTimeout);
-    assert_non_null(
-        strstr(cecl_message(), "is in a block whose earlier memory is still open here"));
-    assert_non_null(import_in(&second));
 }
 
 /* A heap grows when other threads allocate. */
