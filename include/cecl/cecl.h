@@ -545,10 +545,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * Local, blocking (bounded; but on GPUs also until other pending work of this process is done,
  * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
  * no longer the caller's.
- * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
- * captured calls: destroy them first, or the memory of comm stays mapped; this thread has calls on
- * comm in a group that it has not ended: none of that group is carried out), and the asynchronous
- * error. */
+ * Errors: ceclTimeout; the asynchronous error; ceclInvalidUsage if a stream of ceclStreamCreate is
+ * capturing, if graphs hold captured calls (destroy them first: the memory of comm stays mapped), or
+ * if this thread has an open group with calls on comm (none of the group's calls is carried out). */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -604,7 +603,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). */
+ * (a graph holds a captured call that uses it; under CECL_CHECK=1: ranks free different allocations). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -668,7 +667,7 @@ typedef struct {
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live ones, cecl's own included */
     /* exchanges with all peers so far: for init, for growth, for splits, for ceclAlltoAllv, and for
-     * comparisons under CECL_CHECK=1. One use may need several */
+     * comparisons under CECL_CHECK=1. Each of these may need several */
     uint64_t exchanges;
 } ceclPoolStats_t;
 
@@ -1331,8 +1330,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
  * on each (fewer among more than 10 ranks; the refusal names the number), in any mix of sizes and
  * types; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so no call may read or write memory that another call writes. (The recvbuff of a rank that receives
- * counts as written, also in place on the root.) All calls on one communicator go to one stream.
+ * so no call may read or write memory that another call writes. (In place on the root a recvbuff
+ * counts as written, too.) All calls on one communicator go to one stream.
  * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
  * communicator; if one fails, its communicator keeps none, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,

@@ -196,7 +196,7 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  * __syncthreads.
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
- * signal  0 .. dc.signals-1. Each signal has one word at the peer for this rank, 0 after init.
+ * signal  0 .. dc.signals-1. Every peer holds a word for each signal of this rank, 0 after init.
  * value   greater than the last value of this signal, by less than 2^31; it may wrap around.
  *         Signals are never reset.
  * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are

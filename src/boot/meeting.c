@@ -1,6 +1,6 @@
-/* See meeting.h. Each rank has a row in the shared memory, which only that rank writes: its last call, and why its calls
- * failed last, with the numbers of the calls of all ranks that end with that failure. A rank numbers its calls. So one
- * rank can end another's call, even a call that the other has not made yet, and nobody takes it for a later one.
+/* See meeting.h. Each rank has a row in the shared memory, which only that rank writes: its last call, its last
+ * failure, and for each rank the number up to which that failure ends its calls. A rank numbers its calls. So one rank
+ * can end another's call, even a call that the other has not made yet, and nobody takes it for a later one.
  *
  * A rank waits until all members wait with its list. Then it agrees: it adds up the numbers of their calls. The meeting
  * is complete once all have agreed to the same sum. No rank decides, so none whose death or stop would keep the others.

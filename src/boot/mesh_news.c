@@ -154,7 +154,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
             polls[count++] = (struct pollfd){.fd = mesh->peers[r].process, .events = POLLIN};
     if (poll(polls, (nfds_t)count, wait_ms) == 0)
         look_for_exec(mesh);
-    else if (polls[0].revents) /* few at a time: other processes may ring, too */
+    else if (polls[0].revents) /* bounded, because other processes may go on ringing */
         for (int rings = 0; rings < mesh->nranks && recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0;)
             rings++;
     return cecl_mesh_news(mesh);

@@ -229,8 +229,8 @@ struct cecl_device_ops {
      * HANDLE's memory only once all imports are closed; a FILE import keeps the memory alive. */
     ceclResult_t (*region_import)(struct cecl_device *dev,
                                   const struct cecl_region_export *exported, void *at, void **addr);
-    /* Makes FILE regions that were imported side by side readable and writable. One call for many
-     * takes little longer than for one. */
+    /* Makes FILE regions, which were imported side by side, accessible. One call for many takes
+     * little longer than for one. */
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a
      * HANDLE waits for all work of the GPU, also for work that is enqueued meanwhile, and holds up

@@ -174,7 +174,7 @@ static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
            are_equal(a->outside, b->outside, b->noutside * sizeof(*b->outside));
 }
 
-/* The kept launch with the same calls, about which ranks told each other the same. The peers' memory that the kept
+/* The kept launch that has equal calls and for which ranks told each other equal things. The peers' memory that its
  * program uses stays open while the call is made. */
 static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 {

@@ -45,7 +45,7 @@ struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls)
         .root = call->root,
         .ncalls = (uint16_t)ncalls,
         .in_place = cecl_call_is_in_place_on_all(call),
-        /* each rank has counts of its own in a call of its own layout */
+        /* 0 where ranks have counts of their own */
         .count = call->op->family == CECL_FAMILY_OWN_LAYOUT ? 0 : call->count,
     };
     add_more(&facts, call);

@@ -193,7 +193,7 @@ static ceclResult_t check_new(const struct reader *reader, struct word name,
             other->device != row->device)
             continue;
         snprintf(expected, sizeof(expected),
-                 "one row for these ranks and this device, which line %d has,", other->line);
+                 "only one row for these ranks and this device (line %d has it)", other->line);
         return refuse(reader, name, expected);
     }
     return ceclSuccess;

@@ -88,7 +88,7 @@ static ceclResult_t check(const struct cecl_reduction *r)
         CECL_TRY(cecl_reduction_check_widens(r->type, r->op));
     if (r->counting && !cecl_reduction_counts(r->type, r->op))
         return cecl_fail(ceclInternalError,
-                         "reduction: no kernel of this type counts captured calls");
+                         "reduction: no kernel of this type and operation numbers calls");
     const uint64_t element = cecl_reduction_element_bytes(r->type),
                    result = cecl_reduction_result_bytes(r->widens, element);
     if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)

@@ -34,7 +34,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
         CECL_TRY(cecl_reduction_check_widens(small->type, small->op));
     if (small->counting && !cecl_reduction_counts(small->type, small->op))
         return cecl_fail(ceclInternalError,
-                         "small collective: no kernel of this type counts captured calls");
+                         "small collective: no kernel of this type and operation numbers calls");
     if (small->bytes % cecl_reduction_element_bytes(small->type) != 0)
         return cecl_fail(ceclInvalidArgument,
                          "small collective: %" PRIu64 " bytes are not whole elements",

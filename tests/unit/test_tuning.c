@@ -146,7 +146,7 @@ TEST(bad_lines_are_refused_with_their_number)
         {HEAD "all_reduce.staged_min_bytes * any 17179869184GiB\n", "f:2:", "\"17179869184GiB\"",
          "bytes"},
         {HEAD "reduction.reading_sms 2 any 8\nreduction.reading_sms 2 any 9\n",
-         "f:3:", "reduction.reading_sms", "which line 2 has"},
+         "f:3:", "reduction.reading_sms", "line 2 has it"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct cecl_tuning_file file;
