@@ -43,7 +43,7 @@ static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, in
     CECL_TRY(mesh_alone(comm, deadline));
     CECL_TRY(cecl_setup_device(comm, all, false));
     if (config->pool_bytes < 0)
-        config->pool_bytes = (int64_t)cecl_setup_pool_bytes(comm);
+        config->pool_bytes = (int64_t)cecl_setup_pool_bytes(comm, &all[comm->rank]);
     const struct cecl_pool_config pool = {
         .slice_bytes = (uint64_t)config->pool_bytes,
         .segment_bytes = config->segment_bytes < 0 ? 1 : (uint64_t)config->segment_bytes};

@@ -15,8 +15,8 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 /* Opens the device that all ranks use. `connected`: its copies must reach the memory of all ranks. */
 struct cecl_hello;
 ceclResult_t cecl_setup_device(ceclComm_t comm, const struct cecl_hello *all, bool connected);
-/* The default size of the address range of this rank's pool. */
-uint64_t cecl_setup_pool_bytes(ceclComm_t comm);
+/* The default size of the address range of a rank's pool. */
+uint64_t cecl_setup_pool_bytes(ceclComm_t comm, const struct cecl_hello *hello);
 /* Opens the registry, so that calls can use memory outside the pool. rank, nranks: those of the mesh. */
 ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks);
 

@@ -76,24 +76,21 @@ static int64_t staging_of(ceclComm_t comm, uint64_t memory)
     return (int64_t)(wanted < room ? wanted : room);
 }
 
-uint64_t cecl_setup_pool_bytes(ceclComm_t comm)
+uint64_t cecl_setup_pool_bytes(ceclComm_t comm, const struct cecl_hello *hello)
 {
-    return is_on_host(comm) ? UINT64_C(4) << 30 : comm->dev->total_bytes;
+    return is_on_host(comm) ? UINT64_C(4) << 30 : hello->gpu.memory;
 }
 
-/* Sets sizes that are not configured to the device's defaults. Ranks agree, because the smallest
- * GPU decides. */
-static ceclResult_t settle_sizes(ceclComm_t comm)
+/* Sets sizes that are not configured to the device's defaults. Equal on all ranks, because the smallest GPU decides. */
+static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
 {
     const bool host = is_on_host(comm);
     struct cecl_resolved *config = &comm->config;
-    const uint64_t mine = cecl_setup_pool_bytes(comm);
-    uint64_t *all = comm->launcher->exchange, least = mine;
-
-    ceclResult_t result = cecl_mesh_allgather(comm->mesh, "sizes", &mine, all, sizeof(mine));
-    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
-        least = all[r] < least ? all[r] : least;
-
+    uint64_t least = UINT64_MAX;
+    for (int r = 0; r < comm->nranks; r++) {
+        const uint64_t bytes = cecl_setup_pool_bytes(comm, &all[r]);
+        least = bytes < least ? bytes : least;
+    }
     if (config->pool_bytes < 0)
         config->pool_bytes = (int64_t)least;
     if (config->segment_bytes < 0)
@@ -101,7 +98,6 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     if (config->staging_bytes < 0)
         config->staging_bytes =
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
-    return result;
 }
 
 #define SLOT_UNIT 512u /* slot sizes are multiples of this many bytes */
@@ -214,7 +210,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all), &comm->shared));
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all, tunings)));
-    CECL_TRY(settle_sizes(comm));
+    settle_sizes(comm, all);
 
     const struct cecl_pool_config pool = {.slice_bytes = (uint64_t)comm->config.pool_bytes,
                                           .segment_bytes = (uint64_t)comm->config.segment_bytes};

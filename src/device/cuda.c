@@ -112,6 +112,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
     id->ordinal = ordinal;
     CUdevice device;
     CUuuid uuid;
+    size_t memory;
     if (cu->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
         snprintf(why, bytes, "GPU %d: 0..%d are visible", ordinal, count - 1);
         return ceclSuccess;
@@ -122,9 +123,11 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
         return ceclSuccess;
     }
     CECL_TRY(cecl_driver_check(cu, cu->cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+    CECL_TRY(cecl_driver_check(cu, cu->cuDeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
     if (which == CECL_CUDA_DEVICE_BY_RANK)
         CECL_TRY(cecl_driver_set_device(cu, device));
     memcpy(id->uuid, uuid.bytes, sizeof(id->uuid));
+    id->memory = memory;
     id->usable = 1;
     return ceclSuccess;
 }
@@ -134,7 +137,7 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
 static ceclResult_t open_inside(struct cuda_device *cuda)
 {
     int least = 0, most = 0;
-    size_t total = 0, granularity = 0;
+    size_t granularity = 0;
     CECL_TRY(CUDA_CALL(cuda, cuCtxGetStreamPriorityRange, &least, &most));
     CECL_TRY(
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->side, CU_STREAM_NON_BLOCKING, most));
@@ -144,8 +147,6 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
         CUDA_CALL(cuda, cuStreamCreateWithPriority, &cuda->legacy, CU_STREAM_NON_BLOCKING, least));
     CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &cuda->order, CU_EVENT_DISABLE_TIMING));
     CECL_TRY(cuda_words_alloc(&cuda->base, CUDA_SCRATCH_ALL, &cuda->scratch));
-    CECL_TRY(CUDA_CALL(cuda, cuDeviceTotalMem, &total, cuda->device));
-    cuda->base.total_bytes = total;
     cuda->rdma = attribute(cuda->cu, cuda->device,
                            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
     CECL_TRY(cuda_granularity(cuda, &granularity));

@@ -375,9 +375,8 @@ struct cecl_device_ops {
 struct cecl_device {
     const struct cecl_device_ops *ops;
     enum cecl_device_kind kind;
-    int ordinal;          /* CUDA ordinal; -1 on the host */
-    size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
-    uint64_t total_bytes; /* memory of the device; 0 on the host */
+    int ordinal;        /* CUDA ordinal; -1 on the host */
+    size_t granularity; /* for reserve, mem_create and mem_map: bytes, a power of two */
     /* the device's reduction kernels send flags and wait for flags (sm/meeting.h) */
     bool meets;
 };
@@ -387,6 +386,7 @@ struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal; /* -1 if there is no GPU at all */
     int32_t usable;  /* 1 if the GPU has every feature that cecl needs */
+    uint64_t memory; /* its bytes */
 };
 
 /* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps

@@ -24,7 +24,7 @@ TEST(probe_of_the_current_gpu_makes_no_context)
     assert_false(primary_context_is_active(0));
 }
 
-TEST(probe_of_a_gpu_tells_its_uuid)
+TEST(probe_of_a_gpu_tells_its_uuid_and_memory)
 {
     struct cecl_gpu_id id;
     struct cudaDeviceProp properties;
@@ -38,6 +38,7 @@ TEST(probe_of_a_gpu_tells_its_uuid)
         assert_int_equal(id.ordinal, i);
         assert_string_equal(why, "");
         assert_memory_equal(id.uuid, properties.uuid.bytes, sizeof(id.uuid));
+        assert_int_equal(id.memory, properties.totalGlobalMem);
     }
 }
 
