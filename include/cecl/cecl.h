@@ -1,10 +1,10 @@
 /* cecl: collectives on the GPU's copy engines.
  *
- * This header is the manual of the library. It needs nothing of CUDA: a ceclStream_t is the same
- * pointer as a cudaStream_t. CHANGELOG.md says which calls came in which version.
+ * This header is the manual of the library. It includes no header of CUDA: a ceclStream_t is the
+ * same pointer as a cudaStream_t. CHANGELOG.md says which calls came in which version.
  *
  * A program does four things: it joins, allocates, communicates, and leaves (examples/allgather.c
- * is a whole program):
+ * is a complete program):
  *
  *     ceclComm_t comm;
  *     ceclCommInitRank(&comm, nranks, id, rank); // or ...InitMpi, ...InitAll, ...InitOob
@@ -17,23 +17,24 @@
  *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each
  *                rank has a GPU of its own.
  *   peer         another rank of the same communicator.
- *   host device  what ranks run on where there are no GPUs: shared memory and threads. It carries
- *                out the same plans. Its memory is ordinary memory: the program reads and writes
- *                what ceclMemAlloc gives, and any memory of the process is memory of the device.
- *                It needs /proc. Its streams compute in the default floating-point environment.
+ *   host device  what ranks run on without GPUs. It carries out the same plans, by threads and
+ *                shared memory. Its memory is ordinary memory: the program can read and write what
+ *                ceclMemAlloc gives, and calls take any memory of the process. It needs /proc. Its
+ *                streams compute in the default floating-point environment.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
- *   local        the peers need not make the call. If it waits for peers or tells them something,
- *                its text says so.
+ *   local        the peers need not make the call. If the call waits for peers or tells them
+ *                something, its text says so.
  *   blocking     the calling host thread waits. A call that is not said to block only enqueues work
  *                or reads a value.
- *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc), so that
- *                addresses at peers are known without asking.
+ *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc), so a
+ *                rank can compute its address at a peer.
  *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
- *   block        what one rank sends to one rank. A rank's own block is what it sends to itself.
+ *   block        the data that one rank sends to one rank. A rank's own block is what it sends to
+ *                itself.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
- *   chunk        a part of a block that is sent at a time.
+ *   chunk        a part of a block that is sent in one go.
  *   in place     the rank's own block already lies where the result needs it.
  *   zero SM      the call uses no streaming multiprocessor (SM), but only copy engines and stream
  *                memory operations.
@@ -41,14 +42,14 @@
  * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
  * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
- * expected; for a call of a group also its number ("call 2 of 3 in the group, ceclAllGather: ...").
- * A handle of a communicator, stream, graph, window or registration that has ended is refused until
- * a new one gets the same value, which may be at once: do not use it again.
- * The text of each call lists its errors. In addition, every call that takes a communicator may
- * return
+ * expected. In a group it also tells the number of the call ("call 2 of 3 in the group,
+ * ceclAllGather: ..."). Do not use the handle of a communicator, stream, graph, window or
+ * registration that has ended. It is refused only until a new one gets the same value, which may
+ * happen at once. The text of each call lists its errors. In addition, every call that takes a
+ * communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
- *                           work then), or was made by the process that this one was forked from;
+ *                           work then), or was made before this process was forked;
  *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
  *                           CUDA or the operating system refused what the call needs;
  *   the asynchronous error  the communicator has failed (see Failure).
@@ -57,57 +58,58 @@
  * opened, the device refuses a part), it returns that error, and the communicator fails.
  *
  * Buffers: a collective takes any memory of the rank's device. On GPUs that is memory of this
- * rank's GPU, but not managed memory, and not memory of the host. A buffer lies within one
+ * rank's GPU, but not managed memory, and not memory of the host. A buffer must lie within one
  * allocation. Ranks may pass different kinds of memory, at different offsets. How a peer reaches a
  * buffer depends on its kind:
  *   symmetric    memory of ceclMemAlloc. Peers compute its address.
- *   registered   memory that other processes can open: cudaMalloc, ncclMemAlloc, and ranges that
- *                are mapped from handles which can be exported as file descriptors (cuMemCreate).
- *                One range may have any number of handles, as PyTorch's expandable segments have.
- *                If some of them cannot be exported, the whole range is private once they are used.
- *                On the host device: shared mappings of files that the process has open for reading
- *                and writing, memfd among them. A call registers the memory that it uses, unless
+ *   registered   memory that other processes can open: that of cudaMalloc, ncclMemAlloc, and
+ *                cuMemCreate with handles that can be exported as file descriptors. One range may
+ *                have any number of handles, as PyTorch's expandable segments have. Once a handle
+ *                is used that cannot be exported, the whole range is private. On the host device,
+ *                registered memory is a shared mapping of a file (such as a memfd) that the process
+ *                has open for reading and writing. A call registers the memory that it uses, unless
  *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the
  *                first call. Once peers have opened registered memory, calls make the same copies
  *                as on symmetric memory.
- *   private      all other memory: that of cudaMallocAsync; on the host device that of malloc; with
- *                registerOnUse 0 all memory that was not registered. Instead of a private recvbuff
- *                peers write to a bounce buffer, which is registered memory of the communicator, as
- *                large as recvbuff. This rank then carries the bytes from the bounce buffer to
- *                recvbuff. If the call is in place, it first carries the input to the bounce
- *                buffer. Carried bytes go through a peer's staging: that needs no SM, but the bytes
- *                cross the links twice more. Under CECL_SM_ALLOW an SM copies them instead. A
- *                private sendbuff is sent from where it lies, and is carried only if a peer comes
- *                late to the call (see Collectives). ceclReduceScatter needs no bounce buffer.
+ *   private      all other memory, such as that of cudaMallocAsync, or of malloc on the host
+ *                device. If registerOnUse is 0, all memory that was not registered is private.
+ *                Peers cannot write a private recvbuff, so they write to a bounce buffer:
+ *                registered memory of the communicator, as large as recvbuff. This rank then
+ *                carries the bytes from there to recvbuff. If the call is in place, it first
+ *                carries the input to the bounce buffer. Carried bytes go through a peer's staging:
+ *                this needs no SM, but the bytes cross the links twice more. Under CECL_SM_ALLOW an
+ *                SM copies them instead. A private sendbuff is sent from where it lies, and is
+ *                carried only if a peer comes late to the call (see Collectives). ceclReduceScatter
+ *                needs no bounce buffer.
  * Each call checks which memory is at the address, so memory that was freed is not confused with
  * memory that was allocated there later. On the host device a call checks all bytes that it uses,
  * and refuses (ceclInvalidArgument) holes, missing access rights, and mappings of files that have
- * become too short. Memory must stay as it is until the call is done: freeing it, taking away
- * access rights, or truncating its file while a call is pending may end this rank's process and its
- * peers' by a signal, which cecl cannot prevent.
+ * become too short. Leave memory as it is until the call is done. If a program frees memory, takes
+ * away access rights, or truncates its file while a call is pending, a signal may end this rank's
+ * process and its peers'. cecl cannot prevent that.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
  * moves, a rank gets ceclInvalidUsage, and the communicator fails. The message says whether the
- * calls differ in the function, count, datatype, root, op or options, with both values. Small calls (ceclExplain tells
- * which are small), barriers and calls by splits on the device are compared afterwards:
- * ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference, and the
- * communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are
- * not compared.) Kernels of calls by splits compare them, too, and move no row if ranks differ.
- * With CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an
- * exchange between their host threads; if calls differ, all ranks refuse (ceclInvalidUsage, naming
- * the difference). Run every new program once with CECL_CHECK=1.
+ * calls differ in the function, count, datatype, root, op or options, with both values. Small calls
+ * (ceclExplain tells which are small), barriers and calls with splits on the device are compared
+ * afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference,
+ * and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls
+ * ahead are not compared.) If splits lie on the device, the call's kernels also compare, and move
+ * no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host threads compare
+ * every collective before it starts. If calls differ, all ranks refuse them (ceclInvalidUsage,
+ * naming the difference). Run every new program once with CECL_CHECK=1.
  *
- * Several hosts: NCCL carries such a communicator whole, on GPUs. See Hosts in
- * ceclCommInitRankConfig.
+ * Several hosts: on GPUs, NCCL carries out all calls of a communicator over several hosts. See
+ * Hosts in ceclCommInitRankConfig.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
  * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
- * leaves when it destroys its communicator, aborts it while none of its calls is pending, or when
- * its process ends by exit or a return from main; the communicator then fails on the others once
- * they need that rank. When a communicator fails, pending calls end with undefined results, so that
- * no stream hangs. From then on calls return that asynchronous error. Only these still work:
+ * leaves when it destroys its communicator, when it aborts it while none of its calls is pending,
+ * or when its process ends by exit or a return from main. The communicator then fails on the others
+ * once they need that rank. When a communicator fails, pending calls end with undefined results, so
+ * that no stream hangs. From then on calls return the asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
  * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the ranks
@@ -117,17 +119,16 @@
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
  * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
  * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
- * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. Do not use
- * registered memory for anything else before the failed communicator has ended on all ranks, or
- * before ceclCommShrink, which waits for late copies, has made a new one of all ranks that are
- * alive.
+ * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure, use
+ * registered memory for something else only once the failed communicator has ended on all ranks, or
+ * once ceclCommShrink, which waits for late copies, has made a new communicator of all ranks that
+ * are alive.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made at the same time as that one. A collective, a
- * message, the end of a group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while
- * another thread is inside one of them on the same communicator. A communicator belongs to the
- * process that made it. A thread that is cancelled in a call (pthread_cancel) ends when the call has
- * returned. */
+ * time; calls that say "Threads: any" may be made beside it. A collective, a message, the end of a
+ * group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while another thread is
+ * inside one of them on the same communicator. A communicator belongs to the process that made it.
+ * A thread that is cancelled in a call (pthread_cancel) ends when the call has returned. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -154,11 +155,11 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------
  * Types */
 
-/* One rank's end of a communicator. */
+/* One rank's handle of a communicator. */
 typedef struct ceclComm *ceclComm_t;
 /* A cudaStream_t; on the host device a stream of ceclStreamCreate. It serves all communicators of
- * the process that run on its device. On the host device the default stream (0) is one for each
- * communicator, which the communicators that are made of it share. */
+ * the process that run on its device. On the host device each communicator has a default stream
+ * (0), which communicators that are split or shrunk from it share. */
 typedef struct CUstream_st *ceclStream_t;
 /* A cudaEvent_t; on the host device an event of ceclEventCreate. */
 typedef struct CUevent_st *ceclEvent_t;
@@ -176,7 +177,7 @@ typedef enum {
     ceclRemoteError = 6, /* a peer failed, left, or aborted */
     ceclInProgress = 7,  /* not an error: not finished yet */
     ceclOutOfMemory = 8, /* device, host or pool memory is used up, here or on a peer */
-    ceclTimeout = 9      /* a bounded wait ran out */
+    ceclTimeout = 9      /* a wait reached its time limit */
 } ceclResult_t;
 
 /* Element types, with NCCL's names and numbers. */
@@ -216,7 +217,7 @@ typedef enum {
 } ceclOp_t;
 #define CECL_NUM_OPS 5
 
-/* What the caller allows SMs to be used for (ceclConfig_t.smPolicy). */
+/* What calls may use SMs for (ceclConfig_t.smPolicy). */
 typedef enum {
     /* Nothing: a call that needs an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
@@ -224,32 +225,32 @@ typedef enum {
      * goes to peers, which send it back. A communicator of one rank has no peers: there an
      * out-of-place call copies within the GPU, which needs an SM. */
     CECL_SM_REDUCE_ONLY = 1,
-    /* Reductions, and all that SMs do faster: a rank's own block may be copied within its GPU, and
-     * a small all-gather or all-to-all may be one kernel, in place too. Also the calls that only
-     * SMs can carry out: ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which other policies
-     * refuse. */
+    /* Reductions, and all that SMs do faster: SMs may copy a rank's own block within its GPU, and a
+     * small all-gather or all-to-all, even in place, may be one kernel. Only this policy allows
+     * ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which need SMs. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
-/* Who moves the bytes between two ranks. A choice other than AUTO also keeps small calls from being
- * one kernel. A rank that comes late to a call (see Collectives) moves the bytes of both
+/* Which of two ranks copies the bytes between them. A choice other than AUTO also keeps small calls
+ * from being one kernel. A rank that comes late to a call (see Collectives) moves the bytes of both
  * directions, whatever is chosen here. */
 typedef enum {
-    /* The faster one for each call: copies are pushed; reductions push or pull. */
+    /* The faster choice for each call: copies push; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
-    /* The rank that needs the bytes copies them. Alone this is about 5 % slower; it slows some
-     * GEMMs less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a
-     * whole, and so is an all-to-all with a private sendbuff on any rank. In reductions, except
-     * ceclReduce, SMs read inputs in the peers' memory, unless an input is private. */
+    /* The rank that needs the bytes copies them. With nothing beside it a call is about 5 % slower,
+     * but it slows some GEMMs less. Two kinds of calls are pushed as a whole: a call whose own
+     * block peers send back (see CECL_SM_REDUCE_ONLY), and an all-to-all with a private sendbuff on
+     * any rank. In reductions, except ceclReduce, SMs read inputs in the peers' memory, unless an
+     * input is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device; rank 0 then
-     * says so on stderr, once in a process. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
+     * reports on stderr, once in a process. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
@@ -259,7 +260,7 @@ typedef enum {
  * ordinal. */
 /* Default: the calling thread's current CUDA device, as in NCCL. */
 #define CECL_CUDA_DEVICE_CURRENT (-1)
-/* Rank modulo the number of visible GPUs. It also becomes the caller's current device. */
+/* The rank modulo the number of visible GPUs. This GPU also becomes the caller's current device. */
 #define CECL_CUDA_DEVICE_BY_RANK (-2)
 
 /* The id by which ranks find each other. One rank makes it with ceclGetUniqueId, and the caller
@@ -281,10 +282,10 @@ typedef struct ceclConfig {
     int device;           /* ceclDevice_t; CECL_DEVICE */
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
-    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes up
+    /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up
      * to 1.4 s later (3.4 s if several peers are late, because one of them may name the rank at
-     * fault). For enqueued calls, except small ones by a kernel, the bound does not count times of more
-     * than 1.4 s in which this process stands still. */
+     * fault). If this process stands still for more than 1.4 s, that time does not count for
+     * enqueued calls, except for small ones by a kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -296,19 +297,19 @@ typedef struct ceclConfig {
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
      * that `cecl_info --tuning` prints); CECL_STAGING_BYTES. */
     int64_t stagingBytes;
-    /* How many SMs a kernel of cecl may take at most, 1 to 1024; default: by the tuning table.
-     * Results do not depend on it. The kernels wait for peers while they hold these SMs: see
+    /* Most SMs that a kernel of cecl may take, 1 to 1024; default: by the tuning table. Results do
+     * not depend on it. The kernels wait for peers while they hold these SMs: see
      * ceclReduceScatter. CECL_MAX_SMS. */
     int maxSms;
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
     /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes) that
-     * only move data, and its flags, go through pinned memory of the host. So they wait for no copies
-     * between GPUs, such as a prefetch by another communicator, but for large copies to and from the
-     * host. They are still zero SM. Calls that share a group with others, calls with a direction
-     * chosen, calls of strided blocks and ceclAlltoAllv go the usual way. Calls that are one kernel
-     * under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
+     * only move data, and its flags, go through pinned memory of the host. There they do not wait
+     * for copies between GPUs, such as another communicator's prefetch, but they do wait for large
+     * copies to and from the host. They are still zero SM. Calls that share a group with others,
+     * calls with a direction chosen, calls of strided blocks and ceclAlltoAllv go the usual way.
+     * Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -322,7 +323,7 @@ typedef struct ceclConfig {
 /* The caller's exchange for ceclCommInitOob. The callback is collective over the ranks, returns 0 on
  * success, and must bound its own waits. It is used only until init returns. */
 typedef struct {
-    void *context; /* handed to it */
+    void *context; /* passed to both */
     /* send: `bytes` bytes of this rank; recv: nranks * bytes, in rank order */
     int (*allGather)(void *context, const void *send, void *recv, size_t bytes);
     int (*barrier)(void *context); /* never called since 0.3; may be NULL */
@@ -352,11 +353,11 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
 /* Makes an id by which ranks find each other over TCP. This process listens until all ranks have
  * joined.
- * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
- *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
+ * id  [out] carry it to every rank by any means (MPI, a file, an environment variable). It makes
+ *     one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
  * on this host, in the same network namespace (container), reach. Set it if ranks are on several
- * hosts; with ceclCommInitOob and ceclCommInitMpi, where rank 0 makes such an id, on rank 0.
+ * hosts. With ceclCommInitOob and ceclCommInitMpi set it on rank 0, which makes such an id.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -372,47 +373,46 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
- *         after any refusal where nranks is 1. A failure that peers have learned of uses it up, and
+ *         after any refusal if nranks is 1. A failure that peers have learned of uses it up, and
  *         the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
- * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
- * several ranks are late.
- * Hosts: ranks share a host if they share a boot of a kernel and a network namespace. A
- * communicator over several hosts is carried by NCCL (2.17 or later, loaded at run time; all ranks
- * need the same version), on GPUs; on the host device it is refused (ceclInvalidUsage).
- * - The arithmetic is NCCL's, and so are the SMs that every call takes. CECL_SM_NEVER is refused.
- *   maxSms limits NCCL's kernels, and cannot change later; direction has no effect.
- * - Carried: collectives with equal counts, the variable ones, ceclBarrier, messages, and groups,
- *   also groups that have communicators of one host, too. NCCL's function carries a call, or a
- *   group of its messages. Buffers may be any memory of the rank's GPU. Graphs capture calls as far
- *   as NCCL captures them; destroy these graphs before the communicator.
+ * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
+ * ranks are late.
+ * Hosts: ranks share a host if they share a boot of a kernel and a network namespace. On GPUs, NCCL
+ * carries out the calls of a communicator over several hosts (NCCL 2.17 or later, loaded at run
+ * time, the same version on all ranks). On the host device it is refused (ceclInvalidUsage).
+ * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
+ *   NCCL's kernels, and cannot change later; direction has no effect.
+ * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
+ *   which may also have calls on communicators of one host. A call becomes one function of NCCL, or
+ *   a group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs capture calls
+ *   as far as NCCL captures them; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
  *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
  *   NCCL before 2.24. cudaStreamPerThread is refused, too (ceclInvalidArgument).
- * - ceclMemAlloc gives memory of this rank alone; so it is local, and sizes may differ.
- *   ceclCommRegister has no effect. Calls are not compared, also under CECL_CHECK=1.
- * - ceclCommSplit makes communicators of one host, which are cecl's own, and others.
- * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error,
- *   or when a call that its stream has begun does not end within the timeout (NCCL does not say
- *   for which rank it waits, so only a rank that has left is named; the timeout does not apply to
- *   captured calls). The process that made the id must live as long as its ranks: ranks learn of
- *   each other's ends through it. After a failure the remaining ranks join anew, with a new id.
+ * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
+ *   ceclCommRegister has no effect. Calls are not compared, not even under CECL_CHECK=1.
+ * - ceclCommSplit also makes communicators of one host. cecl itself carries out their calls.
+ * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
+ *   when a call that its stream has begun, and that is not captured, does not end within the
+ *   timeout. NCCL does not say for which rank it waits, so the error names a rank only if it has
+ *   left. The process that made the id must live as long as the ranks, because they learn of each
+ *   other's ends through it. After a failure the remaining ranks join anew, with a new id.
  * CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
- * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
- * of them cannot, this process keeps no communicator of the group, and the peers learn why. Calls
- * on the communicator belong in a later group.
+ * means the device that is current at the call, and all ranks join at the outermost ceclGroupEnd.
+ * If one of them cannot, this process keeps no communicator of the group, and the peers learn why.
+ * Calls on the communicator must come after that group.
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
  * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
  * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used before, or is not an id; ranks
- * are on several hosts, and on the host device, or with different versions of NCCL; ranks have
- * different versions of cecl;
- * GPUs cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks
- * on one unless CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError,
+ * of several hosts are on the host device, or have different versions of NCCL; ranks have different
+ * versions of cecl; GPUs cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a
+ * GPU, or two ranks on one unless CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError,
  * ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
@@ -421,22 +421,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 /* Makes a whole communicator in this process, with one rank for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     number of ranks, 1 .. 1024. The process needs more than ndev * ndev + 4 * ndev descriptors
- *          for a moment (ulimit -n; above 1022 ranks also fs.nr_open), otherwise ceclSystemError.
+ *          for a moment (ulimit -n; above 1022 ranks also fs.nr_open), or else ceclSystemError.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
- * outside a group every rank except the first comes late to each of them (see Collectives). Other
- * calls that wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
- * ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and under CECL_CHECK=1 or among more than 64 ranks
- * collectives outside a group.
+ * outside a group every rank except the first comes late to each of them (see Collectives). Some
+ * calls need a thread for each rank, because they wait for the other ranks: ceclCommSplit,
+ * ceclCommShrink, ceclAlltoAllv; ceclMemFree under CECL_CHECK=1; and collectives outside a group,
+ * under CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
- * oob  allGather set, on every rank; used until this call returns.
+ * oob  its allGather must be set on every rank; used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
- * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure
- * is ceclSystemError. */
+ * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; if a callback fails,
+ * ceclSystemError. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
@@ -453,13 +453,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order
  *          of their ranks in `comm`.
- * newcomm  [out] written on success only. With CECL_SPLIT_NOCOLOR, too, it must be the address of a
- *          handle: the handle becomes NULL.
+ * newcomm  [out] written on success only. It must not be NULL with CECL_SPLIT_NOCOLOR either: the
+ *          handle then becomes NULL.
  * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise as in
- *          ceclCommInitRankConfig, equal on all ranks of a color, except that the rank keeps its
- *          GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm` runs on. Read
+ *          ceclCommInitRankConfig, equal on all ranks of a color. But the rank keeps its GPU,
+ *          whatever cudaDevice says, and device must be AUTO, or the kind that `comm` runs on. Read
  *          during the call only.
- * Collective over `comm`: all ranks call, those without a color too; not in a group. Blocking;
+ * Collective over `comm`: all ranks call, even those without a color; not in a group. Blocking;
  * waits at most the timeout of `comm` for ranks that have not come to the call, and then at most
  * CECL_INIT_TIMEOUT_MS while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
@@ -468,8 +468,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * kind; all ranks get this result if one does), and ceclInvalidUsage (between ceclGroupStart and
  * ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If a
  * new communicator cannot be made, only its ranks get an error, which is one of
- * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
- * come: `comm` has failed. Messages name ranks by their numbers in `comm`. */
+ * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
+ * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
@@ -477,8 +477,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * on after ranks have died; `comm` may have failed or not. The call changes nothing on `comm`: the
  * caller still destroys it, and its memory stays until then. If a rank that stays knows that `comm`
  * has failed, the call waits until all work that the staying ranks enqueued on it has ended, so
- * none of their copies reaches buffers of later calls. It waits 5 s at most; if work is pending
- * after that, a line of CECL_DEBUG=warn says so, and its copies may still arrive. Copies of an
+ * none of their copies reaches buffers of later calls. It waits 5 s at most. If work is pending
+ * after that, CECL_DEBUG=warn prints a line, and copies of this work may still arrive. Copies of an
  * excluded rank that is alive may still arrive, too.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
@@ -496,9 +496,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          Such a rank did not come; the message names it.
- * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
- * then be made again, with another list for example. If lists differed, a rank that comes only after
- * the others have got this error may get it, too: let it call again. */
+ * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
+ * error the call may be made again, for example with another list. If lists differed, a rank that
+ * comes after the others have got this error may get it, too: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -524,8 +524,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
 CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
- * done. After that only the calls that Failure at the top lists may follow.
- * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
+ * done. After that, make only the calls that are listed in Failure at the top.
+ * Local, blocking: waits for the peers' part in those calls, too. The timeout bounds waits for
  * peers, but not the caller's own work that comes before a call in its stream. (While another
  * thread frees memory the timeout bounds both, because the driver then does not report the stream's
  * progress.)
@@ -551,24 +551,24 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. If none of this rank's calls is pending, this rank leaves
- * as by ceclCommDestroy (except after ceclGetPeerPointer, ceclWindowPointer or ceclCommGetDeviceComm). `comm` is gone
- * in any case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as by
+ * ceclCommDestroy, unless it has called ceclGetPeerPointer, ceclWindowPointer or
+ * ceclCommGetDeviceComm. `comm` is gone in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
  * Ownership: no longer the caller's. Errors: ceclInvalidArgument. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
- * end, and a thread that is inside a call on `comm` gets an error soon. (ceclCommShrink goes on, as
- * it works on failed communicators: it ends by its own time limit.) To end a communicator that
- * another thread uses: revoke it, wait until that thread is out of its call, and call
+ * end, and a thread that is inside a call on `comm` gets an error soon. (Only ceclCommShrink goes
+ * on, because it works on failed communicators; its own time limit ends it.) To end a communicator
+ * that another thread uses: revoke it, wait until that thread is out of its call, and call
  * ceclCommAbort.
  * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument. */
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
 
-/* Tells whether the communicator has failed (see Failure and Results at the top). First reads
- * everything that peers have published.
+/* Tells whether the communicator has failed (see Failure and Results at the top). The call first
+ * reads all that peers have published.
  * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
  *             ceclGetLastError(comm) has the message.
  * Local; does not wait. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
@@ -584,7 +584,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
  * Collective; blocks for one exchange if the pool must grow (on all ranks in the same call);
  * otherwise returns at once and exchanges nothing (except under CECL_CHECK=1). In a group the
- * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written; so one thread
+ * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written, so one thread
  * may allocate for several ranks. Not capturable.
  * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; allocations
  * that are left are freed with comm.
@@ -598,7 +598,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
  *      or be ordered before later work that uses the same memory.
- * May close memory of peers, as ceclStreamSynchronize does, with the same effect on captures.
+ * The call may close memory of peers, and so break captures, as ceclStreamSynchronize does.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
@@ -609,7 +609,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
  * may be used in kernels and copies, and on the host device by the program itself.
  * From then on peers may wait for what this rank writes to them, so ceclCommAbort and the end of
- * this process fail the communicator on every rank, with or without pending calls.
+ * this process fail the communicator on every rank, even if no call is pending.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
  * peer     0 .. nranks-1; this rank's own number gives ptr.
  * peerPtr  [out]
@@ -623,19 +623,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * Registered memory: see Buffers at the top. No program needs these calls. They decide when peers
  * open and close memory, which otherwise happens by itself.
  *
- * Peers open memory at the first call that uses it, and each waits for that in its own call. They
- * keep it open until this rank finds that it was freed: at a call that uses the address again, or
- * when other memory is registered. Until then the GPU may keep memory that the program has freed.
- * To give memory back at once, register it, deregister it, and then free it. */
+ * Peers open memory at the first call that uses it, and each peer waits for that in its own call.
+ * They keep it open until this rank notices that it was freed, which is at a call that uses the
+ * address again, or when other memory is registered. Until then the GPU may keep memory that the
+ * program has freed. To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
 
 /* Registers memory of the caller before its first use, so that peers have opened it by the time a
- * call uses it. A call that comes sooner waits for that.
- * ptr     start of the range, anywhere inside an allocation of this rank's device. The whole
- *         allocation is registered. If it consists of many handles, only those that the range
- *         touches.
+ * call uses it. A call that comes sooner waits until they have.
+ * ptr     start of the range, anywhere inside an allocation of this rank's device. Registers the
+ *         whole allocation, or, if this consists of many handles, those that the range touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
  * Local: tells the peers, which need not call; a thread of theirs opens the memory in the
@@ -651,8 +650,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
                                                     ceclRegistration_t *handle);
 
 /* Ends a registration. When the last registration that covers the memory ends, peers close it, even
- * if calls have used it: the next time that they synchronize, free or deregister while their GPU
- * has no work. A later call registers it again.
+ * if calls have used it. They do so the next time that they synchronize, free or deregister while
+ * their GPU has no work. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
  * call uses the memory; calls of comm are in a group that has not ended). */
@@ -690,8 +689,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_
 /* ------------------------------------------------------------------------------------------------
  * Kernels of the caller's own */
 
-/* Barriers and signals in each communicator, zeroed at init. A barrier is used by one block of a
- * kernel (a thread block) on every rank; a signal goes from any rank to any other. */
+/* Barriers and signals in each communicator, zeroed at init. One thread block on every rank uses a
+ * barrier; a signal goes from any rank to any other. */
 #define CECL_DEVICE_BLOCKS 64
 #define CECL_DEVICE_SIGNALS 64
 
@@ -700,22 +699,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_
 typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
-    /* [nranks] where the slice of symmetric memory of each rank begins, as this rank maps it. There
-     * may be gaps between slices. The table is the device's memory: on CUDA kernels read it, the
-     * host does not (ceclGetPeerPointer is for the host); on the host device host code reads it. */
+    /* [nranks] where this rank has mapped each rank's slice of symmetric memory. There may be gaps
+     * between slices. The table is the device's memory: on CUDA only kernels read it (host code
+     * calls ceclGetPeerPointer), on the host device host code does. */
     char *const *slices;
     /* This rank's words, in its slice: [blocks][nranks] of barriers, then [signals][nranks] of
-     * signals, then one that ends all waits. The second index is the rank that writes the word. The
-     * words lie at the same place in the slice of every rank. */
+     * signals, then one word that ends all waits. The second index is the rank that writes the
+     * word. The words lie at the same place in the slice of every rank. */
     uint32_t *pads;
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;
 
 /* Returns what kernels of this rank need to reach the peers' symmetric memory and to wait for the
  * peers' kernels. Valid until comm is destroyed, also for memory that is allocated later.
- * From then on ceclCommAbort and the end of this process fail the communicator on every rank, with
- * or without pending calls, so that kernels of peers that wait for this rank end.
- * dc  [out] written on success only. On the host device it serves the same functions in host code.
+ * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
+ * if no call is pending, so that kernels of peers stop waiting for this rank.
+ * dc  [out] written on success only. On the host device the same functions take it in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
@@ -723,33 +722,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
 /* ------------------------------------------------------------------------------------------------
  * Collectives
  *
- * All of them enqueue all of their work and return. Their streams wait for the peers. "Results",
- * "Buffers" and "Agreement" at the top hold for all.
+ * A collective enqueues all of its work and returns. Its stream waits for the peers. "Results",
+ * "Buffers" and "Agreement" at the top hold for all collectives.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
- * calling thread waits a little for peers that have not done so yet. If one of them does not come in
- * that time, the call is late: the later one of each two ranks then moves the bytes of both
+ * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
+ * The calling thread waits a little for peers that have not done so yet. If one of them does not
+ * come in that time, the call is late: of each two ranks the later one then moves the bytes of both
  * directions, because the earlier one does not know the later one's buffers. Results are the same,
  * and so is the use of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie. It waits while this rank's GPU has yet to do
- *     the calls before the last one that the peer has made, unless the GPU has stood still for 50 ms
- *     (late.behind_ns). After that it waits for 20 us (late.wait_ns; not for a peer that has not made
- *     the call before this one either), and longer
- *       - by the time that this rank has just spent on registering memory, at most 100 ms;
- *       - on GPUs by 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
+ *   - a peer that has not said yet where its buffers lie. Say the peer has made n calls. The thread
+ *     waits while this rank's GPU has not done the first n - 1 of them, unless the GPU has stood
+ *     still for 50 ms (late.behind_ns). Then it waits for 20 us more (late.wait_ns), but not for a peer
+ *     that has not made the call before this one either. It adds
+ *       - the time that this rank has just spent on registering memory, at most 100 ms;
+ *       - on GPUs 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *         late.wait_ns_per_mib), because a late call takes that much longer;
- *       - by up to 500 us for any peer while an earlier call of this rank is pending on its GPU
- *         (late.pending_ns).
+ *       - for any peer up to 500 us (late.pending_ns), while an earlier call of this rank is pending
+ *         on its GPU.
  *     The last two take at most 2 ms and a 64th of the elapsed time in all (late.pending_sum_ns). Among
  *     more than 64 ranks all wait for all. cecl_info --tuning prints these times.
- *   - peers' memory that is used for the first time: until this rank has opened it.
+ *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
- * The timeout bounds these waits; when it has passed the communicator fails. */
+ * The timeout bounds these waits; when it has passed, the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -760,8 +759,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * sendbuff   [sendcount] elements, in any memory of this rank's device (see Buffers).
  * recvbuff   [nranks * sendcount] elements, likewise. Peers use both buffers only once this rank's
  *            `stream` has come to the call.
- * sendcount  elements, equal on all ranks; 0 is a call without effect.
- * stream     orders the call; the legacy default stream (0) too. Both buffers may be reused by what
+ * sendcount  elements, equal on all ranks; 0: the call has no effect.
+ * stream     orders the call; may be the legacy default stream (0). Both buffers may be reused by what
  *            follows the call in `stream`. Calls on different streams of one communicator run in
  *            the order in which they were made.
  *
@@ -771,16 +770,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
  * buffer that passes the end of its allocation; a stream of another device; on the host device a
- * destroyed stream: CUDA does not know its streams), ceclInvalidUsage (symmetric memory past the
- * end of its allocation, or a peer's; a graph captures the call on some ranks only; under
- * CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1 ranks differ),
- * ceclOutOfMemory (also if there is no room for a bounce buffer). */
+ * destroyed stream), ceclInvalidUsage (symmetric memory past the end of its allocation, or a
+ * peer's; a graph captures the call on some ranks only; under CECL_SM_NEVER out of place on a
+ * communicator of one rank; under CECL_CHECK=1 ranks differ), ceclOutOfMemory (also if there is no
+ * room for a bounce buffer). */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
 
-/* Tells where this rank's own block lies in the recvbuff of an all-gather. A kernel that writes its
- * shard there lets the all-gather run in place.
+/* Tells where this rank's own block lies in the recvbuff of an all-gather. If a kernel writes its
+ * shard there, the all-gather can run in place.
  * recvbuff  [nranks * count] elements, as in ceclAllGather.
  * count     elements of one rank; datatype their type.
  * shard     [out] recvbuff + rank * count elements; written on success only.
@@ -791,12 +790,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, si
                                              ceclDataType_t datatype, void **shard);
 
 /* Blocks of rows, for gathering and exchanging along any dimension of a tensor. All fields are in
- * elements and equal on all ranks. A pitch or stride of 0 takes the default that the call names; a
- * call with width 0 has no effect; a width without rows is refused.
+ * elements and equal on all ranks. A pitch or stride of 0 takes the default that the call names. A
+ * call with width 0 has no effect; rows 0 with another width are refused.
  *
  * Example: a tensor [a, b, c] in C order is cut along b into blocks of b / nranks. A block then has
- * rows = a, and a row is contiguous and has width = b / nranks * c. In the whole tensor rows of a
- * block are nranks * width apart. */
+ * rows = a; a row is contiguous, with width = b / nranks * c. In the whole tensor the rows of a
+ * block begin nranks * width apart. */
 typedef struct ceclStrided {
     size_t width;      /* of a row */
     size_t rows;       /* of a block */
@@ -835,8 +834,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements; in place when it is recvbuff, on all ranks or on none
- *           (blocks then pass through staging, in chunks).
+ * sendbuff  [nranks * count] elements. In place when it is recvbuff, on all ranks or on none;
+ *           blocks then pass through staging, in chunks.
  * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
@@ -915,9 +914,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
- * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
- * same reason the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt
- * does the same without waiting.
+ * layouts at each call: the calling thread waits for the peers' threads, but for no stream. That is
+ * also why the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt does
+ * the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
@@ -931,9 +930,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
                                                  ceclDataType_t datatype, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers. So
- * ranks exchange no layouts, the host waits no longer than in other calls, and the call may be in a
- * group.
+/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers.
+ * Therefore ranks exchange no layouts, the host waits no longer than in other calls, and the call
+ * may be in a group.
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, the contents
@@ -951,7 +950,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
 
 /* Sends rows to each rank and receives rows from each. The numbers of rows (splits) lie in memory of
- * the device, and are read when the call runs. So the host need not wait for the kernel that
+ * the device, and are read when the call runs. Thus the host need not wait for the kernel that
  * computes them.
  *
  *     rank 0: sendsplits {2, 1}  sendbuff [a a b]    recvsplits {2, 3, 0, 2}  recvbuff [a a c c c]
@@ -976,15 +975,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
  * No kernel of cecl waits for a peer. A peer without rows costs nothing. Because
  * kernels move the rows, the call is refused unless the policy is CECL_SM_ALLOW.
- * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
- * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
- * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
+ * Rows that do not fit: if a rank's splits go beyond its sendbuff, or beyond the room of a recvbuff,
+ * the rows that fit are moved, and nothing is written or read beyond the buffers. After that the
+ * communicator fails on every rank with ceclInvalidUsage, and the message names the rank.
  * In a group it must be the only call.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
  * same order on `comm`. If ranks differ, no row moves, and the communicator fails on
  * every rank, with ceclInvalidUsage, or ceclRemoteError on a rank that a peer told first. The message
- * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the message
- * says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
+ * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the
+ * message says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
  * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
  * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). */
@@ -1002,9 +1001,9 @@ typedef struct {
      * all_to_all_vdev_2d such an expert takes room with a major_align of 1, too.) ceclCombine ignores
      * `align`. */
     size_t align;
-    /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
-     * scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses are
-     * ignored. */
+    /* A second array with as many rows, such as the scales of fp8 numbers. Its rows go the same
+     * way. scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses
+     * are ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
@@ -1027,8 +1026,8 @@ typedef struct {
  * recvsplits  [2 * experts * nranks] written: the number of rows of each received block, in that
  *             order, and then the row of recvbuff at which each block begins. Pass it to
  *             ceclCombine as sendsplits.
- * experts     how many there are, and their alignment. Host memory, read during the call. The arrays
- *             that it names are memory of the device, and stay the caller's.
+ * experts     how many experts there are, and their alignment. Host memory, read during the call.
+ *             The arrays that it names are memory of the device, and stay the caller's.
  * Other parameters, rows that do not fit, stream, collective, threads, ownership, errors: as
  * ceclAlltoAllvDevice; the error names the expert too. ceclInvalidArgument also for a NULL experts,
  * scales that are NULL, and an align or experts that is 0 or too large. */
@@ -1064,7 +1063,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
  * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
- * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
+ * result is rounded once to the datatype. Thus the bits do not depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. A number of nrows or more is skipped; if
@@ -1075,7 +1074,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
  * stream    orders the call; any stream of the device. It may be capturing.
  *
- * One kernel does it, on maxSms SMs at most, 16 by default. Buffers may lie in any memory of the
+ * One kernel does this, on at most maxSms SMs (default 16). Buffers may lie in any memory of the
  * rank's device.
  * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
  * the caller's, and must stay allocated until the stream has passed the call.
@@ -1116,30 +1115,31 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * calls.
  * sendbuff  [count] elements.
  * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
- *           the two ranks wait for each other then, too.
- * peer      0 .. nranks-1. This rank itself only within a group that has as many ceclSend to it as
+ *           the two ranks still wait for each other.
+ * peer      0 .. nranks-1. It may be this rank only in a group that has as many ceclSend to it as
  *           ceclRecv from it.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
  *           host does not wait for that.
- * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one. Outside of
- * a group later work in the stream, and every later call on `comm`, waits until the message has
- * arrived. So two ranks that both send first, and then receive, wait until the timeout.
- * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time: each
- * ends once both of its ranks have reached their groups, which may have different shapes. If a group
- * also has collectives, messages come after them. Messages of a group may overlap in memory; bytes
- * that one of them receives and another uses are then undefined.
+ * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one.
+ * Outside of a group later work in the stream, and every later call on `comm`, waits until the
+ * message has arrived. So if two ranks both send first, and then receive, they wait until the
+ * timeout.
+ * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
+ * Each ends once both of its ranks have reached their groups, which may hold different calls. If a
+ * group also has collectives, messages come after them. Messages of a group may overlap in memory;
+ * but bytes that one receives and another uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: a group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and
  * at least 16 with more. A rank that is that many messages ahead of its peer's host waits for the
  * peer. Communicators of more than 64 ranks have no messages.
- * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every policy:
- * the sender pushes them, or the receiver pulls them. A group that has only messages, and sends and
- * receives much (8 MiB in each direction), waits up to about 20 us
- * (late.wait_ns), so that ranks that come at the same time each push what they send. A private buffer
- * is carried through a bounce buffer if its rank came first (see Buffers). Messages of a rank to
- * itself go through the next rank's staging.
+ * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
+ * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, at
+ * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns), so that if both ranks come
+ * at the same time, each pushes what it sends. A private buffer is carried through a bounce buffer
+ * if its rank came first (see Buffers). Messages of a rank to itself go through the next rank's
+ * staging.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
@@ -1164,31 +1164,31 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  *     sendbuff on rank 0: [a0][a1]     recvbuff on rank 0: [a0 + b0]
  *     sendbuff on rank 1: [b0][b1]     recvbuff on rank 1: [a1 + b1]
  *
- * The arithmetic needs SMs, but few (ceclConfig_t.maxSms). A small call is one kernel. In a larger
- * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
- * in chunks, and a kernel reduces one chunk while the next arrives. SMs read at the peers only if
- * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells which
- * way a call goes.
+ * The arithmetic needs a few SMs (ceclConfig_t.maxSms). A small call is one kernel. A larger call
+ * goes one of two ways, which ceclGroupExplain tells. Either SMs read the blocks in the peers'
+ * memory; this needs that no rank's sendbuff is private, and that no rank comes late. Or copy
+ * engines bring the blocks to staging in chunks, and a kernel reduces one chunk while the next
+ * arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
- * Meanwhile leave enough SMs free for kernels that a peer needs before it makes this call, and for
+ * Leave enough other SMs free for kernels that a peer needs before it makes this call, and for
  * calls of other communicators, which a peer may run in another order. Otherwise the ranks wait for
  * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
  * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
  * the highest priority, in the order of `stream`.
  *
  * The same inputs give the same bits on every rank and in every run, whichever way the call goes
- * and with any number of SMs: elements are combined in rank order; 16-bit types and fp8 are
+ * and with any number of SMs. Elements are combined in rank order; 16-bit types and fp8 are
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
- * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before that rounding, and is finite wherever all elements are:
- * elements are first multiplied by a power of two, so that their sum cannot overflow. In float64
- * and float32 this rounds elements whose product is below the smallest normal number. Every NaN in a
- * result has the same bits, except in place on a communicator of one rank, where the call writes
- * nothing.
+ * even in minimum and maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
+ * the sum by the number of ranks before that rounding. Averages of finite elements are finite,
+ * because elements are first multiplied by a power of two, so that their sum cannot overflow. In
+ * float64 and float32 this rounds elements whose product is below the smallest normal number. Every
+ * NaN in a result has the same bits, except in place on a communicator of one rank, where the call
+ * writes nothing.
  * sendbuff   [nranks * recvcount] elements.
- * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
- *            decides by itself; the other blocks of sendbuff keep their contents.
+ * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; each rank
+ *            decides that by itself. The other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
  * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers must be aligned to the size of an element.
@@ -1201,8 +1201,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
-/* ceclReduceScatter whose sums are not rounded to the type of the elements: gradients of 16 bits travel as
- * such, and arrive as sums in fp32.
+/* Does what ceclReduceScatter does, but need not round sums to the type of the elements: 16-bit
+ * gradients travel in 16 bits, and arrive as fp32 sums.
  * sendbuff   [nranks * recvcount] elements of sendtype.
  * recvbuff   [recvcount] elements of recvtype. Must not overlap sendbuff, unless the types are equal.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
@@ -1210,9 +1210,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
  * recvtype   ceclFloat32, or sendtype: then the call is ceclReduceScatter, with any type and op.
  *            Equal on all ranks.
  * op         ceclSum or ceclAvg; equal on all ranks.
- * Each buffer must be aligned to the size of its elements. The result is what ceclReduceScatter gives for
- * sendbuff as fp32, bit for bit, from half the bytes.
- * Over several hosts it is refused: convert sendbuff, and call ceclReduceScatter.
+ * Each buffer must be aligned to the size of its elements. The result has the bits that
+ * ceclReduceScatter gives for sendbuff converted to fp32, but half as many bytes travel. Over
+ * several hosts the call is refused: convert sendbuff, and call ceclReduceScatter.
  * memory of the buffers, stream, collective, threads, ownership: as ceclReduceScatter.
  * Errors, nothing enqueued: as ceclReduceScatter, and ceclInvalidArgument (other types or operations;
  * buffers that overlap), ceclInvalidUsage (a communicator over several hosts).
@@ -1232,8 +1232,8 @@ typedef struct {
     const size_t *begins;
 } ceclTiles_t;
 
-/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. So it
- * serves as a ceclReduceScatter along any dimension, or as a reduction to many roots in one call.
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. The call
+ * can serve as a ceclReduceScatter along any dimension, or a reduction to many roots at once.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
  *                         [A A][B B]                         [A + C  A + C]
@@ -1242,7 +1242,7 @@ typedef struct {
  *
  * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
  * a kernel reduces them there in chunks, whatever the number of tiles.
- * (A rank's own tiles are copied within its GPU, which takes SMs.) Results have the bits of
+ * (Copies of a rank's own tiles within its GPU take SMs.) Results have the bits of
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
  * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
@@ -1282,8 +1282,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
                                               ceclComm_t comm, ceclStream_t stream);
 
 /* Makes all ranks meet: work after the call in `stream` begins only when every rank's stream has
- * reached the call. That work sees everything that any rank wrote before the call, also to peers'
- * memory. It moves no data and needs no SM.
+ * reached the call. That work sees everything that any rank wrote before the call, even to peers'
+ * memory. The call moves no data and needs no SM.
  * stream  as in ceclAllGather. The host does not wait.
  * Collective: all ranks call, in the same order on `comm`; it may be in a group.
  * Threads: one call at a time. Ownership: none.
@@ -1291,8 +1291,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
-/* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
- * left at CECL_UNDEF keeps the communicator's value (of its configuration and the environment). */
+/* How to carry out the calls that follow. Start from CECL_OPTIONS_INITIALIZER; a field left at
+ * CECL_UNDEF keeps the communicator's own value (from its configuration or the environment). */
 typedef struct ceclOptions {
     size_t size;          /* set by the initializer */
     unsigned int magic;   /* set by the initializer */
@@ -1309,47 +1309,47 @@ typedef struct ceclOptions {
     }
 
 /* Sets the options of the calls on `comm` from here on; a call in a group has the options that were
- * set when it was made. So a training loop can keep SMs free in gathers with compute beside them,
- * and take the fastest way in others.
+ * set when it was made. A training loop can thus keep SMs free in gathers that run beside
+ * computation, and take the fastest way in others.
  * options  read during the call; NULL: the communicator's own.
- * Local, but ranks must make each collective with equal options. Cheap: plans are kept for each
- * choice. Threads: one call at a time. Ownership: the caller's.
+ * Local, but ranks must make each collective with equal options. The call is cheap, because plans
+ * are kept for each choice. Threads: one call at a time. Ownership: the caller's.
  * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
- * exchange of flags. So do reductions of one chunk, as many as staging has room for at a time
+ * exchange of flags. Reductions of one chunk become batches as large as staging has room for
  * (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they were of one
- * call. Results are those of the calls alone, to the bit. ceclCommInitRank and ceclMemAlloc may be in
- * a group too, so that one thread can make these calls for several ranks. Groups may be nested; the
- * outermost end counts.
+ * call. Each result has the same bits as without a group. ceclCommInitRank and ceclMemAlloc may be
+ * in a group too, so that one thread can make these calls for several ranks. Groups may be nested;
+ * only the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
  * on each (fewer among more than 10 ranks; the refusal names the number), in any mix of sizes and
  * types; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so no call may read or write memory that another call writes. (In place on the root a recvbuff
- * counts as written, too.) All calls on one communicator go to one stream.
+ * so no call may read or write memory that another call writes. (A recvbuff that is in place on the
+ * root counts as written.) All calls on one communicator go to one stream.
  * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
  * communicator; if one fails, its communicator keeps none, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
- * But if a peer makes the message before these collectives, the two ranks wait for each other until
- * the timeout. Communicators whose calls go to one stream come in the order of their first calls,
- * which must be the same on all ranks. The host waits as in collectives (once for all calls on a
- * communicator), for ranks that join, and for allocations for which the pool must grow. One thread
- * may make the calls of several ranks in one group; then none of these ranks is late.
+ * But if a peer makes its part of a message before these collectives, the two ranks wait for each
+ * other until the timeout. Communicators whose calls go to one stream come in the order of their
+ * first calls, which must be the same on all ranks. The host waits as in collectives (once for all
+ * calls on a communicator), for ranks that join, and for allocations that make the pool grow. One
+ * thread may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, with none of the calls enqueued: that of the first call that is refused. If arguments
- * alone show an error, the call itself returns it, too. Other errors are found only here: a buffer
- * that passes the end of its allocation, a stream of another device, and CECL_SM_NEVER. Also
- * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two
- * streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of
- * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did not come to
- * an allocation, or peers already rely on calls (see Errors at the top). */
+ * alone show an error, the call itself returns it, too. Three errors are found only here: a buffer
+ * that passes the end of its allocation, a stream of another device, and a call that CECL_SM_NEVER
+ * forbids. Also ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was
+ * begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those
+ * of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did not come
+ * to an allocation, or peers already rely on calls (see Errors at the top). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
@@ -1364,11 +1364,11 @@ typedef struct {
      * sends; not the bytes that SMs read and write otherwise */
     uint64_t bytesSent;
     char path[64];    /* e.g. "push, one batch" */
-    char reason[192]; /* why this way, and what would make it zero SM if it is not */
+    char reason[192]; /* why this way, and what would make the call zero SM */
 } ceclExplanation_t;
 
-/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why.
- * Assumes that all ranks come in time, with buffers of the same kinds as this rank's. Enqueues
+/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why. It
+ * assumes that all ranks come in time, with buffers of the same kinds as this rank's. It enqueues
  * nothing, but registers memory as the call would. Arguments are those of the call itself. For all
  * other calls see ceclGroupExplain.
  * explanation  [out] written on success only. Copies for private buffers count, too.
@@ -1380,9 +1380,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclExplanation_t *explanation);
 
-/* Ends a group as ceclGroupEnd does, but enqueues nothing: tells how the calls would be carried
- * out together, under the same assumptions as ceclExplain. Works for every call that may be in a
- * group, also for a group of one.
+/* Ends a group as ceclGroupEnd does, but enqueues nothing. Instead it tells how the calls would be
+ * carried out together, under the assumptions of ceclExplain. It takes every call that may be in a
+ * group, even a single one.
  * comm         all calls of the group are on it.
  * explanation  [out] written on success only.
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
@@ -1395,9 +1395,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
 /* ------------------------------------------------------------------------------------------------
  * One-sided calls
  *
- * One rank moves bytes to or from the memory of another, whose host makes no call for it. All ranks
- * first share a window, which may be memory of any kind that peers can open (see Buffers). The
- * bytes then move only by copy engines, under every policy.
+ * One rank moves bytes to or from another rank's memory, and the other rank's host makes no call.
+ * All ranks first share a window, which may be memory of any kind that peers can open (see
+ * Buffers). Under every policy copy engines alone move the bytes.
  *
  *     ceclWindowShare(comm, mine, bytes, &window);              // on all ranks
  *
@@ -1410,12 +1410,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             work that was enqueued before it, and before the work that is enqueued later. Unlike
  *             collectives, one-sided calls on different streams do not wait for each other. The
  *             communicator's collectives and messages do not wait for them either. Two puts on one
- *             stream arrive in order. But streams that share a hardware queue of the GPU wait for
- *             each other. So if a wait can end only after a put has arrived, make the put first.
+ *             stream arrive in order. Streams may share a hardware queue of the GPU, and then wait
+ *             for each other. So if a wait can end only after a put, make the put first.
  *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
  *             sender, receiver and number. A rank that has waited for a signal sees the bytes of
  *             its put, and everything that the sender's stream did before. Signals of one number to
- *             one peer arrive in the order in which the host made the calls, also on different
+ *             one peer arrive in the order in which the host made the calls, even on different
  *             streams: the n-th comes once the first n calls are done. Every signal is counted;
  *             none is lost if the peer waits late.
  *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
@@ -1431,15 +1431,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             does a wait for its signals. When the communicator fails, waits end with undefined
  *             results, as calls do (see Failure at the top).
  *
- * These calls are refused inside a group, and need none. On a stream that captures a graph they are
- * refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
- * CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy and the end of the process wait for them as
- * for other calls. */
+ * These calls are refused inside a group; they need none. On a stream that captures a graph they
+ * are refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
+ * CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy and the end of the process
+ * wait for them as for other calls. */
 
 #define CECL_SIGNALS 64
 #define CECL_ONE_SIDED_RANKS 64
 
-/* Memory of each rank that all ranks of a communicator reach. */
+/* Memory of each rank that all ranks of a communicator can reach. */
 typedef struct ceclWindow *ceclWindow_t;
 
 /* Signals for which ceclWaitSignal waits. */
@@ -1457,7 +1457,7 @@ typedef struct {
  *         ptr is ignored.
  * window  [out] written on success only.
  * Collective, blocking: waits until all ranks have come and have opened the memory of all others,
- * so that no later call waits for that. Not in a group, and not capturable.
+ * so that no later call has to wait for this. Not in a group, and not capturable.
  * Threads: one call at a time; if several ranks are in one process, each calls on its own thread.
  * Ownership: the memory stays the caller's, and must stay allocated until ceclWindowFree. The
  * window ends at ceclWindowFree, or with comm.
@@ -1480,7 +1480,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
 /* Tells where this rank reaches a peer's memory in a window, for kernels and copies of the program, and on
- * the host device for the program itself. What a program reads and writes there it orders itself.
+ * the host device for the program itself. The program itself orders what it reads and writes there.
  * From then on ranks may wait for each other without a call, as after ceclGetPeerPointer.
  * window  of ceclWindowShare on `comm`.
  * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
@@ -1500,7 +1500,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow
  * window    of ceclWindowShare on `comm`.
  * offset    where the bytes go, in bytes from the start of the peer's memory in the window.
  * stream    orders the call; it may be the legacy default stream (0). Once it has passed the call,
- *           the bytes are at the peer. The peer learns of that by a signal, or by a later collective
+ *           the bytes are at the peer. The peer learns this by a signal, or by a later collective
  *           of both ranks.
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * buffers stay their owners'.
@@ -1508,10 +1508,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a peer's file that has become too
  * short; a stream as in ceclAllGather), ceclInvalidUsage (a buffer that passes the end of its
- * allocation; the peer has freed or unmapped its memory: the host device looks at the peer's mappings,
- * GPUs learn it only once a call of the peer has found it; the peer is this rank, and an SM is not
- * allowed; inside a group; `stream` captures a graph), ceclRemoteError (the peer has left: the
- * communicator has failed). */
+ * allocation; the peer has freed or unmapped its memory, which on GPUs is known only once a call of
+ * the peer has found it; the peer is this rank, and an SM is not allowed; inside a group; `stream`
+ * captures a graph), ceclRemoteError (the peer has left: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
                                            size_t offset, ceclComm_t comm, ceclStream_t stream);
@@ -1525,7 +1524,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDat
                                            int peer, ceclWindow_t window, size_t offset,
                                            ceclComm_t comm, ceclStream_t stream);
 
-/* Does what ceclPut does, and then sends a signal to the peer. It arrives after the bytes.
+/* Does what ceclPut does, and then sends a signal to the peer. The signal arrives after the bytes.
  * signal  0 .. CECL_SIGNALS-1.
  * Other parameters, local, threads, ownership, errors: see ceclPut; ceclInvalidArgument also for a
  * signal out of range. */
@@ -1534,9 +1533,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
                                                  ceclWindow_t window, size_t offset, int signal,
                                                  ceclComm_t comm, ceclStream_t stream);
 
-/* Sends a signal to a peer, when `stream` comes to the call. It needs no window. When the signal
- * arrives, all earlier work of the stream is done, including puts to any rank.
- * peer    0 .. nranks-1; this rank itself, too.
+/* Sends a signal to a peer when `stream` comes to the call. The call needs no window. When the
+ * signal arrives, all earlier work of the stream is done, including puts to any rank.
+ * peer    0 .. nranks-1; it may be this rank.
  * signal  0 .. CECL_SIGNALS-1.
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * none.
@@ -1557,7 +1556,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
-/* What a communicator takes. All fields are equal on all ranks, if all set equal options. */
+/* What a communicator takes. If all ranks set equal options, all fields are equal on all ranks. */
 typedef struct {
     int groupCalls;      /* collectives that a group may have on it */
     int groupMessages;   /* messages that a group may have to one peer, and from one; 0: none */
@@ -1575,7 +1574,7 @@ typedef struct {
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
-/* Lends memory of the host that all ranks of `comm` share, for words by which a program's ranks
+/* Lends memory of the host that all ranks of `comm` share. By words in it a program's ranks can
  * agree on something without a call. cecl itself never touches it. All ranks may write all of it,
  * so use atomics.
  * memory  [out] this rank's address of it: 64-byte aligned, zeroed when the communicator was made.
@@ -1596,17 +1595,17 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
  * stream). Any communicator of this process on that device may use it, also in the functions below.
  * stream  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; streams that
- * are left end with comm: ceclCommDestroy waits for all that they hold, also for calls of other
- * communicators. What a stream still holds when it ends is carried out; later calls that pass it
- * are refused.
+ * are left end with comm: ceclCommDestroy waits for all that they hold, even for calls of other
+ * communicators. Work that a stream still holds when it ends is carried out; later calls that pass
+ * the stream are refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
-/* Blocks until everything enqueued on `stream` (0: the default stream) is done, also when comm has
+/* Blocks until everything enqueued on `stream` (0: the default stream) is done, even if comm has
  * failed. The timeout bounds waits for peers. Success means that the results of the calls on
- * `stream` are good (see Results at the top). If the GPU has no other work, then closes memory that
- * peers have freed. Do not call it while another thread captures a graph, except by cecl's own
- * functions or on a blocking stream: as cudaDeviceSynchronize would, it may break that capture.
+ * `stream` are valid (see Results at the top). If the GPU then has no other work, the call closes
+ * memory that peers have freed. As cudaDeviceSynchronize would, it may break a capture of another
+ * thread, unless that thread captures by cecl's own functions or on a blocking stream.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
  * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
  * the stream), ceclUnhandledCudaError, and the asynchronous error. */
@@ -1628,8 +1627,8 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.3.0. */
 CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event);
 
-/* Lets an event mark the work that `stream` holds now. What it marked before is forgotten; streams
- * that wait for that go on waiting for it.
+/* Lets an event mark the work that `stream` holds now. What it marked before is forgotten, but
+ * streams that already wait for that work still do.
  * stream  any stream of the process on comm's device. On GPUs it may capture a graph, as with
  *         cudaEventRecord; on the host device that is refused.
  * Local; the host does not wait. Threads: any, one at a time with an event. Ownership: none.
@@ -1639,13 +1638,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t 
 CECL_API CECL_CHECKED ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event,
                                                    ceclStream_t stream);
 
-/* Makes what is enqueued on `stream` from now on wait for the work that an event marks now. An event
- * that was never recorded marks nothing: the call has no effect.
+/* Makes work that is enqueued on `stream` from now on wait for the work that an event marks now. An
+ * event that was never recorded marks nothing: the call has no effect.
  * Local; the host does not wait. Threads, ownership, errors, Since: as ceclEventRecord. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream,
                                                        ceclEvent_t event);
 
-/* Destroys an event. Waits that are enqueued keep their effect. It works on a failed communicator, too.
+/* Destroys an event. Waits that are enqueued keep their effect. Works on a failed communicator,
+ * too.
  * Local; does not wait. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument
  * (NULL, no such event), ceclUnhandledCudaError. Since 0.3.0. */
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
@@ -1660,19 +1660,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
 
 /* -- graphs -- */
 
-/* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture). These
- * four do the same on every device. A captured call is carried out whenever the graph is launched.
+/* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture).
+ * The four functions below do the same on every device. A captured call is carried out whenever the
+ * graph is launched.
  *
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams. If ranks launch graphs of collectives in different
  *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
  *     ceclRemoteError on ranks that a peer told first). As after any failure, results are undefined.
- *     The order of graphs of messages, and of a graph and a call that is not captured, is not compared:
- *     ranks that differ in it wait until CECL_TIMEOUT_MS, and the error names the peer. No message's
- *     bytes arrive as another's.
- *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
- *     One-sided calls cannot be captured.
+ *     The order of graphs of messages is not compared, nor that of a graph and a call that is not
+ *     captured. If ranks differ in it, they wait until CECL_TIMEOUT_MS, and the error names the
+ *     peer. The bytes of one message never arrive as those of another.
+ *   - Collectives, messages, and groups of them can be captured. One-sided calls cannot.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). A group with captured calls ends before their capture does.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
@@ -1681,8 +1681,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     ceclCommLimits is less). Launch graphs with messages in the order in which
  *     they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
- *     A free and the communicator's end look for 2 s before they say that a graph holds calls: its last
- *     launch may still run, and the driver reports the end of a graph late. */
+ *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls:
+ *     its last launch may still run, and the driver reports the end of a graph late. */
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.

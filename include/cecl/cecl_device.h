@@ -1,23 +1,23 @@
 /* cecl in kernels: reaching the peers' symmetric memory, and waiting for the peers' kernels.
  *
  * Header only. The host asks ceclCommGetDeviceComm once and passes the ceclDeviceComm_t to its
- * kernels by value (examples/one_shot_all_reduce.cu is a whole program):
+ * kernels by value (examples/one_shot_all_reduce.cu is a complete program):
  *
  *     __global__ void neighbours(ceclDeviceComm_t dc, float *mine, float *out)
  *     {
  *         mine[threadIdx.x] = ...;
- *         if (!ceclBarrierBlock(dc, blockIdx.x)) // then all ranks' blocks have written
+ *         if (!ceclBarrierBlock(dc, blockIdx.x)) // now the blocks of all ranks have written
  *             return;
  *         const int next = (dc.rank + 1) % dc.nranks;
  *         const float *theirs = (const float *)ceclPeerPointer(dc, mine, next);
  *         out[threadIdx.x] = theirs[threadIdx.x];
- *         ceclBarrierBlock(dc, blockIdx.x); // then all have read: mine may be written again
+ *         ceclBarrierBlock(dc, blockIdx.x); // now all have read, so mine may be written again
  *     }
  *
  * Launching: a kernel that waits for peers needs the peers' kernels to run at the same time. Launch
- * it on every rank, with no more blocks than fit on the GPU beside other work, because a block that
- * waits keeps its place on its SM. Kernels that use the same barriers or signals of a communicator
- * run one after the other, on each rank in the same order.
+ * it on every rank. A block that waits keeps its place on its SM, so launch no more blocks than fit
+ * on the GPU beside other work. Kernels that use the same barriers or signals of a communicator
+ * must run one after the other, in the same order on all ranks.
  *
  * Graphs: such kernels may be captured and replayed, because barriers are counted in memory and no
  * launch has to pass a count.
@@ -26,11 +26,11 @@
  * pointer may come from a cache that a barrier does not refresh.
  *
  * Ends of waits: a wait returns false when dc.timeoutNs has passed on the GPU's global timer, or
- * soon after the communicator has failed (for example because a peer died). The memory that it
- * waited for then has undefined contents.
+ * soon after the communicator has failed (for example because a peer died). The contents of the
+ * memory for which it waited are then undefined.
  *
- * Host device: compiled by a C or C++ compiler instead of nvcc, these are functions of the host. A
- * host thread then stands for a block of one thread.
+ * Host device: if a C or C++ compiler compiles them instead of nvcc, these are functions of the
+ * host. A host thread then stands for a block of one thread.
  *
  * Names that begin with cecl_ are internal to this file. */
 #ifndef CECL_CECL_DEVICE_H
@@ -159,8 +159,8 @@ CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int 
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* The word of this rank that `writer` writes for slot `slot`: a barrier's if slot < dc.blocks,
- * otherwise that of signal slot - dc.blocks. */
+/* The word of this rank that `writer` writes: if slot < dc.blocks, for barrier `slot`, otherwise
+ * for signal slot - dc.blocks. */
 CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
     return dc.pads + slot * dc.nranks + writer;
@@ -192,11 +192,11 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
 }
 
 /* Signals `value` to a peer. Release: a thread of the peer that has seen the value also sees what
- * the calling thread wrote before, and what other threads wrote before they met it in
- * __syncthreads.
+ * the calling thread wrote before the call, and what other threads wrote before they met the
+ * calling thread in __syncthreads.
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
- * signal  0 .. dc.signals-1. Every peer holds a word for each signal of this rank, 0 after init.
+ * signal  0 .. dc.signals-1. Peers hold a word for each signal of this rank; it is 0 after init.
  * value   greater than the last value of this signal, by less than 2^31; it may wrap around.
  *         Signals are never reset.
  * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
@@ -220,17 +220,17 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
 
 /* A barrier among one block of each rank: returns when all these blocks have called it. Acquire and
  * release: after the barrier all threads of these blocks see what any of them wrote before it, also
- * to a peer's memory. They also see writes of other blocks that one of these blocks had seen
- * before.
+ * to a peer's memory. If one of these blocks had seen writes of other blocks before, all of them
+ * see these writes, too.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks that run at the same time need slots of their own.
- * Returns true. Returns false if a peer did not come within dc.timeoutNs, if the communicator has
- * failed, and at once for a slot out of range. All threads of the block get the same result.
- * Nothing has to be reset between launches: each slot counts its barriers in memory, also those
- * that returned false. After a barrier that returned false, ranks are in step again once all have
- * made equally many barriers of that slot; until then a barrier may end early on a rank that is
- * behind.
+ * Returns true, or false if a peer did not come within dc.timeoutNs, or if the communicator has
+ * failed; for a slot out of range it returns false at once. All threads of the block get the same
+ * result. Nothing has to be reset between launches: each slot counts its barriers in memory, even
+ * those that returned false. After a barrier that returned false, ranks are in step again once all
+ * have made equally many barriers of that slot; until then a barrier may end early on a rank that
+ * is behind.
  * Collective: each rank makes equally many barriers of a slot. Threads: all threads of the block
  * call it, with equal arguments. Ownership: the words are comm's. Errors: returns false. */
 CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
