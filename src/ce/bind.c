@@ -35,8 +35,8 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Lists a pointer into host memory as a cell, because small calls alternate between two halves of
- * that memory. */
+/* Makes a pointer into host memory a cell. It changes from call to call, because small calls
+ * alternate between two halves of that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
 {
@@ -62,8 +62,8 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* How many bytes lie between the beginning and the end of a copy in source or destination memory. `pitch`:
- * from row to row there. */
+/* How many bytes a copy spans in the memory of its source or destination, whose rows begin one
+ * `pitch` apart. */
 static uint64_t span_of(const struct cecl_copy *copy, uint64_t pitch)
 {
     return copy->rows > 1 ? (copy->rows - 1) * pitch + copy->bytes : copy->bytes;
@@ -142,8 +142,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* Changes the last operation, which uses the word of slot 0: from now on it uses the word of the slot that
- * the caller gives at each issue. */
+/* The last operation uses the word of slot 0. Makes it use the word of the slot that the caller
+ * gives at each issue. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -217,8 +217,8 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* After the last of several waits, resets the words of all of them. Before that the words tell the watchdog
- * which peers have come. */
+/* Resets the words of several waits after the last of these waits. Until then the words tell the
+ * watchdog which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
 {
@@ -271,7 +271,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Writes `done` before a phase of the main lane, if many phases have passed since the last write of `done`. */
+/* Writes `done` before a phase of the main lane if many phases have passed since `done` was written last. */
 static void mark(const struct cecl_engine *engine, const struct cecl_step *step, uint32_t *marked,
                  struct cecl_bound *bound)
 {
@@ -324,7 +324,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
     if (cecl_plan_is_captured(plan) &&
-        !small) /* such a plan advances no epoch, and signals its end by itself */
+        !small) /* a small call advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

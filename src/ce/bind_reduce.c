@@ -1,4 +1,4 @@
-/* Binding of reductions, also of those whose kernels signal and wait; see bind.c. */
+/* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
 #include "flags/turns.h"
 
@@ -59,7 +59,7 @@ ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct
     return ceclSuccess;
 }
 
-/* Binds the copies of a reduction's result that the reduction's kernel makes. */
+/* Binds the copies that a reduction's kernel makes of its result. */
 static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_reduction *reduction,
                               struct cecl_bound *bound)

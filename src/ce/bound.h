@@ -66,17 +66,15 @@ struct cecl_bound {
 /* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
-/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan
- * has only copies, and an earlier plan had at least as many. A zeroed bound plan may be passed: it has no
- * memory yet. */
+/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if
+ * the plan has only copies, and no more of them than an earlier plan. `bound` may be zeroed. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
 /* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
  * follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
-/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
- * If two writes were more than half a cycle apart, a comparison of `done` modulo 2^32 could not tell
- * whether the call has begun. */
+/* A long call writes `done` each time it has passed this many phases. `done` is compared modulo
+ * 2^32, so two writes must be less than 2^31 phases apart. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -104,8 +102,8 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound);
 
-/* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits for all
- * peers around it. */
+/* fuse.c: the steps that one kernel carries out. They are a reduction, and the signals to all peers
+ * and the waits for all peers around it. */
 struct cecl_fused {
     uint32_t count;       /* number of steps, including the first one */
     uint32_t at;          /* index of the reduction among these steps */
@@ -113,7 +111,8 @@ struct cecl_fused {
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */
 };
-/* bind_reduce.c: binds a step of reductions; and a reduction whose kernel also signals and waits. */
+/* bind_reduce.c: these bind a step of reductions, and a reduction whose kernel also signals and
+ * waits. */
 ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound);
 ceclResult_t cecl_bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -123,11 +122,12 @@ static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
 {
     return cecl_plan_part(plan, 0)->call.captured != 0;
 }
-/* Finds the steps from step `at` of the plan on that one kernel can carry out. Returns false if there are
+/* Finds which steps, beginning with step `at`, one kernel can carry out. Returns false if there are
  * none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
-/* Whether the nranks - 1 steps from `at` on are alike, and are for one peer each, in the order that plans use. */
+/* Whether the nranks - 1 steps from `at` on differ only in their peers, which come in the order of
+ * plans. */
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at);
 /* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
  * ranks of a call. */

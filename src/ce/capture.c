@@ -55,7 +55,7 @@ static void add_wait(struct capture *capture)
     memcpy(capture->covered, capture->signalled, sizeof(capture->covered));
 }
 
-/* Each wait is for a phase that this rank has signalled: a wait covers all signals before it. */
+/* A wait covers all signals before it, so a rank may wait only for phases that it has signalled itself. */
 static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_t phase)
 {
     if (capture->signalled[lane] < phase)
@@ -66,7 +66,6 @@ static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_
     return ceclSuccess;
 }
 
-/* Whether the step stays as it is. */
 static bool stays_as_it_is(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
@@ -96,7 +95,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     return ceclSuccess;
 }
 
-/* Adds phases until there are three, and the last one has no wait. */
+/* Adds phases until there are at least three, and no wait follows the last one. */
 static void close_call(struct capture *capture)
 {
     if (capture->nphases == 0)
@@ -116,7 +115,7 @@ static void repeat_step(const struct cecl_plan *plan, uint32_t at, struct cecl_p
     cecl_plan_repeat(built, &step);
 }
 
-/* Whether the call begins and ends with a phase. Then the phases tell the host that the call is running. */
+/* Whether the call begins and ends with a phase. If so, its phases tell the host that it is running. */
 static bool shows_itself(const struct capture *capture)
 {
     uint32_t first = 0, last = capture->nitems;
@@ -126,8 +125,8 @@ static bool shows_itself(const struct capture *capture)
            capture->items[last - 1].kind == ITEM_SIGNAL;
 }
 
-/* Words are written in the order in which peers' waits end: the number ends the wait for phase 1, and by then TURN must
- * have lost the bits of the call before; TURN ends the wait for the last phase, and by then the number must be gone. */
+/* The word that ends a peer's wait is written last. Before the number ends the wait for phase 1, TURN must have
+ * lost the bits of the call before. Before TURN ends the wait for the last phase, the number must be gone. */
 static void emit_signal(struct cecl_plan *built, uint32_t phase, uint32_t n)
 {
     const int rank = built->part.call.rank;

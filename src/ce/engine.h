@@ -52,14 +52,14 @@ struct cecl_engine {
     ceclStream_t *lanes;
     /* -- graphs: see cecl_engine_run -- */
     struct cecl_order order; /* `event` is NULL until a call was captured */
-    ceclStream_t before;     /* the stream that first recorded the event, behind the calls so far */
+    ceclStream_t before;     /* the event was first recorded here, behind the calls so far */
     bool used;               /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
 };
 
-/* Collective. Opens the flags (see cecl_flags_open). Takes three parts of the pool: staging, slots
- * (slot_bytes: a multiple of 512) and the table of splits, and the part through which private memory
+/* Collective. Opens the flags (see cecl_flags_open). Takes one piece of the pool for staging, slots
+ * (slot_bytes: a multiple of 512), the table of splits, and the part through which private memory
  * is carried. A zeroed engine, or one that failed to open, may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
@@ -74,9 +74,9 @@ ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call
                               struct cecl_bound **bound);
 void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 
-/* Fills the cells of a bound plan, and enqueues the plan, or adds it to what the stream captures (capture->id not 0).
- * Waits only where the driver's queue is full. After a failure, *started says whether a part of the plan may have been
- * enqueued. If so the communicator must fail, because peers will wait for signals that will not come.
+/* Fills the cells of a bound plan, and enqueues the plan, or adds it to what the stream captures (capture->id not
+ * 0). Waits only where the driver's queue is full. After a failure, *started says whether a part of the plan may
+ * have been enqueued. If so, the communicator must fail, because its peers wait for signals that will not come.
  *
  * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on
  * any streams. Once a first call was captured, an event marks the end of the last launch. Each call and

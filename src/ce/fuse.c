@@ -3,9 +3,9 @@
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
- * Any of these steps may be missing, except the reduction. If no signal comes just before a wait, the
- * stream waits and not the kernel. Such a wait may be long, and kernels that wait beside copies make the
- * copies slower. */
+ * Any of these steps may be missing, except the reduction. If no signal comes just before a wait,
+ * the stream waits instead of the kernel. Such a wait may be long, and a kernel that waits makes
+ * copies beside it slower. */
 #include "ce/bound.h"
 
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at)
@@ -66,8 +66,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
     return true;
 }
 
-/* Whether kernels before step `at` have written to peers since this lane's last flags. If so the stream
- * must signal, because a kernel's signal is only known to come behind the writes of the same kernel. */
+/* Whether kernels before step `at` have written to peers since this lane's last flags. If so, the
+ * stream must signal, because a kernel's signal comes surely behind that kernel's own writes only. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&

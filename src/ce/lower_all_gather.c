@@ -22,10 +22,10 @@
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
  * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
  *
- * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the
- * later one of two ranks makes both copies between them: the block to the receiver, and the piece back to
- * the owner (route.c). No other rank touches the piece in between, so the order of the later rank's stream
- * is enough. So no rank need know whether a later rank is in place, because no barrier depends on that. */
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call,
+ * the later one of two ranks makes both copies between them, in the order of its stream: the block
+ * to the receiver, then the piece back to the owner (route.c). No barrier depends on whether the
+ * later rank is in place, so its peers need not know it. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -106,8 +106,8 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "pull, one batch");
 }
 
-/* The answer is equal on all ranks, except if a rank came late. Then the barriers do not depend on the
- * answer. */
+/* All ranks get the same answer, unless a rank came late. In a late call the barriers do not depend
+ * on it. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < part->call.nranks; i++)

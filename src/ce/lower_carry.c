@@ -6,9 +6,9 @@
  *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
  *     here | chunk 2 -> the first half; ...
  *
- * This rank makes all copies itself, and stream order separates its batches. So there is no flag,
- * and peers need not know. With SMs, or if a copy engine copies locally, a single local copy does
- * all of this. */
+ * This rank makes all copies itself, and stream order separates its batches. So no flag is needed,
+ * and peers need not know. With SMs, or if a copy engine copies locally, a single local copy
+ * replaces all of this. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)

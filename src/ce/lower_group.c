@@ -7,11 +7,11 @@
 #include "ce/lowering.h"
 #include "util/grow.h"
 
-/* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
- * that only move data, and the reductions that need no staging. The other reductions join it, or the next
- * one, as far as staging has room for all of a bundle. Reductions in several chunks come behind the bundles,
- * as one pipeline (lower_staged.c). Some late reductions can be in neither, and come last, one after the
- * other. */
+/* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has
+ * all calls that only move data, and the reductions that need no staging. The other reductions join
+ * it as long as staging has room, and then begin the next bundle. Reductions in several chunks come
+ * behind the bundles, as one pipeline (lower_staged.c). Last come the late reductions that can be
+ * neither in a bundle nor in the pipeline, one after the other. */
 struct bundles {
     struct need {
         enum cecl_together how;
@@ -24,8 +24,7 @@ struct bundles {
     uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
 };
 
-/* Whether a call gets an equal part of staging. All calls of the group for which this holds get equal
- * parts. */
+/* Whether a call is among those of the group that get equal parts of staging. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -68,8 +67,8 @@ static void end_bundle(struct bundles *bundles, const struct cecl_part *parts, u
     bundles->ends[bundles->count++] = bundles->bundled = end;
 }
 
-/* Bundles calls, and gives to each reduction its part of staging. `used`: how many bytes of staging are
- * taken already in the first bundle. */
+/* Bundles calls, and gives each reduction its part of staging. In the first bundle `used` bytes of
+ * staging are already taken. */
 static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, struct bundles *bundles)
 {
     uint32_t at = 0;

@@ -7,14 +7,12 @@
  * copy waits behind large ones. Copies to and from the host have engines of their own.
  * (docs/measurements.md, "Small calls beside bulk copies")
  *
- * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11
- * us each time, and a call of 1 MiB took longer in 2 or 4 chunks.
+ * A call is not cut into overlapping chunks. A stream loses 11 us each time it changes between
+ * these engines, and a call of 1 MiB took longer in 2 or 4 chunks.
  *
- * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in call k
- * + 1. Every rank signals in call k + 1 only after it has read its blocks of call k. Calls through slots
- * (lower_small.c) also change the half that the next call uses. In such a call a rank waits for the lines
- * of all ranks. Other calls in between change nothing, because a rank's calls run in order. No rank touches
- * a peer's buffers. */
+ * There is no barrier in front, because calls alternate between two halves; the verifier shows that
+ * two are enough. Calls through slots (lower_small.c) also change the half that the next call uses.
+ * No rank touches a peer's buffers. */
 #include "ce/lowering.h"
 
 /* Where the block from rank `from` to rank `to` lies in memory of the host. */

@@ -16,24 +16,19 @@
  *     lane of a   wait for ready, copies, signal moved  |
  *     lane of b   wait for ready, copies, signal moved  |
  *
- * There is no deadlock. A group begins when its stream reaches the group. A message ends once the sender's
- * group and the receiver's group have begun, whatever other messages do:
- * - The first rank signals as its group begins, and waits for nothing before that.
- * - The second rank waits for that signal on the lane of that peer. Before it on the lane are only
- *   messages with earlier groups of the same peer. The peer's groups follow each other, so these
- *   messages have ended when the peer's group begins. That is why a lane has the messages of one
- *   peer, in the order of that peer's groups.
- * So a group ends once the groups that it exchanges messages with have begun. NCCL has the same rule, so
- * every program that ends with NCCL ends here. With a single lane for all peers, some programs would not
- * end: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
+ * There is no deadlock: a message ends once the sender's group and the receiver's group have begun,
+ * whatever other messages do (docs/models/pairs.pml). A group begins when its stream reaches it.
+ * NCCL has the same rule, so every program that ends with NCCL ends here. It holds because a lane
+ * has the messages of one peer, in the order of that peer's groups. With a single lane for all
+ * peers, a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
- * A captured group has the main lane only, and the sender always comes second. A lane for each peer is not
- * needed, because groups meet when they are captured: a group takes a ticket, tells its peers its messages, and
- * waits until they have told theirs. The main lane sends in the order of the tickets of the peers' groups. So a
- * group waits only for groups that could be captured earlier. If all ranks launch in the order in which they
- * have captured, there is no deadlock: from a group that has not begun, each step along a chain of waits leads to
- * another one with a smaller ticket. (A group that also has collectives takes its ticket before these meet. So
- * groups that have different collectives on the ranks of a message may wait for each other.)
+ * A captured group has the main lane only, and the sender always comes second. It needs no lane for
+ * each peer, because groups meet when they are captured: a group takes a ticket, tells its peers
+ * its messages, and waits until they have told theirs. The main lane sends in the order of the
+ * tickets of the peers' groups, so each step along a chain of waits leads to a group with a smaller
+ * ticket. There is no deadlock if all ranks launch in the order in which they captured. (A group
+ * that also has collectives takes its ticket before these meet. So two ranks of a message may wait
+ * for each other if their groups have different collectives.)
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -42,7 +37,7 @@
 #include "ce/messages.h"
 #include "flags/turns.h"
 
-/* The word of a captured message that is set and reset instead of READY or MOVED. */
+/* The word that a captured message sets and resets instead of READY or MOVED. */
 static uint32_t word_for(uint32_t counter)
 {
     return counter == CECL_COUNTER_READY ? CECL_COUNTER_TAKEN : CECL_COUNTER_HANDED;

@@ -6,9 +6,9 @@
  *     ceclSignal                         | after the signal before | signal        | done
  *     ceclWaitSignal  | after the wait before | tell the host | wait for signal | ...  | done
  *
- * "The signal before" is this rank's previous signal of the same number to the same peer, and "the wait before" is the
- * previous wait for that signal. Such a step is made only if the two calls are on different streams. A copy waits for
- * no other call. */
+ * "The signal before" is this rank's previous signal of the same number to the same peer, and "the
+ * wait before" is the previous wait for that signal. The plan has such a step only if the two calls
+ * are on different streams. A copy waits for no other call. */
 #include "ce/one_sided.h"
 
 static void raise_own(struct cecl_plan *plan, struct cecl_counted counted)

@@ -2,11 +2,11 @@
  *
  *     main | write my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
- * (sm/splits.h says what the kernels do.) Tables lie in a part of staging that only these calls use,
- * because peers may still read their staging when a call has ended here: a reduce-scatter ends with a
- * reduction. A rank may write to its peers' tables at once, because the last barrier of the previous call
- * by splits said that all ranks had read these tables. The first barrier says that all lines are there, and
- * that the peers' streams have come to the call, so that their recvbuffs may be written. No kernel waits. */
+ * (sm/splits.h says what the kernels do.) Only these calls use the part of staging where the tables
+ * lie. When a call has ended here, peers may still read the rest of their staging, because a
+ * reduce-scatter ends with a reduction. A rank writes to its peers' tables at once, because the
+ * last barrier of the previous call by splits said that all ranks had read them. The first barrier
+ * says that all lines are there, and that the peers' recvbuffs may be written. No kernel waits. */
 #include "ce/lowering.h"
 #include "sm/splits.h"
 

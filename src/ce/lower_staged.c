@@ -17,10 +17,10 @@
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last chunk of
- * the reduction before, as if they were chunks of one call. So only the last reduction of all has nothing
- * sent beside it, and the others have as few chunks as staging allows. An all-reduce before the last one
- * sends all its results behind the next reduction's first chunk.
+ * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last
+ * chunk of the reduction before, as if they were chunks of one call. So data is sent beside all
+ * reductions but the last one, and calls before the last have as few chunks as staging allows. An
+ * all-reduce before the last one sends all its results behind the next reduction's first chunk.
  *
  * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
  * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
@@ -40,7 +40,7 @@
  *
  * The input may be tiles (plan/block.h), whose rows copy engines move to staging, where they lie densely. A
  * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
- * chunks the side lane makes these copies, so that lanes need not wait for each other more often.
+ * chunks the side lane makes these copies, because otherwise lanes would wait for each other more often.
  *
  * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
  * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
@@ -147,15 +147,15 @@ struct pipeline {
     const struct cecl_part *parts;
     const uint32_t *which;
     uint32_t count;
-    uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
-    uint64_t own; /* `own` of all chunks, because peers may send a chunk before a result has left */
+    uint64_t room;      /* bytes from a chunk's room in staging to the next chunk's */
+    uint64_t own;       /* equal in all chunks, as peers may send one before a result has left */
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
 
 /* A chunk of a pipeline: chunk k of a member. */
 struct turn {
     uint32_t member; /* index in `which`; the pipeline's count: there is no such chunk */
-    uint32_t number; /* of the chunk among those of all members */
+    uint32_t number; /* the chunk's number among the chunks of all members */
     uint64_t k;
     const struct cecl_part *part; /* the member's */
     struct cecl_chunks chunks;

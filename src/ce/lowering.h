@@ -69,8 +69,8 @@ enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
  * lane alone, and makes all its reductions between its first two barriers, or after them. *staging: the bytes
  * of staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
-/* reduce_chunks.c: divides a reduction of a pipeline into chunks that take half of staging at most: as few as
- * that allows, unless it is the last reduction. */
+/* reduce_chunks.c: divides a reduction of a pipeline into chunks, each of which takes half of
+ * staging at most. Before the last reduction of the pipeline, chunks are as few as that allows. */
 void cecl_staged_follow(struct cecl_part *part, bool last);
 /* lower_staged.c: appends to a group's plan the reductions parts[which[0]], parts[which[1]], ... as a pipeline. All have the
  * same staging. */

@@ -10,9 +10,9 @@ struct cecl_message {
     int32_t peer;
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
-    /* A graph captures the message; the same for all messages of a group. Then the sender is `second`.
-     * given[first_given] and the five values after it are three pairs of a slot and a value: for this rank's word
-     * when a wait begins; for that word when the wait ends; for HANDED and TAKEN (flags/awaited.h). */
+    /* A graph captures the message; the same for all messages of a group. Then the sender is `second`. The six values
+     * from given[first_given] on are three pairs, each with a slot and a value: the first for this rank's word when a
+     * wait begins, the second for that word when the wait ends, the third for HANDED and TAKEN (flags/awaited.h). */
     bool captured;
     uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */

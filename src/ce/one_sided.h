@@ -30,8 +30,8 @@ struct cecl_one_sided {
     struct cecl_counted done; /* tells this rank's host that the call is done */
 };
 
-/* Makes the plan of this rank, in the memory of the previous plan. Source and destination of the copy
- * belong to part 0. There is an exception: if the peer is this rank itself, the end that lies in the window
+/* Makes the plan of this rank, in the memory of the previous plan. Source and destination of the
+ * copy belong to part 0, but if the peer is this rank itself, the end that lies in the window
  * belongs to part 1. */
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan);
 

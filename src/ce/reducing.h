@@ -122,7 +122,7 @@ static inline uint64_t cecl_chunk_bytes(const struct cecl_chunks *chunks, uint64
 
 /* Divides the rank's share into chunks. Fails where staging is too small. */
 ceclResult_t cecl_chunks_of(const struct cecl_part *part, struct cecl_chunks *chunks);
-/* How many bytes each rank gets of half of staging, in which a pipeline has the room of a chunk. */
+/* How many bytes of half of staging each rank gets. In a pipeline a chunk has its room in one half. */
 uint64_t cecl_staged_slice(const struct cecl_part *part);
 /* Whether a reduction in several chunks may be in a pipeline. */
 bool cecl_staged_may_follow(const struct cecl_part *part);

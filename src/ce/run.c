@@ -1,5 +1,5 @@
-/* Issuing a bound plan on a stream, or adding it to what the stream captures. Issuing is the hot path: no allocation, no
- * look-up, no lock. */
+/* Issues a bound plan on a stream, or adds it to what the stream captures. This is the hot path, so
+ * it allocates nothing, looks up nothing and takes no lock. */
 #include "ce/bound.h"
 
 /* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream
@@ -90,7 +90,7 @@ static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bou
     return bound->ncommands > 0 ? follow(engine, work) : ceclSuccess;
 }
 
-/* Launches of graphs follow this call. */
+/* Makes later launches of graphs follow this call. */
 static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work)
 {
     return engine->order.event
@@ -157,7 +157,7 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     return result;
 }
 
-/* The communicator stays as it is, except that the first captured call makes the event. */
+/* The engine does not change, except that the first captured call makes the event. */
 static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_bound *bound,
                                  ceclStream_t stream, const struct cecl_capture *capture,
                                  bool *started)
