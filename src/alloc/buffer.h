@@ -61,8 +61,8 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* Takes a reference to a window, and gives it back. Windows that are not registered have no count, because
- * they always exist. */
+/* Take a reference to a window, and give it back. Windows that are not registered have no count,
+ * because they always exist. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

@@ -59,7 +59,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     return ceclSuccess;
 }
 
-/* Unlike the device's host_write this wakes no thread, which would take a system call a word. */
+/* Wakes no thread. (The device's host_write does, which takes a system call for each word.) */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for flags,
- * messages, signals and captured calls, and for each rank a part through which its blocks go in small calls of an urgent
- * communicator.
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words
+ * for flags, messages, signals and captured calls, and a part for each rank. In small calls of an
+ * urgent communicator, a rank's blocks go through its part.
  *
  * The memory is a part of the ranks' shared memory (boot/mesh.h). */
 #ifndef CECL_ALLOC_HOSTED_H
@@ -16,17 +16,17 @@ struct cecl_hosted {
     struct cecl_device *dev;
     void *shared; /* the memory that was shared with the device */
     size_t bytes;
-    char *words;    /* the row of rank r is at words + r * apart, and begins with flags */
-    uint64_t apart; /* bytes */
-    uint64_t turn;  /* bytes from a row's start to its words for captured calls (flags/turns.h), */
-    uint64_t awaited; /* and to its table of awaited words (flags/awaited.h) */
+    char *words;      /* the row of rank r is at words + r * apart, and begins with flags */
+    uint64_t apart;   /* bytes */
+    uint64_t turn;    /* bytes from a row's start to its words for captured calls (flags/turns.h) */
+    uint64_t awaited; /* bytes from a row's start to its table of awaited words (flags/awaited.h) */
     /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
     uint64_t half_bytes;
 };
 
-/* Words of 64 bits that count each rank's captured calls of one kernel, in each row behind its two words for
- * captured calls. */
+/* How many 64-bit words count the captured calls of one kernel. They lie in each row, behind the
+ * two words for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
     return 2 * 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
@@ -42,11 +42,11 @@ static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return (uint64_t *)(void *)(cecl_hosted_turn(hosted, rank) + 2);
 }
 
-/* The table of awaited words (flags/awaited.h): its rows, in the order of their counters. A row has a word for each
- * peer. A captured group may have CECL_HANDED messages to a peer. */
+/* The rows of the table of awaited words (flags/awaited.h), in the order of their counters. A row
+ * has a word for each peer. A captured group may have CECL_HANDED messages to a peer. */
 #define CECL_HANDED 32
 enum {
-    CECL_ROW_READY, /* of messages: of the peer as a sender, and as a receiver */
+    CECL_ROW_READY, /* messages have two rows: for the peer as a sender, and as a receiver */
     CECL_ROW_MOVED = CECL_ROW_READY + 2,
     CECL_ROW_SIGNAL = CECL_ROW_MOVED + 2,
     CECL_ROW_HANDED = CECL_ROW_SIGNAL + CECL_SIGNALS,
@@ -68,13 +68,13 @@ static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
 }
 
-/* Bytes of a half that holds `most` bytes: whole pages. */
+/* How many bytes a half needs to hold `most` bytes. They are whole pages. */
 uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory that cecl_hosted_open needs. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 
-/* Lays `hosted` out in `memory`, which is zeroed and has cecl_hosted_bytes, and lets the device use
- * it. Local. A zeroed `hosted`, or one that failed to open, may be closed. */
+/* Lays `hosted` out in `memory` (cecl_hosted_bytes, zeroed), and lets the device use that memory.
+ * Local. A zeroed `hosted`, or one that failed to open, may be closed. */
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 

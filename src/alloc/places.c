@@ -28,8 +28,8 @@ struct rank_words {
 /* Words that all ranks write, at the start of each entry. The last rank to arrive writes both words, so
  * they share a cache line. */
 struct agreement {
-    /* Up to 64 ranks: a bit for each rank, which it flips when it arrives. All bits are equal while no group is
-     * using the entry. With more ranks: how many arrivals there were so far. */
+    /* With up to 64 ranks, a rank flips its bit when it arrives, and all bits are equal while no
+     * group is using the entry. With more ranks, the word counts arrivals. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
     /* The last call of the group, and how the group was decided. Until that decision, the word holds the decision
      * on an older group. */
@@ -179,9 +179,8 @@ static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places
     return true;
 }
 
-/* Decides a group, unless a rank has decided it before. The word changes once for each group. Before that change
- * the word holds an older call's decision, because this rank has read the decisions of all older groups, or has
- * acquired the word of a rank that has. */
+/* Decides a group, unless a rank has decided it already. The word changes once for each group.
+ * Until then it holds the decision on an older group. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
@@ -201,9 +200,8 @@ static uint64_t differing(const struct cecl_places *places, uint64_t arrivals)
     return (own ? ~arrivals : arrivals) & places->others;
 }
 
-/* Arrives, and returns the ranks that came before. Release: ranks that come later see this rank's records.
- * Acquire: this rank sees the records of all ranks that came before, because each of them changed the word
- * with a release. */
+/* Arrives, and returns the ranks that came before. Release: ranks that come later see this rank's
+ * records. Acquire: this rank sees the records of all ranks that came before. */
 static uint64_t arrive(const struct cecl_places *places, uint64_t call)
 {
     _Atomic uint64_t *arrivals = &agreement_of(places, call)->arrivals;
@@ -316,15 +314,15 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* in any longer time this thread did not run */
+    const uint64_t most = unspent(places); /* if more time has passed, this thread did not run */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
     patience->pending_ns -= least_of(spent, patience->pending_ns);
 }
 
-/* Makes the wait for the group before count more if this rank's GPU ran out of work. The debt has a limit, from
- * which a rank recovers in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+/* If this rank's GPU has run out of work, the wait for the previous group counts more. The debt is
+ * limited: a rank recovers from it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {
@@ -350,7 +348,7 @@ static uint64_t published_by_all(const struct cecl_places *places)
 /* A wait while this rank's GPU is behind. It costs nothing. */
 struct free_wait {
     bool goes_on;
-    uint32_t to_do;    /* of the GPU, when this rank looked */
+    uint32_t to_do;    /* what the GPU had to do when this rank looked last */
     uint64_t moved_ns; /* when `to_do` changed, in ns since the wait began */
     uint64_t ns;       /* how long it has lasted */
 };
@@ -374,10 +372,10 @@ static void look(struct cecl_places *places, const struct cecl_places_patience *
 struct limits {
     bool may_decide;
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
-    uint64_t least;   /* waiting for up to this is not counted as spent */
-    /* -- beyond that -- */
-    uint64_t worth; /* because a LATE call would cost the GPUs that time */
-    uint64_t more;  /* while this rank's GPU has work */
+    uint64_t least;   /* a wait of up to this does not count as spent */
+    /* -- how much longer the rank then waits -- */
+    uint64_t worth; /* at any rate, because a LATE call would cost the GPUs that time */
+    uint64_t more;  /* as long as this rank's GPU has work */
 };
 
 static struct limits limits_of(struct cecl_places *places, const struct cecl_places_group *group,
@@ -417,7 +415,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (limits.may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* after a decision, too, because a hostile peer may overwrite it again and again */
+        /* called after `decide`, too, because a hostile peer may overwrite each decision */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }

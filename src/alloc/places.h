@@ -71,7 +71,7 @@ struct cecl_places {
     uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
     uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
-    uint64_t stood_still;   /* clock's time, in ns, before which no rank waits by `behind` */
+    uint64_t stood_still; /* clock's time, in ns, until which this rank does not wait by `behind` */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
@@ -102,13 +102,13 @@ void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nr
 /* How many calls can be published together. */
 uint32_t cecl_places_entries(const struct cecl_places *places);
 
-/* Waits until all ranks, this one included, have finished the calls that used the entries of this rank's next `count`
- * calls before; usually there is no wait. Returns false if `go_on` ended the wait, or `count` is not 1 to
- * cecl_places_entries. */
+/* Waits until the entries for this rank's next `count` calls are free, which usually they are. An
+ * entry is free once all ranks, this one included, have finished the call that used it before.
+ * Returns false if `go_on` ended the wait, or `count` is not 1 to cecl_places_entries. */
 bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                        void *context);
-/* This rank's record of call `index` of these calls, to be written before they are published. It has words of an
- * earlier call. */
+/* This rank's record of call `index` of these calls, to be written before they are published. It
+ * still has the words of an earlier call. */
 struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
 /* Publishes the records of these calls, and arrives. All ranks number calls alike, and publish the same calls
  * together.
@@ -121,23 +121,23 @@ void cecl_places_publish(struct cecl_places *places, uint32_t count,
  * The number changes whenever the GPU has done a call. */
 typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 
-/* How long a rank waits for late ranks before it decides LATE: while its GPU is behind (below), and then for `wait_ns`,
- * or 0 if a late rank has not even published the call before this group. Two longer waits begin after that, at the
- * same time:
- * - For up to `worth_ns`, because a LATE call would cost the GPUs that time. Not if the late rank has not published
- *   the call before this group.
- * - For up to `pending_ns` while `is_pending` returns true, because this rank's GPU has work, so that waiting costs
- *   the GPU nothing. If the GPU has run out of work by the next call, its host is not ahead of it and the wait was
- *   not free, so the time beyond `worth_ns` counts CECL_PLACES_DRY times.
- * All longer waits count at most `most_spent_ns` together; 1 / CECL_PLACES_SHARE of the passing time is regained. A
- * wait that ended with FULL within `worth_ns` has gained the GPUs more time than it took, so it counts 1 /
- * CECL_PLACES_GAINED of its time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even
- * if its speed is limited by its hosts, which gain nothing. No longer wait exceeds what is left of
- * `most_spent_ns`.
+/* How long a rank waits for late ranks before it decides LATE. It waits while its GPU is behind
+ * (below), and then for `wait_ns`, unless a late rank has not even published the call before this
+ * group. Two longer waits begin after that, at the same time:
+ * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It does
+ *   not if the late rank has not published the call before this group.
+ * - The rank waits for up to `pending_ns` while `is_pending` returns true. Its GPU has work then,
+ *   so the wait costs the GPU nothing. If the GPU has run out of work by the next call, the wait
+ *   was not free, so its time beyond `worth_ns` counts CECL_PLACES_DRY times.
+ * All longer waits together may count `most_spent_ns`, and 1 / CECL_PLACES_SHARE of the passing
+ * time is regained. A single one may take what is left. A wait that ended with FULL within
+ * `worth_ns` has saved the GPUs more time than it took, so it counts 1 / CECL_PLACES_GAINED of its
+ * time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its
+ * hosts limit its speed.
  *
- * The GPU is behind if it has not yet done the calls before the last one that the late rank has published. It needs no
- * host for these calls and for that one, so a wait costs nothing and does not count. But if the GPU stands still for
- * `behind_ns`, it may wait for this host: the rank then does not wait in this way for CECL_PLACES_SHARE times as long.
+ * The GPU is behind if it has yet to do calls before the last one that the late rank has published. It needs no
+ * host for all these calls, so a wait costs nothing and does not count. But a GPU that stands still for `behind_ns`
+ * may be waiting for this host. The rank then does not wait in this way for CECL_PLACES_SHARE times as long.
  *
  * A rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has made no call
  * yet, because this thread may make that rank's calls. */
@@ -172,8 +172,8 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
            (group->earlier >> rank & 1) != 0;
 }
 
-/* Returns the first rank, at or after `rank`, that has not yet published this group, although this rank has; -1:
- * there is none. */
+/* Returns the first rank, at or after `rank`, that has not yet published this group; -1: there is
+ * none. This rank has published it. */
 int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
                         int rank);
 

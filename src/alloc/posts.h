@@ -7,8 +7,8 @@
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So one of
- * the two ranks comes first, and the second one reads the first one's post. The first rank learns where the
- * second rank's buffer lies only if a graph captures the message: then it waits.
+ * the two ranks comes first, and the second one reads the first one's post. If a graph captures the message,
+ * the first rank waits until it learns where the second rank's buffer lies; otherwise it never learns that.
  *
  * A slot is used again once both ranks have finished its message: they have arrived, and have read what they
  * need.

@@ -5,11 +5,11 @@
  * becomes private. The rank sends its peers a message about each region. A peer imports the regions at the same
  * distances from each other. Registering is local: a rank that registers memory waits for no other rank.
  *
- * A rank never uses a window's number twice. So a kept plan that names a peer's window can never reach other memory
- * that was later allocated at the same address. When a call uses a region, the region's id shows whether the memory
- * was freed or replaced. If so, the rank makes a new window, and tells its peers to drop the old one. If a pending
- * call uses the old window, the rank tells them when that call is done, because a peer that comes late to that call
- * needs the old window.
+ * A rank never uses a window's number twice. So a kept plan that names a peer's window can never
+ * reach other memory that was later allocated at the same address. When a call uses a region, the
+ * region's id shows whether the memory was freed or replaced. If so, the rank makes a new window,
+ * and tells its peers to drop the old one. If a pending call uses the old window, the rank tells
+ * them only when that call is done, because a peer that comes late to the call needs the old window.
  *
  * Messages are counted. A rank publishes its count along with the places of a call, so that peers know how
  * many messages they have not received yet.
@@ -145,12 +145,12 @@ ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *pt
  * forgotten it already. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window);
 
-/* Notes how many messages a peer had sent when it published the places of a call. The count never falls: a post may be
- * older than what this rank already knows. */
+/* Notes how many messages a peer had sent when it published the places of a call. The count never
+ * falls, although a post may be older than what this rank already knows. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until they are
- * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed. Opens
- * memory itself that replaced other memory: see registry_process.c. */
+ * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed.
+ * If the memory has replaced other memory, this function opens it itself: see registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 

@@ -1,7 +1,7 @@
-/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the
- * worker runs this code. It closes nothing, because that may wait for the program's kernels. It holds the lock
- * while it changes the list of imports, but not while it imports, because the driver may take long. A call on
- * another registry may take an import out of the list if it is of a handle, or dropped: see registry_process.c. */
+/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
+ * this code. It closes nothing, because that may wait for the program's kernels. It holds the lock while it changes
+ * the list of imports, but not while it imports, because the driver may take long. A call on another registry may
+ * take an import out of the list if the import was dropped, or is of a handle: see registry_process.c. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,8 +18,8 @@ struct work {
     struct registry_message *message;
 };
 
-/* Memory of this same process is not opened, so former memory cannot prevent that. ceclInProgress: former memory
- * prevents it. */
+/* Returns ceclInProgress if former memory prevents opening the region. Memory of this process
+ * itself needs no opening. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -55,7 +55,7 @@ static ceclResult_t import_region(const struct work *work,
     return ceclSuccess;
 }
 
-/* Gives the device access to imported regions that are adjacent: one call for many takes little longer than for one. */
+/* Gives the device access to adjacent imported regions by one call, which takes little longer for many than for one. */
 static ceclResult_t open_regions(const struct work *work, struct addresses range)
 {
     struct cecl_registry *registry = work->registry;
@@ -78,7 +78,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
     struct addresses beside = {
-        0}; /* of the peer: adjacent regions that are imported, and not open yet */
+        0}; /* the peer's addresses of adjacent regions that are imported, and not open yet */
     ceclResult_t result = ceclSuccess;
     char words[CECL_MESSAGE_BYTES];
     for (uint32_t i = 0, f = 0; i < message->count && result == ceclSuccess; i++) {
@@ -94,7 +94,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);
-    /* calls that need only the regions before one that failed can go on */
+    /* calls that need only regions before the failed one can go on */
     const ceclResult_t opened = open_regions(work, beside);
     return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }

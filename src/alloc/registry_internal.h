@@ -8,7 +8,7 @@
 
 enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2 };
 
-/* A message to peers: about regions of a window, or that they must drop the window. */
+/* A message to peers. It names regions of a window, or says that peers must drop the window. */
 struct registry_message {
     uint32_t kind, count;
     uint64_t number, home, bytes; /* of the window */
@@ -72,8 +72,8 @@ struct cecl_import {
     uint64_t call;  /* the last call that named it */
     uint32_t holds; /* how many captured calls use it: they may run again */
     struct imported *regions;
-    /* The region of a handle that the device refuses to open before other memory is closed; or NULL. `refused`:
-     * number of the last import when it refused. Only the call that needs the region changes both. */
+    /* The region of a handle that the device refuses to open before other memory is closed; or NULL. `refused`
+     * is the number of the last import at that time. Only the call that needs the region changes these two. */
     struct imported *blocked;
     uint64_t refused;
     uint64_t weight;             /* what registry_note_dropped has counted for it */
@@ -146,10 +146,10 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 /* For a call that needs a blocked import: closes what prevents that, and opens it. The import must be named
  * by the call that is being made. */
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
-/* Counts what a peer's dropped window keeps from being freed, until it is closed. */
+/* Counts the memory that a peer's dropped window keeps from being freed until the window is closed. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);
-/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, within bounds. */
+/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, for a bounded time. */
 void registry_bound_dropped(struct cecl_registry *registry);
 
 #endif

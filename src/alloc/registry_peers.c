@@ -247,8 +247,8 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
-/* Opens a window whose opening would have to close other memory, if this is one. *any: [out] whether it is.
- * The caller holds the lock, which is given back meanwhile; so the window is named, and stays. */
+/* Opens a window that the device refuses to open before other memory is closed. *any: [out] whether it was
+ * such a window. Gives back the caller's lock meanwhile. The window stays, because the call names it. */
 static ceclResult_t open_blocked(struct cecl_registry *registry,
                                  const struct cecl_peer_windows *peer, uint64_t number, bool *any)
 {

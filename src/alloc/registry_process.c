@@ -1,8 +1,8 @@
-/* All registries of this process, and closing what they have open. A process with several communicators may have
- * a peer's memory open once for each of them. If the peer frees the memory and allocates new memory at the same
- * addresses, it tells this rank about the new memory only on the communicator that uses it. CUDA opens the new
- * memory beside the old, except where both are small and were cut from blocks of the driver: it may refuse that
- * until the old memory is closed on all communicators. */
+/* All registries of this process, and closing what they have open. A process with several communicators
+ * may have a peer's memory open once for each of them. If the peer frees the memory and allocates new
+ * memory at the same addresses, it tells this rank about the new memory only on the communicator that
+ * uses it. CUDA opens the new memory beside the old, with one exception: if both are small and were cut
+ * from blocks of the driver, CUDA may refuse until the old memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -91,12 +91,12 @@ static enum standing standing_of(const struct cecl_import *import,
 
 /* What a search looks for, and what it finds. */
 struct search {
-    /* former memory where this lies; NULL: what peers have dropped */
+    /* looks for former memory at the addresses of this; NULL: for what peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
     bool takes;                /* takes what it finds out of the lists, if no call uses it */
-    struct cecl_import *taken; /* that */
-    bool left, outdated;       /* found: imports that stay in the lists; newer memory */
+    struct cecl_import *taken; /* what it took out */
+    bool left, outdated; /* whether it found imports that stay in the lists, and newer memory */
 };
 
 static enum standing standing_in(const struct search *search, const struct cecl_import *import)
@@ -181,10 +181,10 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 
 /* ---- closing
  *
- * CUDA closes a handle only when the GPU has no work, and holds up other threads of the process meanwhile. So the
- * workers close nothing, and a thread of the program closes only when all work has ended that the GPU had when
- * this thread asked. Work that other threads enqueue between the question's answer and the close is still waited
- * for. */
+ * CUDA closes a handle only when the GPU has no work, and holds up other threads of the process
+ * meanwhile. So the workers close nothing, and a thread of the program closes only when all work
+ * has ended that the GPU had when this thread asked. The close still waits for work that other
+ * threads enqueue after that. */
 
 /* How long a thread waits for the GPU: until the deadline, or until its call must end. */
 struct patience {
@@ -203,7 +203,7 @@ static bool lasts(void *context)
 #define OPEN_MS 30000
 
 /* Closes former memory. If it cannot be known whether the GPU has work, closes at once, as the program's own
- * cudaFree would. That is so in a captured call: to ask would invalidate the capture. */
+ * cudaFree would. In a captured call it cannot be known, because asking would invalidate the capture. */
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
@@ -251,14 +251,14 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
 
 /* Bytes of the dropped imports that are open, with a block for each. */
 static _Atomic uint64_t dropped;
-/* More than `bearable` makes a call wait until the GPU has ended its work. If that takes too long, because a kernel
- * waits for the host, the next wait comes after as much again was dropped: all waits together take few times as
- * long as one. */
+/* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes
+ * too long, because a kernel waits for the host, the next wait comes when as much again was
+ * dropped. So all waits together take only a few times as long as one. */
 #define DROPPED_BYTES (UINT64_C(256) << 20)
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 
 #define NOW_MS 1
-#define LONG_MS 5000 /* longer than what programs enqueue ahead takes */
+#define LONG_MS 5000 /* longer than the work that programs enqueue ahead takes */
 
 void registry_note_dropped(struct cecl_import *import)
 {

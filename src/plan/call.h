@@ -85,7 +85,7 @@ static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t 
     return (rows - 1) * pitch + bytes;
 }
 
-/* Bytes of the result of so many bytes of a block. */
+/* How many bytes the result of `bytes` bytes of a block has. */
 static inline uint64_t cecl_call_result_bytes(const struct cecl_call *call, uint64_t bytes)
 {
     return cecl_reduction_result_bytes(call->op->widens, bytes);
@@ -138,8 +138,8 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
            cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
-/* Half of the bytes of the blocks that this rank sends to its peers and receives from them: if the rank is later than
- * its peers, it moves that much more than otherwise, when each sender moves its blocks. */
+/* Half of the bytes of the blocks that this rank sends to its peers and receives from them. Usually
+ * each sender moves its blocks. A rank that is later than its peers moves this much more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
@@ -203,8 +203,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
  * partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
-/* apart.c: refuses a group in which one call writes memory that another call uses. `numbers`: what the message calls the
- * calls. */
+/* apart.c: refuses a group in which one call writes memory that another call uses. `numbers` are
+ * those by which the message names the calls. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_t *numbers,
                                     uint32_t count);
 

@@ -16,15 +16,15 @@
 #define SIDE_COPY_MIN (256 * KIB)
 /* for every so many bytes one more peer returns a piece of the own block */
 #define BYTES_PER_PEER (256 * KIB)
-/* 43 us over a link, beside which an exchange of flags is little */
+/* so many bytes take 43 us over a link, far more than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the last round, which overlaps with no other, takes an eighth */
-/* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes: 1 us on 4 ranks */
+/* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes, which costs 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk costs 14 us of flags; 1 MiB to each of 3 peers takes 8 us */
 #define CHUNK_LEAST (1 * MIB)
-/* By bulk copies 12 SMs read from three peers at the speed of NVLink. A few SMs read less than this fast
- * enough by wide loads. */
+/* By bulk copies 12 SMs read from three peers at the speed of NVLink. For fewer bytes than this,
+ * wide loads on a few SMs are fast enough. */
 #define BULK_LEAST (1 * MIB)
 
 /* The value of threshold CECL_TUNE_... for a call with these means. */

@@ -115,7 +115,7 @@ static bool field_differs(const struct field *field, struct cecl_facts_differenc
     return true;
 }
 
-/* What some families have in addition. */
+/* Compares the facts that only some families have. */
 static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *other,
                         struct cecl_facts_difference *difference)
 {
@@ -137,7 +137,7 @@ static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *o
                                : op && op->has_tiles                  ? tiles
                                                                       : shape;
     if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
-        return false; /* not of one call */
+        return false; /* facts of calls of different kinds */
     for (uint32_t i = 0; i < one->nmore; i++) {
         const struct field field = {.name = one->nmore == 1 ? "recvcounts, displs or rows (a hash)"
                                                             : names[i],

@@ -6,15 +6,15 @@
 
 #define CECL_FACTS_MORE 6u
 
-/* All that is equal on all ranks that make the same call. Of calls that are carried out as one: how many, and the first
- * of them. */
+/* Facts that are equal on all ranks of a call. Calls that are carried out as one have their number
+ * and the facts of the first call. */
 struct cecl_facts {
     uint8_t op; /* enum cecl_op_index */
     uint8_t type, red_op, sm_policy, direction, captured;
     uint16_t max_sms;
     int32_t root;
     uint16_t ncalls;
-    uint8_t in_place; /* of calls whose ranks must agree on it */
+    uint8_t in_place; /* only for calls whose ranks must agree on it */
     uint8_t nmore;
     uint64_t count;
     /* [nmore] a shape, or the rows of splits, or a hash of those words of a layout that are equal on all ranks */
@@ -24,7 +24,7 @@ struct cecl_facts {
 _Static_assert(sizeof(struct cecl_facts) == CECL_FACTS_WORDS * sizeof(uint64_t),
                "facts are copied by words");
 
-/* How many words of the facts are in use; they come first. */
+/* How many words of the facts are in use. These come before the unused ones. */
 static inline uint32_t cecl_facts_words(const struct cecl_facts *facts)
 {
     return 3u + facts->nmore;

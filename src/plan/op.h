@@ -53,8 +53,8 @@ struct cecl_op {
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
     bool has_experts, goes_back;
-    bool has_tiles; /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
-    bool widens;    /* CECL_FAMILY_REDUCTION: the result is fp32, of fp16 or bf16; never in place */
+    bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
+    bool widens;            /* CECL_FAMILY_REDUCTION: from fp16 or bf16 to fp32; never in place */
     const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL:

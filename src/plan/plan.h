@@ -66,10 +66,10 @@ struct cecl_reduce {
     uint32_t part;
 };
 
-/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
- * of one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and
- * each peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a
- * value. (In captured calls a rank has one word for all peers, CECL_COUNTER_TURN: `phase` is a set of bits.) */
+/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes of
+ * one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and each
+ * peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a value.
+ * (In captured calls a rank has one word for all peers, CECL_COUNTER_TURN, and `phase` is a set of bits.) */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
@@ -148,9 +148,10 @@ struct cecl_plan {
     uint32_t nsources, sources_capacity;
     /* by how much each counter with phases advances; equal on all ranks */
     uint32_t phases[CECL_PHASED];
-    uint32_t number; /* of a captured call among all captured ones of the communicator, from 1 on */
-    bool aside;      /* the plan is issued beside calls, and does not mark the end of a call */
-    uint8_t lane;    /* for building: the lane of the next steps */
+    uint32_t
+        number;   /* a captured call's number among the communicator's captured calls, from 1 on */
+    bool aside;   /* the plan is issued beside calls, and does not mark the end of a call */
+    uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
     uint32_t wave;    /* for building: the wave of the next batch */
@@ -180,8 +181,8 @@ void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
 /* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
- * cecl_plan_after_other: the same, where the other lane is the side lane for the main lane, and the main
- * lane for the side lane. */
+ * cecl_plan_after_other: the main lane waits in the same way for the side lane, or the side lane
+ * for the main lane. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* A reduction of nsrc places, in that order, as a step of its own. */
@@ -266,8 +267,7 @@ static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 {
     return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;
 }
-/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
- * GPU. */
+/* Whether ranks share a GPU, so that the plan's copies between ranks need SMs on some rank. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);
 #define CECL_SHARED_GPU_WORDS                                                                      \
     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"

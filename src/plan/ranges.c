@@ -65,7 +65,7 @@ static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uin
     return true;
 }
 
-/* Appends blocks that lie side by side row by row, and other blocks one after the other. */
+/* Appends the blocks row by row if they lie side by side, otherwise one after the other. */
 static bool append_all(const struct blocks *blocks, struct cecl_range *ranges, uint32_t *count)
 {
     const uint64_t n = blocks->count, rows = blocks->rows;

@@ -82,9 +82,10 @@ THRESHOLD(
 MEASURED(
     LATE_BEHIND_NS, 1, EVERY, ANY, 50000000,
     "4 x H200, CUDA 13.0, 2026-11-27: FSDP2 with 2.4 billion parameters under cecl-run --policy "
-    "auto, in turn with 0. Batch 1: 5 and 8 % of the calls are late, with 0 83 and 89 %; a step "
-    "takes 70.3 and 70.4 ms, with 0 75.8 ms, and 81.2 where the trial decided for NCCL. Batch 2: "
-    "2 % and 125.5 ms, with 0 93 % and 127.2 ms. Other values were not measured. A step has 36 "
+    "auto, in turn with the value 0. Batch 1: 5 and 8 % of the calls are late (with 0: 83 and "
+    "89 %), and a step takes 70.3 and 70.4 ms (with 0: 75.8 ms, and 81.2 where the trial decided "
+    "for NCCL). Batch 2: 2 % and 125.5 ms (with 0: 93 % and 127.2 ms). Other values were not "
+    "measured. A step has 36 "
     "calls, so between two calls a GPU stands still for far less than 50 ms. If it waits for its "
     "host, the program loses a 64th of its time at most.")
 
@@ -111,7 +112,7 @@ MEASURED(
 
 THRESHOLD(
     ALL_REDUCE_SMS_END_BYTES, "all_reduce.sms_end_bytes", BYTES, 0, TIB,
-    "If copy engines push an all-reduce's results, SMs write the last this many bytes of each "
+    "If copy engines push an all-reduce's results, SMs write this many bytes at the end of each "
     "block, shared among the peers, while the pushes begin.")
 MEASURED(ALL_REDUCE_SMS_END_BYTES, 1, EVERY, ANY, 1536 * KIB,
          H200_4 "64 MiB, if SMs write the last 1/64, 1/48, 1/32, 1/24, 1/16, 1/8 of a block: 317, "

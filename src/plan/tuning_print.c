@@ -1,4 +1,4 @@
-/* Prints thresholds and their values in the form that file.c reads. */
+/* Prints thresholds and their values in the form that tuning_file.c reads. */
 #include <inttypes.h>
 #include <stdio.h>
 

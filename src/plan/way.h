@@ -94,9 +94,9 @@ struct cecl_means {
 /* a GPU keeps flags between the data, so the smallest slots have this many times the bytes */
 #define CECL_SLOT_FACTOR 2
 
-/* -- choose.c: chooses how a call is carried out, by thresholds: one function for each family of calls. A choice depends
- * on the call, on the number of ranks, and on the communicator's means. It uses only facts that are equal on
- * all ranks. -- */
+/* -- choose.c: one function for each family of calls chooses by thresholds how a call is carried
+ * out. A choice depends on the call, on the number of ranks, and on the communicator's means. It
+ * uses only facts that are equal on all ranks. -- */
 
 /* Decides whether the call is small, by a rule for all families, and then calls the function of the call's
  * family. */
