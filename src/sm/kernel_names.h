@@ -1,12 +1,12 @@
-/* The kernels of reductions by name: the host finds them in the embedded images by these names. Plain
- * C, for both. Combinations with the same bits share a kernel: ceclAvg uses the sum's, and sums and
- * products of signed integers use the unsigned ones. */
+/* The kernels of reductions by name: the host finds them in the embedded images by these names. This
+ * file is plain C, so that both can include it. Combinations with the same bits share a kernel:
+ * ceclAvg uses the sum's, and sums and products of signed integers use the unsigned ones. */
 #ifndef CECL_SM_KERNEL_NAMES_H
 #define CECL_SM_KERNEL_NAMES_H
 
 #include <cecl/cecl.h>
 
-/* The type of kernels whose results are fp32, of fp16 or bf16: such sums are not rounded to `type`. */
+/* The type of kernels that add fp16 or bf16 and give fp32, because such sums are not rounded to `type`. */
 #define CECL_TO_FLOAT32(type) (CECL_NUM_TYPES + (type))
 #define CECL_KERNEL_TYPES (2 * CECL_NUM_TYPES)
 

@@ -19,17 +19,18 @@ struct cecl_gpu {
 
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* The GPUs of an owner of kernels. `loaded`, for each GPU: 1 + the id of the context in which the owner's
- * kernels are loaded; 0: none. A kernel's handle serves all contexts, but a context loads it when it is used
- * first. So a new context, after the last one was destroyed, loads the kernels again. Atomic, so that
- * launches need no lock. */
+/* The GPUs of an owner of kernels. For each GPU, `loaded` is 1 + the id of the context in which the
+ * owner's kernels are loaded, or 0. It is atomic, so launches need no lock. A kernel's handle
+ * serves all contexts, but each context loads the kernel at its first use. So a context that
+ * replaces a destroyed one loads the kernels again. */
 struct cecl_gpus {
     const char *who;
     ceclResult_t (*load)(const struct cecl_gpu *gpu);
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-/* Calls `load` unless it was called in the current context before; one thread of the process at a time. */
+/* Calls `load` unless it was called in the current context before, in one thread of the process at
+ * a time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
 /* Finds the current GPU, for a launch. Prepares it if that was not done in any context. */
 ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);

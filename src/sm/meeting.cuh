@@ -80,14 +80,14 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
     return counted ? word_load(c.count) : 0;
 }
 
-/* What a word of a meeting holds for `value`, whose base was added. */
+/* What a word of a meeting holds for `value`, which includes the base. */
 #define MEET_BITS 12 /* of the value, in a call that numbers itself */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
 }
 
-/* Whether a word has reached `held`. same: and is of the same call. */
+/* Whether a word has reached `held`. same: it must also be of the same call. */
 template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, bool same)
 {
     if (!counted)

@@ -41,16 +41,16 @@ struct cecl_meeting {
     uint32_t done_value;
 };
 
-/* For a call that numbers itself, because a graph runs it repeatedly. The words by which such calls meet hold 12 bits of
- * their value, and above them 20 bits of `number`. The wait of the first exchange is for just this number, so it does
- * not end by another call. */
+/* For a call that numbers itself, because a graph runs it repeatedly. The words by which such calls
+ * meet hold 12 bits of their value, and above them 20 bits of `number`. The first exchange waits
+ * for just this number, so no other call ends its wait. */
 struct cecl_counting {
     /* a word on this GPU: the last value of the previous call that numbers itself. It is added to
      * `first` and `last` of the meeting, and the call sets it to its own last value */
     uint32_t *count;
     uint32_t number; /* the call's number among all that graphs captured; equal on all ranks */
-    /* words in host memory, laid out as `word` and `apart` of the meeting. Each value is also written to
-     * these words, with `number` in the upper half, this rank's own one included, for watchdogs to see */
+    /* words in host memory, laid out as `word` and `apart` of the meeting. For watchdogs, each value
+     * is also written to these words, this rank's own one included, with `number` in the upper half */
     uint64_t *told;
     uint64_t told_apart;
     uint32_t begun_value; /* the value that the meeting's `done` gets when the call begins */

@@ -103,8 +103,8 @@ template <int op, int n, typename Acc> DEVICE void scale_first(Acc a[n], const c
                 a[i] = combine<ceclProd>(a[i], (Acc)by.scale);
 }
 
-/* a op x; in an average x is scaled first. In types that are accumulated in fp32 the product is exact, so
- * the sum may be fused with it: it takes no longer than without a scale. */
+/* a op x; in an average x is scaled first. In types that are accumulated in fp32 the product is
+ * exact, so the sum may be fused with it, and the scale costs no time. */
 template <int type, int op, typename Acc>
 DEVICE Acc combine_scaled(Acc a, Acc x, const cecl_average &by)
 {

@@ -15,11 +15,10 @@
  *   NaN         in any source gives a NaN, in min and max too; so do inf - inf and 0 * inf. A NaN
  *               result is always the same: positive, all bits of the fraction set, as GPUs make it.
  *   zeros       a sum of -0 alone is -0, any other zero sum is +0. For min and max -0 < +0.
- *   ceclAvg     the sum, divided once by `divisor` in the accumulator's type, before it is rounded
- *               to the element type. No sum overflows if the average does not: it is one of elements that were
- *               multiplied by a power of two first (struct cecl_average). That changes no bit of an
- *               fp64 or fp32 unless a product is below the smallest normal number, and then is rounded;
- *               in the other types it is exact.
+ *   ceclAvg     the sum, divided once by `divisor` in the accumulator's type, before it is rounded to the
+ *               element type. Each element is multiplied by a power of two first (struct cecl_average), so
+ *               no sum overflows if the average does not. The products are exact, but an fp64 or fp32
+ *               product below the smallest normal number is rounded.
  *
  * The host's arithmetic needs the default floating-point environment: rounding to nearest,
  * subnormals not flushed. */
@@ -76,9 +75,9 @@ enum cecl_reduce_kernel {
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
  * ceclInvalidArgument. */
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
-/* Refuses types and operations of which no reduction widens. */
+/* Refuses types and operations for which no reduction widens. */
 ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op);
-/* Bytes of results for so many bytes of a source. */
+/* How many bytes the result of `bytes` bytes of a source has. */
 static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
 {
     return widens ? 2 * bytes : bytes;

@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* What makes a sum an average: each element times `scale`, and the sum of these divided by `divisor`. The scale is
- * the largest power of two that is 1 / ranks at most, so the sum is no larger than the largest element and
- * cannot overflow. Both are exact. They are 1 for all that is no average. */
+/* An average multiplies each element by `scale`, and divides the sum of the products by `divisor`.
+ * The scale is the largest power of two that is at most 1 / ranks, so the sum is no larger than the
+ * largest element and cannot overflow. Both numbers are exact. In other reductions both are 1. */
 struct cecl_average {
     float scale, divisor;
 };

@@ -105,8 +105,8 @@ static ceclResult_t check(const struct cecl_reduction *r)
     return ceclSuccess;
 }
 
-/* How many elements lie before the body, whose vectors are aligned in all buffers; all of them, if no
- * element begins a vector in each. */
+/* How many elements lie before the body, whose vectors are aligned in all buffers. If no element
+ * begins a vector in each buffer, there is no body, and this is the number of all elements. */
 static uint64_t head_of(const struct cecl_reduction *r, uint64_t element, uint64_t result)
 {
     const uint64_t before = (16 - (uintptr_t)r->src[0] % 16) % 16 / element;
@@ -143,8 +143,8 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* Most blocks that the kernel may have: one for each SM. A kernel that waits for peers leaves SMs to
- * others. */
+/* The most blocks that the kernel may have: one for each SM. A kernel that waits for peers leaves
+ * SMs to other kernels. */
 static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_gpu *gpu)
 {
     const bool waits = r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST);

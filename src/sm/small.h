@@ -13,11 +13,9 @@
  *     rank r, thread t:   lines of t of my block -> slot r at every peer
  *                         lines of t of every slot here, in rank order -> op -> recvbuff
  *
- * The lowest bit of the epoch chooses the half. Two halves suffice: a rank writes for call k + 2
- * only after it has a line of every peer for call k + 1. A peer sends that line only after its
- * kernel of call k has read that half, because calls on a rank are in order: the next kernel starts when
- * the previous kernel has ended or, on another stream, when it has set `done`. Every call waits for a
- * line of every peer, so no rank can run further ahead.
+ * The lowest bit of the epoch chooses the half. Two halves suffice, because every call waits for a
+ * line of every peer, and calls on a rank are in order: the next kernel starts when the previous
+ * kernel has ended or, on another stream, when it has set `done`. The verifier shows this.
  *
  * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The
  * end of a communicator cannot overtake these stores: before it unmaps peers' memory, it joins a

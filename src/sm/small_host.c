@@ -3,11 +3,8 @@
  *
  * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
  * sees the epoch by an acquire load also sees the data. It need not check the epoch again
- * afterwards, because a line is not overwritten before it was read. The sender writes the line
- * again only in call k + 2, after its call k + 1 has seen a line of this reader. The reader sends
- * that line only after its call k has read all lines. The order of these steps also rests on
- * release stores and acquire loads. Only two waits in a row that end without data could break that
- * order, and by then the communicator has failed.
+ * afterwards, because no rank overwrites a line before it was read (see small.h). Only two waits in
+ * a row that end without data could break that order, and by then the communicator has failed.
  *
  * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another.
  * It sends all groups before it waits for any, so no peer waits for data behind a wait of this

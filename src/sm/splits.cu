@@ -110,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
-    /* the lines without their blocks. They are read once, because a peer that gives up may write its next
-     * call's */
+    /* the lines without their blocks. They are read once, because a peer that gives up may
+     * overwrite its line for its next call */
     cecl_splits_line lines[CECL_SPLITS_RANKS_MAX];
     uint32_t needed[CECL_SPLITS_RANKS_MAX];
 };

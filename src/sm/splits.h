@@ -25,9 +25,9 @@
  * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
  *
- * A seal on each line says which call and which sizes the line is of. No rank moves rows by another line: if
- * a communicator fails before this call's line has come, the line of an earlier call is still there; and ranks
- * may have called with different sizes. */
+ * A seal on each line says which call and which sizes the line is of. No rank moves rows by a line
+ * with another seal. Such a line is there if a communicator fails before this call's line has come,
+ * or if a rank has called with other sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
@@ -191,9 +191,9 @@ CECL_SPLITS_BOTH uint64_t cecl_splits_mix(uint64_t hash, uint64_t word)
     return hash ^ (hash >> 32);
 }
 
-/* The seal of rank `rank`'s line in call number `number`. It covers the line's other words, too, so a line
- * of which some words have not arrived yet has no valid seal, whatever the order in which they arrive. It
- * does not cover the blocks: whatever they say, rows stay within the recvbuffs of the call. */
+/* The seal of rank `rank`'s line in call number `number`. It covers the line's other words, too, so
+ * it is valid only once they all have arrived, in whatever order. It does not cover the blocks,
+ * because rows stay within the recvbuffs of the call, whatever the blocks say. */
 CECL_SPLITS_BOTH uint64_t cecl_splits_seal(const struct cecl_splits *call, uint32_t rank,
                                            uint32_t number, const struct cecl_splits_line *line)
 {
@@ -203,7 +203,7 @@ CECL_SPLITS_BOTH uint64_t cecl_splits_seal(const struct cecl_splits *call, uint3
     return cecl_splits_mix(hash, line->beyond);
 }
 
-/* How many of a block's rows lie in sendbuff. Whatever a line says, no step reads rows beyond it. */
+/* How many of a block's rows lie in sendbuff. No step reads rows beyond sendbuff, whatever a line says. */
 CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_form *form, uint64_t at,
                                            uint64_t rows)
 {

@@ -59,7 +59,7 @@ static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t off
 }
 
 /* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is not from this
- * call; nranks: all are. Lines are read once, because a peer that gives up may write its next call's. */
+ * call; nranks: all are. Lines are read once, because a peer that gives up may overwrite its line. */
 static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_line *lines)
 {
     const struct cecl_splits_form *form = &call->form;

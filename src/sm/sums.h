@@ -27,7 +27,7 @@ struct cecl_row_sums {
     void *sums;             /* [tokens][count]; must not overlap the other arrays */
     uint64_t nrows, count, tokens;
     uint32_t each;
-    ceclDataType_t type; /* one that cecl_row_sums_adds */
+    ceclDataType_t type; /* see cecl_row_sums_adds */
     uint32_t max_sms;    /* CUDA: most SMs to use; 0: CECL_ROW_SUMS_SMS */
 };
 #define CECL_ROW_SUMS_SMS 16u
