@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile or if its files call each other in circles.
+# Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile,
+# if its files call each other in circles, or if a kernel is missing.
 # Nothing helps the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, no PATH has
 # nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
 # A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
@@ -82,3 +83,4 @@ fi
 read -ra nccl <<<"$nccl"
 build "$build" "${options[@]}" "${nccl[@]}" "-DCMAKE_C_FLAGS=$(no_local_headers)"
 python3 "$root/scripts/check_circles.py" "$build"
+"$build/tests/test_images"
