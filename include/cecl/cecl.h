@@ -96,10 +96,10 @@
  * (ceclExplain tells which are small), barriers and calls with splits on the device are compared
  * afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference,
  * and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls
- * ahead are not compared.) If splits lie on the device, the call's kernels also compare, and move
- * no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host threads compare
- * every collective before it starts. If calls differ, all ranks refuse them (ceclInvalidUsage,
- * naming the difference). Run every new program once with CECL_CHECK=1.
+ * ahead are not compared.) If splits lie on the device, the call's kernels also compare the call,
+ * and move no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host threads
+ * compare every collective before it starts. If calls differ, all ranks refuse them
+ * (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
  *
  * Several hosts: on GPUs, NCCL carries out all calls of a communicator over several hosts. See
  * Hosts in ceclCommInitRankConfig.
@@ -125,10 +125,10 @@
  * are alive.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside it. A collective, a message, the end of a
- * group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while another thread is
- * inside one of them on the same communicator. A communicator belongs to the process that made it.
- * A thread that is cancelled in a call (pthread_cancel) ends when the call has returned. */
+ * time; calls that say "Threads: any" may be made beside it. While a thread is inside a collective,
+ * a message, the end of a group, ceclExplain or ceclGroupExplain, another of these calls on the
+ * same communicator is refused (ceclInvalidUsage). A communicator belongs to the process that made
+ * it. A thread that is cancelled in a call (pthread_cancel) ends when the call has returned. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -373,21 +373,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
- *         after any refusal if nranks is 1. A failure that peers have learned of uses it up, and
- *         the message says so.
+ *         after any refusal if nranks is 1. Once peers have learned of a failure, the id is used
+ *         up, and the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
  * ranks are late.
- * Hosts: ranks share a host if they share a boot of a kernel and a network namespace. On GPUs, NCCL
- * carries out the calls of a communicator over several hosts (NCCL 2.17 or later, loaded at run
- * time, the same version on all ranks). On the host device it is refused (ceclInvalidUsage).
+ * Hosts: ranks share a host if they run under one boot of a kernel, in one network namespace. On
+ * GPUs, NCCL carries out the calls of a communicator over several hosts (NCCL 2.17 or later, loaded
+ * at run time, the same version on all ranks). On the host device it is refused (ceclInvalidUsage).
  * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
  *   NCCL's kernels, and cannot change later; direction has no effect.
  * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
- *   which may also have calls on communicators of one host. A call becomes one function of NCCL, or
- *   a group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs capture calls
- *   as far as NCCL captures them; destroy these graphs before the communicator.
+ *   which may also have calls on communicators of one host. A call becomes one call of NCCL, or a
+ *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs capture calls as
+ *   far as NCCL captures them; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
  *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
@@ -407,7 +407,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * If one of them cannot, this process keeps no communicator of the group, and the peers learn why.
  * Calls on the communicator must come after that group.
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
+ * Errors, on every rank that can learn of them; no communicator is made: ceclInvalidArgument (NULL;
  * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used before, or is not an id; ranks
  * of several hosts are on the host device, or have different versions of NCCL; ranks have different
@@ -432,8 +432,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
-/* Joins a communicator through the caller's own exchange (a store, MPI, a test).
- * oob  its allGather must be set on every rank; used until this call returns.
+/* Joins a communicator through the caller's own exchange of data (a store, or MPI).
+ * oob  its allGather must be set on every rank; it is used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
  * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; if a callback fails,
  * ceclSystemError. */
@@ -445,11 +445,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
 #define CECL_SPLIT_NOCOLOR (-1)
 
 /* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then
- * on the communicators are independent: each has its own memory, streams and threads, they may be
+ * on the communicators are independent: each has its own memory, streams and threads. They may be
  * destroyed in any order, and the failure of one does not affect another. (If a rank dies, all its
- * communicators fail.) Memory of ceclMemAlloc belongs to the communicator that allocated it; calls
- * on the others may use it as any other memory. Memory that is registered with `comm` is registered
- * with the new communicator too, until that one ends or finds the memory freed.
+ * communicators fail.) Memory of ceclMemAlloc belongs to the communicator that allocated it; for
+ * calls on the others it is ordinary memory of the device. Memory that is registered with `comm` is
+ * registered with the new communicator too, until that one ends or finds the memory freed.
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order
  *          of their ranks in `comm`.
@@ -464,22 +464,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * CECL_INIT_TIMEOUT_MS while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
- * Errors: ceclInvalidArgument (newcomm NULL; another negative color; config; device of another
- * kind; all ranks get this result if one does), and ceclInvalidUsage (between ceclGroupStart and
- * ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If a
- * new communicator cannot be made, only its ranks get an error, which is one of
+ * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
+ * another kind; if one rank gets this error, all do), and ceclInvalidUsage (between ceclGroupStart
+ * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable.
+ * If a new communicator cannot be made, only its ranks get an error, which is one of
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
-/* Makes a new communicator of the ranks of `comm` that stay, in their order. With it a program goes
- * on after ranks have died; `comm` may have failed or not. The call changes nothing on `comm`: the
- * caller still destroys it, and its memory stays until then. If a rank that stays knows that `comm`
- * has failed, the call waits until all work that the staying ranks enqueued on it has ended, so
- * none of their copies reaches buffers of later calls. It waits 5 s at most. If work is pending
- * after that, CECL_DEBUG=warn prints a line, and copies of this work may still arrive. Copies of an
- * excluded rank that is alive may still arrive, too.
+/* Makes a new communicator of the ranks of `comm` that stay, in their order. By this call a program
+ * goes on after ranks have died; `comm` may have failed or not. The call changes nothing on `comm`:
+ * the caller still destroys it, and its memory stays until then. If a rank that stays knows that
+ * `comm` has failed, the call first waits for all work that the staying ranks have enqueued on
+ * `comm`, so none of their copies reaches buffers of later calls. It waits 5 s at most. If work is
+ * pending after that, CECL_DEBUG=warn prints a line, and copies of this work may still arrive.
+ * Copies of an excluded rank that is alive may still arrive, too.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
@@ -519,16 +519,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Tells which ranks share a host (see Hosts in ceclCommInitRankConfig).
- * nodes  [nranks] [out] the number of each rank's host, from 0 on, in the order of first ranks.
+ * nodes  [nranks] [out] for each rank its host. Hosts are numbered from 0, by their first ranks.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that, make only the calls that are listed in Failure at the top.
- * Local, blocking: waits for the peers' part in those calls, too. The timeout bounds waits for
- * peers, but not the caller's own work that comes before a call in its stream. (While another
- * thread frees memory the timeout bounds both, because the driver then does not report the stream's
- * progress.)
+ * Local, blocking: also waits for the peers to do their parts of those calls. The timeout bounds
+ * waits for peers, but not the caller's own work that comes before a call in its stream. (While
+ * another thread frees memory, the timeout bounds both, because the driver then does not report the
+ * stream's progress.)
  * Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),
@@ -539,12 +539,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays
  * mapped.) The call never hangs: collectives that do not end within the timeout (30 s where there
  * is none) are aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
- * caller's own streams must be over. Registered memory stays the caller's; a peer keeps it open
- * until that peer destroys its communicator, or has a moment without a pending call. `comm` is gone
- * even when an error is returned.
- * Local, blocking (bounded; but on GPUs also until other pending work of this process is done,
- * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
- * no longer the caller's.
+ * caller's own streams must be over. Registered memory stays the caller's; peers keep it open until
+ * they destroy their communicators, or have no pending call for a moment. `comm` is gone even when
+ * an error is returned.
+ * Local, blocking (bounded; but on GPUs it also waits for other pending work of this process,
+ * because CUDA does when it frees memory). Threads: the last call on comm. Ownership: no longer the
+ * caller's.
  * Errors: ceclTimeout; the asynchronous error; ceclInvalidUsage if a stream of ceclStreamCreate is
  * capturing, if graphs hold captured calls (destroy them first: the memory of comm stays mapped), or
  * if this thread has an open group with calls on comm (none of the group's calls is carried out). */
@@ -624,7 +624,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * open and close memory, which otherwise happens by itself.
  *
  * Peers open memory at the first call that uses it, and each peer waits for that in its own call.
- * They keep it open until this rank notices that it was freed, which is at a call that uses the
+ * They keep it open until this rank notices that it was freed. It notices at a call that uses the
  * address again, or when other memory is registered. Until then the GPU may keep memory that the
  * program has freed. To give memory back at once, register it, deregister it, and then free it. */
 
@@ -711,7 +711,7 @@ typedef struct ceclDeviceComm {
 } ceclDeviceComm_t;
 
 /* Returns what kernels of this rank need to reach the peers' symmetric memory and to wait for the
- * peers' kernels. Valid until comm is destroyed, also for memory that is allocated later.
+ * peers' kernels. It is valid until comm is destroyed, even for memory that is allocated later.
  * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
  * dc  [out] written on success only. On the host device the same functions take it in host code.
@@ -742,8 +742,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *         late.wait_ns_per_mib), because a late call takes that much longer;
  *       - for any peer up to 500 us (late.pending_ns), while an earlier call of this rank is pending
  *         on its GPU.
- *     The last two take at most 2 ms and a 64th of the elapsed time in all (late.pending_sum_ns). Among
- *     more than 64 ranks all wait for all. cecl_info --tuning prints these times.
+ *     The last two waits together take at most 2 ms and a 64th of the elapsed time
+ *     (late.pending_sum_ns). More than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -837,7 +837,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  * sendbuff  [nranks * count] elements. In place when it is recvbuff, on all ranks or on none;
  *           blocks then pass through staging, in chunks.
  * recvbuff  [nranks * count] elements.
- * count     elements in one block, equal on all ranks; 0 is a call without effect.
+ * count     elements in one block, equal on all ranks; 0: the call has no effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
  * where staging is too small for so many ranks. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
@@ -887,7 +887,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
  * sendbuff  [count] elements, read only on root; other ranks may pass NULL. In place when it is
  *           recvbuff on root.
  * recvbuff  [count] elements.
- * count     elements, equal on all ranks; 0 is a call without effect.
+ * count     elements, equal on all ranks; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument
  * also for a root that is no rank. */
@@ -900,8 +900,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  *     rank 0: sendcounts {2, 1}  sendbuff [a a b]    recvcounts {2, 3}  recvbuff [a a c c c]
  *     rank 1: sendcounts {3, 0}  sendbuff [c c c]    recvcounts {1, 0}  recvbuff [b]
  *
- * sendbuff    memory as in ceclAllGather; a rank that sends nothing may pass NULL. It and recvbuff
- *             must not overlap.
+ * sendbuff    memory as in ceclAllGather; a rank that sends nothing may pass NULL. It must not
+ *             overlap recvbuff.
  * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
  *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
@@ -998,7 +998,7 @@ typedef struct {
     size_t experts; /* on each rank, at least 1; at most 512 on all ranks together */
     /* ceclDispatch: each expert's rows begin at a multiple of `align` rows; at least 1. If it is more
      * than 1, an expert without rows takes the room of `align` rows. (In PyTorch's
-     * all_to_all_vdev_2d such an expert takes room with a major_align of 1, too.) ceclCombine ignores
+     * all_to_all_vdev_2d such an expert takes room even if major_align is 1.) ceclCombine ignores
      * `align`. */
     size_t align;
     /* A second array with as many rows, such as the scales of fp8 numbers. Its rows go the same
@@ -1021,8 +1021,8 @@ typedef struct {
  * sendbuff    the rows for expert 0 of rank 0, then expert 1 of rank 0, and so on, then those for
  *             rank 1. Memory as in ceclAlltoAllvDevice.
  * sendsplits  [nranks * experts] rows of each block, in that order.
- * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; then those
- *             for expert 1, from the next multiple of `align` on. Padding rows are not touched.
+ * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; those for
+ *             expert 1 begin at the next multiple of `align`. Padding rows are not touched.
  * recvsplits  [2 * experts * nranks] written: the number of rows of each received block, in that
  *             order, and then the row of recvbuff at which each block begins. Pass it to
  *             ceclCombine as sendsplits.
@@ -1066,8 +1066,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * result is rounded once to the datatype. Thus the bits do not depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
- * places    [tokens * each] the numbers of each token's rows. A number of nrows or more is skipped; if
- *           all numbers of a token are skipped, its sum is 0. Memory of the device, 8-byte aligned.
+ * places    [tokens * each] the numbers of each token's rows. Numbers of nrows or more are skipped;
+ *           a token without other numbers has the sum 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
  * sums      [tokens * rowcount] written. Must not overlap any other buffer.
  * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
@@ -1091,7 +1091,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
- * count     elements of one rank, equal on all; 0 is a call without effect.
+ * count     elements of one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective (but only root may be in place), threads, ownership, errors: as ceclAllGather;
  * ceclInvalidArgument also for a root that is no rank. */
@@ -1104,7 +1104,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
  *           NULL.
  * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
  *           makes no difference to the other ranks.
- * count     elements for one rank, equal on all; 0 is a call without effect.
+ * count     elements for one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. */
 CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvbuff, size_t count,
@@ -1189,7 +1189,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; each rank
  *            decides that by itself. The other blocks of sendbuff keep their contents.
- * recvcount  elements, equal on all ranks; 0 is a call without effect.
+ * recvcount  elements, equal on all ranks; 0: the call has no effect.
  * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership: as ceclAllGather.
@@ -1205,7 +1205,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
  * gradients travel in 16 bits, and arrive as fp32 sums.
  * sendbuff   [nranks * recvcount] elements of sendtype.
  * recvbuff   [recvcount] elements of recvtype. Must not overlap sendbuff, unless the types are equal.
- * recvcount  elements, equal on all ranks; 0 is a call without effect.
+ * recvcount  elements, equal on all ranks; 0: the call has no effect.
  * sendtype   ceclFloat16 or ceclBfloat16; equal on all ranks.
  * recvtype   ceclFloat32, or sendtype: then the call is ceclReduceScatter, with any type and op.
  *            Equal on all ranks.
@@ -1225,7 +1225,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterAs(const void *sendbuff, voi
 /* Tiles: parts of a matrix that have equal shapes. */
 typedef struct {
     size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */
-    size_t width, rows; /* elements of a row, and rows; width 0: a call without effect */
+    size_t width, rows; /* elements of a row, and rows; width 0: the call has no effect */
     size_t pitch;       /* elements from one row to the next; 0: nranks * count * width */
     /* [nranks * count] the element of sendbuff with which each tile begins: first the tiles for rank 0,
      * then those for rank 1, and so on. They may overlap. NULL: tiles lie side by side. */
@@ -1265,7 +1265,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, 
  * in a small call each rank reduces everything.
  * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
  * recvbuff  [count] elements.
- * count     elements, equal on all ranks; 0 is a call without effect.
+ * count     elements, equal on all ranks; 0: the call has no effect.
  * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, ceclRedOp_t op,
@@ -1337,10 +1337,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
  * But if a peer makes its part of a message before these collectives, the two ranks wait for each
- * other until the timeout. Communicators whose calls go to one stream come in the order of their
- * first calls, which must be the same on all ranks. The host waits as in collectives (once for all
- * calls on a communicator), for ranks that join, and for allocations that make the pool grow. One
- * thread may make the calls of several ranks in one group; then none of these ranks is late.
+ * other until the timeout. If communicators share a stream, they come in the order of their first
+ * calls, which must be the same on all ranks. The host waits as in collectives (once for all calls
+ * on a communicator), for ranks that join, and for allocations that make the pool grow. One thread
+ * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, with none of the calls enqueued: that of the first call that is refused. If arguments
@@ -1360,8 +1360,8 @@ typedef struct {
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
     int kernels;     /* kernels this rank launches: one a reduction, or one for a small call */
     int barriers;    /* times that all ranks signal and wait */
-    /* bytes that this rank's copies move, local ones included, and that a small call's kernel
-     * sends; not the bytes that SMs read and write otherwise */
+    /* bytes that this rank's copies move, local ones included, or that a small call's kernel sends;
+     * other bytes that SMs read or write do not count */
     uint64_t bytesSent;
     char path[64];    /* e.g. "push, one batch" */
     char reason[192]; /* why this way, and what would make the call zero SM */
@@ -1425,16 +1425,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             may write where and when; cecl adds no order between peers. A window may lie in
  *             memory that collectives use, too. A put may have no bytes. A put to this rank itself
  *             copies within one GPU, which needs CECL_SM_ALLOW with today's drivers.
- *   Failure   The communicator's timeout limits each wait. The time counts from when the stream
- *             came to the wait, or from the last signal that came after that. The error names the
- *             peer. A call to a peer that has left fails the communicator (ceclRemoteError); so
- *             does a wait for its signals. When the communicator fails, waits end with undefined
- *             results, as calls do (see Failure at the top).
+ *   Failure   The communicator's timeout limits each wait. The time begins when the stream comes to
+ *             the wait, and anew with each signal that comes. The error names the peer. A call to a
+ *             peer that has left fails the communicator (ceclRemoteError); so does a wait for its
+ *             signals. When the communicator fails, waits end with undefined results, as calls do
+ *             (see Failure at the top).
  *
  * These calls are refused inside a group; they need none. On a stream that captures a graph they
  * are refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy and the end of the process
- * wait for them as for other calls. */
+ * wait for one-sided calls as for other calls. */
 
 #define CECL_SIGNALS 64
 #define CECL_ONE_SIDED_RANKS 64
@@ -1446,7 +1446,7 @@ typedef struct ceclWindow *ceclWindow_t;
 typedef struct {
     int peer;   /* whose signals: 0 .. nranks-1 */
     int signal; /* their number: 0 .. CECL_SIGNALS-1 */
-    int count;  /* how many of them, at least 1; with those of earlier pending waits at most 2^30 */
+    int count;  /* how many of them, at least 1; with earlier pending waits at most 2^30 */
 } ceclSignalWait_t;
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
@@ -1558,8 +1558,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWa
 
 /* What a communicator takes. If all ranks set equal options, all fields are equal on all ranks. */
 typedef struct {
-    int groupCalls;      /* collectives that a group may have on it */
-    int groupMessages;   /* messages that a group may have to one peer, and from one; 0: none */
+    int groupCalls;      /* collectives that a group may have on the communicator */
+    int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
     uint64_t blockBytes; /* most bytes of a block, or of a buffer that is not divided by rank */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
     uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of such elements */
@@ -1574,15 +1574,15 @@ typedef struct {
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
-/* Lends memory of the host that all ranks of `comm` share. By words in it a program's ranks can
- * agree on something without a call. cecl itself never touches it. All ranks may write all of it,
- * so use atomics.
+/* Lends memory of the host that all ranks of `comm` share. There a program's ranks can agree on
+ * something without a call. cecl itself never touches it. All ranks may write all of it, so use
+ * atomics.
  * memory  [out] this rank's address of it: 64-byte aligned, zeroed when the communicator was made.
  *         Each rank has it at another address.
  * bytes   [out] CECL_LENT_BYTES.
  * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this
  * rank.
- * Errors: ceclInvalidArgument (NULL), ceclInvalidUsage (over hosts). */
+ * Errors: ceclInvalidArgument (NULL), ceclInvalidUsage (several hosts). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory,
                                                            size_t *bytes);
 #define CECL_LENT_BYTES ((size_t)64 << 10)
@@ -1676,8 +1676,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). A group with captured calls ends before their capture does.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
- *     other. So put a send and a receive that the peer captures in the other order into one group. A
- *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
+ *     other. If the peer captures a send and a receive in the other order, put both into one group.
+ *     A captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order in which
  *     they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
