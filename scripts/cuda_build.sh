@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile,
-# if its files call each other in circles, or if a kernel is missing.
+# if its files call each other in circles, or if a kernel is missing. Kernels are compiled for one architecture.
 # Nothing helps the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, no PATH has
 # nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
 # A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
@@ -54,7 +54,8 @@ no_local_headers() {
         sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'
 }
 
-options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
+# wheel.sh compiles the kernels for all GPUs
+options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
 targets=(cecl cecl_nccl cecl_perf cecl_zerosm cecl_reduce_perf cecl_small_perf cecl_overlap example_one_shot_all_reduce
     example_fsdp_loop_cuda example_fsdp_train example_matmul multi_helpers nccl_abi_check test_nvtx test_images
     nvtx_tool)
