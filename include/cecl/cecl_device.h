@@ -159,8 +159,8 @@ CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int 
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* The word of this rank that `writer` writes: if slot < dc.blocks, for barrier `slot`, otherwise
- * for signal slot - dc.blocks. */
+/* This rank's word that `writer` writes: of barrier `slot` if slot < dc.blocks, otherwise of signal
+ * slot - dc.blocks. */
 CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
     return dc.pads + slot * dc.nranks + writer;
@@ -192,8 +192,8 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
 }
 
 /* Signals `value` to a peer. Release: a thread of the peer that has seen the value also sees what
- * the calling thread wrote before the call, and what other threads wrote before they met the
- * calling thread in __syncthreads.
+ * the calling thread wrote before the call, and what other threads wrote before they met that
+ * thread in __syncthreads.
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
  * signal  0 .. dc.signals-1. Peers hold a word for each signal of this rank; it is 0 after init.
