@@ -89,18 +89,6 @@ struct multi_case {
 };
 void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 
-/* A crowd is a load of copies that keep links and copy engines busy beside the tested calls:
- * all-gathers of `bytes` a rank, on a communicator and a stream of their own. Collective. */
-struct multi_crowd {
-    ceclComm_t comm;
-    ceclStream_t stream;
-    unsigned char *blocks; /* [ranks * bytes] */
-    size_t bytes;
-};
-void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
-void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
-void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and checks every block */
-
 /* test_share on the host device, and all rounds on GPUs. */
 int multi_share(int all);
 size_t multi_type_bytes(ceclDataType_t type);

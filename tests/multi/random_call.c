@@ -694,7 +694,7 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
     random_check(s, host);
 }
 
-static void make_group(ceclComm_t comm, const struct random_slot *slots, int size)
+static void make_group(ceclComm_t comm, struct random_slot *slots, int size, unsigned char *host)
 {
     if (size > 1)
         multi_ok(comm, ceclGroupStart());
@@ -703,6 +703,8 @@ static void make_group(ceclComm_t comm, const struct random_slot *slots, int siz
     if (size > 1)
         multi_ok(comm, ceclGroupEnd());
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    for (int i = 0; i < size; i++)
+        random_compare(comm, &slots[i], host);
 }
 
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
@@ -727,9 +729,15 @@ void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, i
             uint64_t own = c->seed + (uint64_t)multi_rank;
             random_prepare(comm, &slots[i], &send[i], &recv[i], &own, host);
         }
-        make_group(comm, slots, size);
-        for (int i = 0; i < size; i++)
-            random_compare(comm, &slots[i], host);
+        make_group(comm, slots, size, host);
+        const int more = rounds % 2 == 0 ? 0 : 1 + (int)(random_next(&x) % 3);
+        for (int again = 0; again < more; again++) {
+            for (int i = 0; i < size; i++) {
+                slots[i].call.seed = random_next(&x);
+                random_put(comm, &slots[i], host);
+            }
+            make_group(comm, slots, size, host);
+        }
     }
     for (int i = 0; i < size; i++) {
         free(slots[i].want);

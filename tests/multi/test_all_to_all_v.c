@@ -1,4 +1,4 @@
-/* Variable all-to-all, with exchanged places and with given places: calls without bytes; refusals, which all ranks agree
+/* Variable all-to-all, with exchanged places and with given places: blocks without bytes; refusals, which all ranks agree
  * on and which leave the communicator usable. Random ones are in test_collectives.c. */
 #include "buffers.h"
 #include "random_call.h"
@@ -7,15 +7,10 @@
 
 #define MOST 2000
 
-static void open_with(const char *staging, const char *policy)
-{
-    /* size of each buffer: a multiple of 256 */
-    buffers_open((size_t)multi_nranks * (MOST + 304) * 2, staging, policy);
-}
-
 static int set_up(void **state)
 {
-    open_with("4K", "never"); /* staging so small that own blocks take several rounds */
+    /* room: a multiple of 256; staging so small that own blocks take several rounds */
+    buffers_open((size_t)multi_nranks * (MOST + 304) * 2, "4K", "never");
     return 0;
 }
 
@@ -24,39 +19,12 @@ struct arguments {
     size_t sendcounts[RANKS], sdispls[RANKS], recvcounts[RANKS], rdispls[RANKS], peers[RANKS];
 };
 
-static ceclResult_t call(const struct arguments *a, bool dense, bool known)
+static ceclResult_t call(const struct arguments *a, bool known)
 {
-    const size_t *sdispls = dense ? NULL : a->sdispls, *rdispls = dense ? NULL : a->rdispls;
-    return known ? ceclAlltoAllvAt(send_buffer, a->sendcounts, sdispls, recv_buffer, a->recvcounts,
-                                   rdispls, a->peers, ceclBfloat16, comm, NULL)
-                 : ceclAlltoAllv(send_buffer, a->sendcounts, sdispls, recv_buffer, a->recvcounts,
-                                 rdispls, ceclBfloat16, comm, NULL);
-}
-
-static void fill(uint64_t seed)
-{
-    memset(host, 0x5A, room);
-    multi_put(comm, recv_buffer, host, room);
-    multi_fill(host, seed, multi_rank, room);
-    multi_put(comm, send_buffer, host, room);
-}
-
-/* Checks that the `bytes` bytes from `from` on in rank r's input are at `at` here. Then
- * overwrites them with the initial contents. */
-static void check_block(uint64_t seed, int r, size_t from, size_t at, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (host[at + i] != multi_byte(seed, r, from + i))
-            fail_msg("rank %d: byte %zu from rank %d is wrong", multi_rank, i, r);
-        host[at + i] = 0x5A;
-    }
-}
-
-static void check_rest(void)
-{
-    for (size_t i = 0; i < room; i++)
-        if (host[i] != 0x5A)
-            fail_msg("rank %d: byte %zu beside the blocks was written", multi_rank, i);
+    return known ? ceclAlltoAllvAt(send_buffer, a->sendcounts, NULL, recv_buffer, a->recvcounts,
+                                   NULL, a->peers, ceclBfloat16, comm, NULL)
+                 : ceclAlltoAllv(send_buffer, a->sendcounts, NULL, recv_buffer, a->recvcounts, NULL,
+                                 ceclBfloat16, comm, NULL);
 }
 
 /* Checks that the communicator is usable. */
@@ -65,20 +33,12 @@ static void works(void)
     random_groups(comm, ALL_TO_ALLV, ALL_TO_ALLV, 1, 2, 3);
 }
 
-TEST_BETWEEN(nothing_at_all_is_a_call, set_up, tear_down)
-{
-    const struct arguments none = {0};
-    multi_ok(comm, call(&none, true, false));
-    multi_ok(comm, call(&none, true, true));
-    works();
-}
-
 TEST_BETWEEN(places_of_empty_blocks_are_of_no_account, set_up, tear_down)
 {
     struct arguments a = {0};
     for (int p = 0; p < multi_nranks; p++)
         a.peers[p] = SIZE_MAX - (size_t)p;
-    multi_ok(comm, call(&a, true, true));
+    multi_ok(comm, call(&a, true));
     works();
 }
 
@@ -94,7 +54,6 @@ TEST_BETWEEN(recvbuff_of_a_rank_that_receives_nothing_is_of_no_account, set_up, 
         a.peers[r] = (size_t)multi_rank * 10;
     }
     for (int form = 0; form < 3; form++) {
-        fill(7);
         multi_ok(comm, form == 0 ? ceclGather(send_buffer, recv, 20, ceclUint8, 0, comm, NULL)
                        : form == 1
                            ? ceclAlltoAllv(send_buffer, a.sendcounts, NULL, recv, a.recvcounts,
@@ -102,12 +61,8 @@ TEST_BETWEEN(recvbuff_of_a_rank_that_receives_nothing_is_of_no_account, set_up, 
                            : ceclAlltoAllvAt(send_buffer, a.sendcounts, NULL, recv, a.recvcounts,
                                              NULL, a.peers, ceclBfloat16, comm, NULL));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        multi_get(comm, host, recv_buffer, room);
-        for (int r = 0; receives && r < multi_nranks; r++)
-            check_block(7, r, 0, (size_t)r * 20, 20);
-        check_rest();
-        MPI_Barrier(MPI_COMM_WORLD);
     }
+    works();
 }
 
 /* ---- what is refused */
@@ -176,12 +131,12 @@ TEST_BETWEEN(counts_that_differ_are_named_on_every_rank, set_up, tear_down)
     struct arguments a = tens();
     if (multi_rank == 1)
         a.sendcounts[0] = 7;
-    multi_refused(comm, call(&a, true, false), ceclInvalidUsage,
+    multi_refused(comm, call(&a, false), ceclInvalidUsage,
                   "rank 1 sends 7 elements to rank 0 (sendcounts[0]), which expects 10 "
                   "(recvcounts[1])");
     a = tens();
     a.recvcounts[multi_rank] = 11; /* each rank differs with itself; the message names rank 0 */
-    multi_refused(comm, call(&a, true, false), ceclInvalidUsage,
+    multi_refused(comm, call(&a, false), ceclInvalidUsage,
                   "rank 0 sends 10 elements to rank 0 (sendcounts[0]), which expects 11");
     a = tens();
     multi_refused(comm,
@@ -199,13 +154,13 @@ TEST_BETWEEN(known_places_that_cannot_be_are_refused, set_up, tear_down)
                                   NULL, ceclInt8, comm, NULL),
                   ceclInvalidArgument, "peerdispls: NULL");
     a.sendcounts[multi_rank] = 9;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from a rank to itself");
+    multi_refused(comm, call(&a, true), ceclInvalidArgument, "from a rank to itself");
     a = tens();
     a.peers[multi_rank]++;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from a rank to itself");
+    multi_refused(comm, call(&a, true), ceclInvalidArgument, "from a rank to itself");
     a = tens();
     a.peers[(multi_rank + 1) % multi_nranks] = SIZE_MAX;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "peerdispls");
+    multi_refused(comm, call(&a, true), ceclInvalidArgument, "peerdispls");
     works();
 }
 
@@ -217,12 +172,11 @@ TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up,
     struct arguments a = tens();
     ceclResult_t result = ceclSuccess;
     if (!odd)
-        multi_ok(comm, call(&a, true, true));
+        multi_ok(comm, call(&a, true));
     MPI_Barrier(MPI_COMM_WORLD);
     if (odd) {
         a.peers[0]++; /* the last rank's block is the last in the buffer */
-        multi_refused(comm, call(&a, true, true), ceclInvalidUsage,
-                      "end beyond recvbuff of rank 0");
+        multi_refused(comm, call(&a, true), ceclInvalidUsage, "end beyond recvbuff of rank 0");
     } else {
         multi_refused(comm, ceclStreamSynchronize(comm, NULL), ceclRemoteError,
                       "end beyond recvbuff of rank 0");
@@ -231,6 +185,6 @@ TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up,
     assert_int_equal(result, odd ? ceclInvalidUsage : ceclRemoteError);
     assert_int_equal(ceclCommDestroy(comm), result);
     free(host);
-    open_with("4K", "never");
+    set_up(state);
     works();
 }

@@ -102,21 +102,6 @@ TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
     BAD("address space", ceclAllGatherv(send, 10, recv, counts, displs, ceclInt64, comm, 0));
 }
 
-/* The second of two calls of a group uses memory of the first. */
-TEST_BETWEEN(calls_of_a_group_that_share_memory_are_refused, set_up, tear_down)
-{
-    for (int i = 0; i < 2; i++) {
-        multi_ok(comm, ceclGroupStart());
-        for (int j = 0; j < 2 && i == 0; j++)
-            multi_ok(comm, ceclReduce(send_buffer, recv_buffer, 4, ceclInt32, ceclSum, 0, comm, 0));
-        if (i == 1) {
-            multi_ok(comm, ceclAllReduce(send_buffer, recv_buffer, 9, ceclInt32, ceclSum, comm, 0));
-            multi_ok(comm, ceclAllGather(recv_buffer, send_buffer + 2048, 9, ceclInt32, comm, 0));
-        }
-        multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    }
-}
-
 TEST_BETWEEN(bad_tiles_are_named, set_up, tear_down)
 {
     const size_t far[64] = {SIZE_MAX / 8};
@@ -237,20 +222,9 @@ TEST_BETWEEN(bad_settings_are_refused_on_every_rank, set_up, tear_down)
 TEST(calls_that_need_an_sm_are_refused_under_never)
 {
     ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_NEVER;
-    ceclComm_t strict = multi_comm(&config);
+    ceclComm_t strict = NULL;
     char *recv = NULL, *send = NULL;
-    multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BYTES));
-    multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BYTES));
-    for (int i = 0; i < 4; i++) /* each of these calls has a path without SMs */
-        multi_check(strict,
-                    &(struct multi_case){.op = i / 2 ? ceclOpAlltoAll : ceclOpAllGather,
-                                         .in_place = i % 2,
-                                         .count = BYTES,
-                                         .type = ceclInt8},
-                    3);
-    multi_ok(NULL, ceclCommDestroy(strict));
-
+    config.smPolicy = CECL_SM_NEVER;
     /* One rank has no peer that could return its own block. */
     ceclUniqueId id;
     config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
@@ -264,34 +238,4 @@ TEST(calls_that_need_an_sm_are_refused_under_never)
                   "needs an SM");
     multi_ok(strict, ceclAllGather(recv, recv, BYTES, ceclInt8, strict, 0));
     multi_ok(NULL, ceclCommDestroy(strict));
-}
-
-TEST(pull_of_a_sendbuff_out_of_reach_goes_as_a_push)
-{
-    const size_t block = 64, all = (size_t)multi_nranks * block;
-    unsigned char bytes[64 * 64];
-    ceclExplanation_t e;
-    ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_ALLOW; /* otherwise the call is pushed */
-    multi_setenv("CECL_DIRECTION", "pull");
-    ceclComm_t pulling = multi_comm(&config);
-    multi_setenv("CECL_DIRECTION", NULL);
-    char *recv = NULL;
-    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, all));
-    /* memory is private on one rank only; all ranks learn of it */
-    struct memory send = memory_new(pulling, multi_rank == 0 ? MEMORY_PRIVATE : MEMORY_SHARED, all);
-    multi_fill(bytes, 5, multi_rank, all);
-    multi_put(pulling, send.at, bytes, all);
-    for (int i = 0; i < 3; i++) {
-        multi_ok(pulling, ceclAlltoAll(send.at, recv, block, ceclInt8, pulling, 0));
-        multi_ok(pulling, ceclStreamSynchronize(pulling, 0));
-        multi_get(pulling, bytes, recv, all);
-        for (size_t b = 0; b < all; b++)
-            assert_int_equal(
-                bytes[b], multi_byte(5, (int)(b / block), (size_t)multi_rank * block + b % block));
-    }
-    multi_ok(pulling, ceclExplain(ceclOpAlltoAll, send.at, recv, block, ceclInt8, pulling, &e));
-    assert_non_null(strstr(e.path, multi_rank == 0 ? "push" : "pull"));
-    memory_free(pulling, &send);
-    multi_ok(NULL, ceclCommDestroy(pulling));
 }

@@ -55,14 +55,16 @@ TEST(random_calls_are_right_under_each_setting)
 }
 
 /* Ranks differ in whether they are in place, where a call allows that. With these thresholds they wait for late ranks, for
- * none, or pass on even small broadcasts in pieces. */
-TEST(random_calls_are_right_however_long_ranks_wait)
+ * none, pass on even small broadcasts in pieces, or have small calls of other sizes. */
+TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {
         "late.wait_ns * any 1000000000", "late.wait_ns * any 0",
-        "late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1"};
-    for (int way = 0; way < 6; way++) {
+        "late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1",
+        "small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 1000"};
+    for (int way = 0; way < 8; way++) {
         ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+        options.smPolicy = way / 2 == 3 ? CECL_SM_ALLOW : CECL_UNDEF;
         options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_AUTO;
         multi_tuning(rows[way / 2]);
         ceclComm_t comm = multi_comm(NULL);
@@ -89,36 +91,6 @@ TEST(large_blocks_are_right)
                         .op = ops[o], .count = sizes[s], .type = ceclUint8, .in_place = in_place},
                     s * 4 + (uint64_t)o * 2 + (uint64_t)in_place);
     multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-/* Large enough to go in pieces that peers pass on. */
-TEST(large_broadcasts_are_right)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    const size_t bytes = (1 << 20) + 777;
-    unsigned char *all = malloc(bytes + 64), *from = NULL, *to = NULL;
-    assert_non_null(all);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&to, bytes + 64));
-    for (int times = 0; times < 4; times++) {
-        const int root = times % multi_nranks;
-        memset(all, 0x5A, bytes + 64);
-        multi_put(comm, to, all, bytes + 64);
-        multi_fill(all, (uint64_t)times, root, bytes);
-        if (multi_rank == root)
-            multi_put(comm, times < 2 ? from : to, all, bytes);
-        MPI_Barrier(MPI_COMM_WORLD);
-        multi_ok(comm,
-                 ceclBroadcast(times < 2 ? from : to, to, bytes, ceclUint8, root, comm, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        multi_get(comm, all, to, bytes + 64);
-        for (size_t i = 0; i < bytes + 64; i++)
-            if (all[i] != (i < bytes ? multi_byte((uint64_t)times, root, i) : 0x5A))
-                fail_msg("rank %d: byte %zu of broadcast %d is wrong", multi_rank, i, times);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-    multi_ok(NULL, ceclCommDestroy(comm));
-    free(all);
 }
 
 /* Calls on two streams without a wait between them: the second call reads the result of the

@@ -162,31 +162,6 @@ TEST(explaining_concerns_one_rank_alone)
     multi_ok(NULL, ceclCommDestroy(checked));
 }
 
-TEST_BETWEEN(explaining_touches_no_buffer_and_the_call_still_works, set_up, tear_down)
-{
-    const size_t bytes = (size_t)multi_nranks * BLOCK;
-    unsigned char *host = malloc(bytes);
-    assert_non_null(host);
-    memset(host, 0x77, bytes);
-    multi_put(comm, recv_buffer, host, bytes);
-    multi_fill(host, 5, multi_rank, BLOCK);
-    multi_put(comm, send_buffer, host, BLOCK);
-    explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    MPI_Barrier(MPI_COMM_WORLD); /* every rank's writes, if any, are done */
-    multi_get(comm, host, recv_buffer, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        assert_int_equal(host[i], 0x77);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(comm, ceclAllGather(send_buffer, recv_buffer, BLOCK, ceclInt8, comm, 0));
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    multi_get(comm, host, recv_buffer, bytes);
-    for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < BLOCK; i++)
-            assert_int_equal(host[(size_t)r * BLOCK + i], multi_byte(5, r, i));
-    free(host);
-}
-
 /* A message without its function's name; the message of a failed communicator has none. */
 static const char *after_name(const char *message)
 {

@@ -180,46 +180,6 @@ TEST_BETWEEN(two_streams_and_too_many_calls_are_refused, set_up, tear_down)
     works(13);
 }
 
-TEST_BETWEEN(differing_groups_are_refused_where_calls_are_compared, set_up, tear_down)
-{
-    const bool odd = multi_rank == multi_nranks - 1;
-    ceclComm_t unchecked = comm;
-    multi_setenv("CECL_CHECK", "1");
-    comm = multi_comm(NULL);
-    multi_setenv("CECL_CHECK", NULL);
-    unsigned char *kept[2] = {recv_buffer[0], recv_buffer[1]}, *two[2];
-    for (int i = 0; i < 2; i++)
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&two[i], all));
-    for (int round = 0; round < 2; round++) {
-        multi_ok(comm, ceclGroupStart());
-        for (int i = 0; i < 2; i++)
-            multi_ok(comm, ceclAllGather(two[i] + (size_t)multi_rank * 8, two[i],
-                                         odd && i == 1 ? 4 : 8, ceclUint8, comm, NULL));
-        multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "count: 8 on rank 0, 4 on rank");
-        multi_ok(comm, ceclGroupStart());
-        for (int i = 0; i < (odd ? 1 : 2); i++)
-            multi_ok(comm, ceclAllGather(two[i] + (size_t)multi_rank * 8, two[i], 8, ceclUint8,
-                                         comm, NULL));
-        multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the call");
-        const ceclResult_t expected = odd ? ceclInvalidArgument : ceclInvalidUsage;
-        multi_ok(comm, ceclGroupStart());
-        multi_ok(comm,
-                 ceclAllGather(two[0] + (size_t)multi_rank * 8, two[0], 8, ceclUint8, comm, NULL));
-        if (odd)
-            multi_refused(comm, ceclAllGather(NULL, two[1], 8, ceclUint8, comm, NULL),
-                          ceclInvalidArgument, "sendbuff: NULL");
-        else
-            multi_ok(comm, ceclAllGather(two[1] + (size_t)multi_rank * 8, two[1], 8, ceclUint8,
-                                         comm, NULL));
-        multi_refused(comm, ceclGroupEnd(), expected, "sendbuff: NULL");
-        multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);
-    }
-    recv_buffer[0] = kept[0];
-    recv_buffer[1] = kept[1];
-    multi_ok(NULL, ceclCommDestroy(comm));
-    comm = unchecked;
-}
-
 /* Three gathers in one group whose rows lie side by side: queries, keys and values. */
 TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
 {

@@ -51,31 +51,6 @@ TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
     assert_non_null(strstr(explain(ceclOpAllGather, shard).path, "push"));
 }
 
-/* Large enough for the side lane; several calls in flight, with other calls between them. */
-TEST_BETWEEN(large_own_blocks_copied_beside_the_others_are_right, set_up, tear_down)
-{
-    const size_t block = BLOCK, all = (size_t)multi_nranks * block;
-    unsigned char *host = malloc(all), *out[2] = {NULL, NULL}, *in = NULL;
-    assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&in, all));
-    for (int i = 0; i < 2; i++)
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&out[i], all));
-    multi_fill(host, 8, multi_rank, all);
-    multi_put(comm, in, host, all);
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int turn = 0; turn < 3; turn++) {
-        set(turn == 1 ? CECL_UNDEF : CECL_SM_ALLOW, CECL_UNDEF);
-        multi_ok(comm, ceclAlltoAll(in, out[0], block, ceclInt8, comm, NULL));
-        multi_ok(comm, ceclAlltoAll(out[0], out[1], block, ceclInt8, comm, NULL)); /* and back */
-    }
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    multi_get(comm, host, out[1], all);
-    for (size_t i = 0; i < all; i++)
-        if (host[i] != multi_byte(8, multi_rank, i))
-            fail_msg("rank %d: byte %zu is wrong", multi_rank, i);
-    free(host);
-}
-
 /* One call of a group may use a local copy, the other must not: the group has just one local
  * copy. */
 TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)

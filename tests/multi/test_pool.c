@@ -9,43 +9,6 @@ static uint64_t exchanges(ceclComm_t comm)
     return stats.exchanges;
 }
 
-TEST(offsets_are_equal_and_aligned_on_all_ranks)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    void *own = NULL, *first = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, &first, 1));
-    for (size_t bytes = 1; bytes < 3000000; bytes = bytes * 5 + 3) {
-        multi_ok(comm, ceclMemAlloc(comm, &own, bytes));
-        assert_int_equal((uintptr_t)own % 256, 0);
-        long long mine = (char *)own - (char *)first, least, most;
-        MPI_Allreduce(&mine, &least, 1, MPI_LONG_LONG, MPI_MIN, MPI_COMM_WORLD);
-        MPI_Allreduce(&mine, &most, 1, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
-        assert_int_equal(least, most);
-    }
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(peer_pointers_reach_the_peers_memory)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    int *own = NULL;
-    void *there = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, (size_t)multi_nranks * sizeof(int)));
-    for (int p = 0; p < multi_nranks; p++) {
-        const int value = 1000 * multi_rank + p;
-        multi_ok(comm, ceclGetPeerPointer(comm, own + multi_rank, p, &there));
-        multi_put(comm, there, &value, sizeof(value));
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int p = 0; p < multi_nranks; p++) {
-        int value = -1;
-        multi_get(comm, &value, own + p, sizeof(value));
-        assert_int_equal(value, 1000 * p + multi_rank);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 TEST(alloc_free_gather_cycles_exchange_nothing)
 {
     const char *given = getenv("CECL_TEST_CYCLES");

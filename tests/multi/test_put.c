@@ -11,49 +11,6 @@
 #define BLOCK 5000 /* bytes of a gather's block */
 #define ROUNDS 60
 
-static void wait_for(ceclComm_t comm, int peer, int signal, int count, ceclStream_t stream)
-{
-    const ceclSignalWait_t wait = {peer, signal, count};
-    multi_ok(comm, ceclWaitSignal(1, &wait, comm, stream));
-}
-
-/* ---- memory of every kind */
-
-/* Each rank puts bytes into the next rank's window, and gets the same bytes back. */
-static void there_and_back(ceclComm_t comm, enum memory_kind window_kind,
-                           enum memory_kind local_kind, uint64_t seed)
-{
-    struct memory shared = memory_new(comm, window_kind, BYTES + 100),
-                  local = memory_new(comm, local_kind, BYTES + 100);
-    const size_t bytes = BYTES - (size_t)seed * 997, offset = (size_t)seed * 3;
-    ceclWindow_t window;
-    multi_guard(comm, shared.at, BYTES + 100);
-    multi_fill_device(comm, local.at, seed, multi_rank, bytes);
-    multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES + 100, &window));
-    multi_ok(comm,
-             ceclPutSignal(local.at, bytes, ceclUint8, multi_next(), window, offset, 1, comm, 0));
-    wait_for(comm, multi_last(), 1, 1, 0);
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    multi_check_device(comm, shared.at + offset, seed, multi_last(), bytes, BYTES + 100 - offset);
-    multi_guard(comm, local.at, BYTES + 100);
-    multi_ok(comm, ceclGet(local.at, bytes, ceclUint8, multi_next(), window, offset, comm, 0));
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    multi_check_device(comm, local.at, seed, multi_rank, bytes, BYTES + 100);
-    multi_ok(comm, ceclWindowFree(comm, window));
-    memory_free(comm, &shared);
-    memory_free(comm, &local);
-}
-
-TEST(memory_of_every_kind_is_reached)
-{
-    uint64_t seed = 1;
-    ceclComm_t comm = multi_comm(NULL);
-    for (int window = 0; window < MEMORY_PRIVATE; window++)
-        for (int local = 0; local < MEMORY_KINDS; local++, seed++)
-            there_and_back(comm, (enum memory_kind)window, (enum memory_kind)local, seed);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 /* Each rank reads the memory of all others where the window says that it lies. */
 TEST(pointers_reach_the_memory_of_every_peer)
 {
@@ -98,16 +55,6 @@ TEST(private_memory_cannot_be_shared)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Windows are registered and deregistered at the same addresses; the memory is freed immediately
- * afterwards. */
-TEST(windows_come_and_go)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    for (uint64_t round = 0; round < 12; round++)
-        there_and_back(comm, MEMORY_SHARED, MEMORY_SHARED, round);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 /* ---- random programs */
 
 /* Meanwhile all ranks make collectives, on another stream. */
@@ -127,14 +74,13 @@ static void gather_aside(void *context, int transfer)
                                ceclUint8, aside->comm, aside->stream));
 }
 
-static void rounds(struct puts *puts, struct aside *aside)
+static void rounds(struct puts *puts, struct aside *aside, int count, uint64_t *random)
 {
-    uint64_t random = 20251125;
-    for (aside->round = 0; aside->round < multi_share(ROUNDS); aside->round++) {
+    for (int i = 0; i < count; i++, aside->round++) {
         puts->seed = (uint64_t)aside->round + 1;
         multi_fill_device(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed,
                           multi_rank, BLOCK);
-        puts_round(puts, &random);
+        puts_round(puts, random);
         multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));
         for (int r = 0; r < multi_nranks; r++)
             multi_check_device(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK,
@@ -143,6 +89,7 @@ static void rounds(struct puts *puts, struct aside *aside)
     }
 }
 
+/* Windows come and go, and each rank's memory is of another kind. */
 TEST(random_programs_are_right)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -152,20 +99,25 @@ TEST(random_programs_are_right)
                         .n = multi_nranks,
                         .between = gather_aside,
                         .context = &aside};
-    struct memory shared =
-                      memory_new(comm, multi_rank % 2 ? MEMORY_PIECES : MEMORY_SHARED, PUTS_BYTES),
-                  local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
+    uint64_t random = 20251125;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&aside.blocks, (size_t)multi_nranks * BLOCK));
-    puts.shared = shared.at;
-    puts.local = local.at;
-    multi_ok(comm, ceclWindowShare(comm, shared.at, PUTS_BYTES, &puts.window));
     for (int s = 0; s < PUTS_STREAMS; s++)
         multi_ok(comm, ceclStreamCreate(comm, &puts.streams[s]));
     multi_ok(comm, ceclStreamCreate(comm, &aside.stream));
-    rounds(&puts, &aside);
-    multi_ok(comm, ceclWindowFree(comm, puts.window));
-    memory_free(comm, &shared);
-    memory_free(comm, &local);
+    for (int i = 0; i < 12; i++) {
+        /* memory of the pool is of all ranks */
+        const int of = i % 3 ? MEMORY_SHARED + (i + multi_rank) % 2 : MEMORY_POOL,
+                  local_of = i % 4 ? 1 + (i + multi_rank) % (MEMORY_KINDS - 1) : MEMORY_POOL;
+        struct memory shared = memory_new(comm, (enum memory_kind)of, PUTS_BYTES),
+                      local = memory_new(comm, (enum memory_kind)local_of, PUTS_BYTES);
+        puts.shared = shared.at;
+        puts.local = local.at;
+        multi_ok(comm, ceclWindowShare(comm, shared.at, PUTS_BYTES, &puts.window));
+        rounds(&puts, &aside, multi_share(ROUNDS) / 12 + 1, &random);
+        multi_ok(comm, ceclWindowFree(comm, puts.window));
+        memory_free(comm, &shared);
+        memory_free(comm, &local);
+    }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

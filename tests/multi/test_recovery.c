@@ -27,81 +27,6 @@ static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
     return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
 }
 
-/* Calls that wait in different ways: for copies, for kernels that meet, for slots, on two lanes. */
-enum call {
-    GATHER,
-    SMALL_GATHER,
-    SMALL_REDUCTION,
-    READING_SCATTER,
-    READING_REDUCTION,
-    STAGED_REDUCTION,
-    CALLS
-};
-#define READ_COUNT 100000 /* ints of a block: not small on any device */
-
-/* Input and output of a call, and its stream. */
-struct call_buffers {
-    int *in, *out;
-    ceclStream_t stream;
-};
-
-/* The input is ones on rank 0, twos on rank 1, and so on. */
-static struct call_buffers call_buffers_of(ceclComm_t comm)
-{
-    struct call_buffers buffers = {NULL, NULL, NULL};
-    const size_t count = (size_t)multi_nranks * READ_COUNT;
-    int *host = malloc(count * sizeof(*host));
-    assert_non_null(host);
-    for (size_t i = 0; i < count; i++)
-        host[i] = 1 + multi_rank;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffers.in, count * sizeof(*host)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffers.out, count * sizeof(*host)));
-    multi_put(comm, buffers.in, host, count * sizeof(*host));
-    free(host);
-    MPI_Barrier(MPI_COMM_WORLD);
-    return buffers;
-}
-
-static size_t count_of(enum call call)
-{
-    return call <= SMALL_REDUCTION ? COUNT : READ_COUNT;
-}
-
-static ceclResult_t enqueue(enum call call, ceclComm_t comm, const struct call_buffers *b)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = call == SMALL_GATHER ? CECL_SM_ALLOW : CECL_UNDEF;
-    options.direction = call == STAGED_REDUCTION ? CECL_DIRECTION_PUSH : CECL_UNDEF;
-    const ceclResult_t result = ceclSetOptions(comm, &options);
-    if (result != ceclSuccess)
-        return result;
-    if (call <= SMALL_GATHER)
-        return ceclAllGather(b->in, b->out, COUNT, ceclInt32, comm, b->stream);
-    if (call == READING_SCATTER)
-        return ceclReduceScatter(b->in, b->out, READ_COUNT, ceclInt32, ceclSum, comm, b->stream);
-    return ceclAllReduce(b->in, b->out, count_of(call), ceclInt32, ceclSum, comm, b->stream);
-}
-
-static ceclResult_t call_and_wait(enum call call, ceclComm_t comm, const struct call_buffers *b)
-{
-    const ceclResult_t result = enqueue(call, comm, b);
-    return result != ceclSuccess ? result : ceclStreamSynchronize(comm, b->stream);
-}
-
-static void call_is_right(enum call call, ceclComm_t comm, const struct call_buffers *b)
-{
-    const size_t blocks = call <= SMALL_GATHER ? (size_t)multi_nranks : 1;
-    const size_t count = blocks * count_of(call);
-    int *host = malloc(count * sizeof(*host));
-    assert_non_null(host);
-    multi_ok(comm, call_and_wait(call, comm, b));
-    multi_get(comm, host, b->out, count * sizeof(*host));
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(host[i], call <= SMALL_GATHER ? 1 + (int)(i / COUNT)
-                                                       : multi_nranks * (multi_nranks + 1) / 2);
-    free(host);
-}
-
 /* The barrier lets every rank join before one rank fails the communicator. Otherwise the others'
  * init could fail instead. */
 static ceclComm_t joined(const ceclConfig_t *config)
@@ -237,43 +162,6 @@ TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, count_before, cou
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
         heard = try_to_be_heard();
     assert_true(heard);
-}
-
-/* Slots alternate from call to call. A refused call does not count, on any rank. */
-TEST_BETWEEN(a_refused_small_call_leaves_turns_in_step, count_before, count_after)
-{
-    ceclComm_t comm = joined(NULL);
-    const struct call_buffers b = call_buffers_of(comm);
-    ceclOptions_t never = CECL_OPTIONS_INITIALIZER;
-    never.smPolicy = CECL_SM_NEVER;
-    for (int round = 0; round < 24; round++) {
-        switch (round % 4) {
-        case 0:
-            multi_refused(comm, ceclAllReduce(b.in, b.out, 9, ceclInt32, ceclAvg, comm, 0),
-                          ceclInvalidArgument, "vg");
-            break;
-        case 1:
-            multi_ok(comm, ceclSetOptions(comm, &never));
-            multi_refused(comm, ceclAllReduce(b.in, b.out, 9, ceclInt32, ceclSum, comm, 0),
-                          ceclInvalidUsage, "CECL_SM_NEVER");
-            break;
-        case 2: /* the refusal happens during the plan look-up */
-            multi_refused(comm, ceclAllReduce(b.in + 1, b.in, 9, ceclInt32, ceclSum, comm, 0),
-                          ceclInvalidArgument, "overlap");
-            break;
-        default: /* on some ranks, a ceclExplain comes first, which does not count either */
-            if (multi_rank % 2) {
-                ceclExplanation_t explanation;
-                multi_ok(comm, ceclGroupStart());
-                multi_ok(comm, enqueue(SMALL_REDUCTION, comm, &b));
-                multi_ok(comm, ceclGroupExplain(comm, &explanation));
-            }
-        }
-        call_is_right(round % 3 ? SMALL_REDUCTION : SMALL_GATHER, comm, &b);
-        if (round % 5 == 4)
-            call_is_right(READING_REDUCTION, comm, &b);
-    }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 int main(int argc, char **argv)

@@ -1,43 +1,51 @@
-/* Reductions that are large, in groups, or follow each other. test_collectives.c has random ones, whose results equal
+/* Reductions that are large, and what is said of groups of them. test_collectives.c has random ones, whose results equal
  * those of plain loops bit for bit. */
 #include "random_call.h"
 
-#define MOST 3000 /* elements of a block */
+#define ROOM 8192 /* bytes of each buffer */
 #define POISON 0x5A
 
 static ceclComm_t comm;
-static unsigned char *recv_buffer, *send_buffer, *host;
-static size_t room; /* bytes of each */
-
-static void open_comm(const ceclConfig_t *config)
-{
-    comm = multi_comm(config);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-}
+static unsigned char *recv_buffer, *send_buffer;
 
 static int set_up(void **state)
 {
-    room = (size_t)multi_nranks * MOST * 8 + 256;
-    host = malloc(room);
-    assert_non_null(host);
-    open_comm(NULL);
+    comm = multi_comm(NULL);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, ROOM));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, ROOM));
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    free(host);
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
 
-static void reopen(int64_t staging)
+/* A crowd is a load of copies that keep links and copy engines busy: all-gathers on a communicator and a stream of
+ * their own. */
+static struct {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    unsigned char *blocks;
+    size_t bytes;
+} crowd;
+
+static void crowd_open(size_t bytes)
 {
-    ceclConfig_t config = multi_config();
-    config.stagingBytes = staging;
-    multi_ok(NULL, ceclCommDestroy(comm));
-    open_comm(&config);
+    crowd.comm = multi_comm(NULL);
+    crowd.bytes = bytes;
+    multi_ok(crowd.comm, ceclStreamCreate(crowd.comm, &crowd.stream));
+    multi_ok(crowd.comm,
+             ceclMemAlloc(crowd.comm, (void **)&crowd.blocks, (size_t)multi_nranks * bytes));
+}
+
+static void crowd_come(int times)
+{
+    const unsigned char *mine = crowd.blocks + (size_t)multi_rank * crowd.bytes;
+    for (int i = 0; i < times; i++)
+        multi_ok(crowd.comm, ceclAllGather(mine, crowd.blocks, crowd.bytes, ceclUint8, crowd.comm,
+                                           crowd.stream));
 }
 
 /* Element i of a rank's input in one round. */
@@ -77,7 +85,7 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
 /* Round 0 is a sum out of place. Round 1 is a sum in place, then a maximum in place, which must
  * leave the sum unchanged: the second call follows at once, so every rank must have finished the
  * first. Round 2 is the same, with a check between the calls. */
-static void run_large(const struct multi_crowd *crowd, size_t count)
+static void run_large(bool crowded, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);
     assert_non_null(plain);
@@ -92,8 +100,8 @@ static void run_large(const struct multi_crowd *crowd, size_t count)
         if (!round)
             multi_put(comm, recv, plain, count * 4);
         MPI_Barrier(MPI_COMM_WORLD); /* no peer may write before this rank has poisoned */
-        if (crowd)
-            multi_crowd_come(crowd, 4);
+        if (crowded)
+            crowd_come(4);
         multi_ok(comm, ceclAllReduce(input, recv, count, ceclUint32, ceclSum, comm, NULL));
         if (round != 1)
             check_large(plain, recv, count, round, "sum");
@@ -113,34 +121,15 @@ static void run_large(const struct multi_crowd *crowd, size_t count)
 TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
 {
     const int times = multi_on_gpus(comm) ? 6 : 1;
-    struct multi_crowd crowd;
-    multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 64 << 10);
+    crowd_open(multi_on_gpus(comm) ? 8 << 20 : 64 << 10);
     for (int s = 0; s < 2 + times; s++)
         for (int mib = 5; mib <= 32; mib += 27) {
             ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
             options.maxSms = s == 1 ? 32 : CECL_UNDEF;
             multi_ok(comm, ceclSetOptions(comm, &options));
-            run_large(s < 2 ? NULL : &crowd, ((size_t)mib << 20) / 4 + 4321);
+            run_large(s >= 2, ((size_t)mib << 20) / 4 + 4321);
         }
-    multi_crowd_close(&crowd);
-}
-
-/* Inputs are read at the peers; staging has room for all calls, then for some of them at a time, and then
- * only for chunks of most of them. */
-TEST_BETWEEN(a_group_gives_the_bits_of_its_calls_alone, set_up, tear_down)
-{
-    static const int ways[] = {CECL_DIRECTION_AUTO, CECL_DIRECTION_PUSH, CECL_DIRECTION_PULL};
-    const int64_t stagings[] = {CECL_UNDEF, 4096 * (int64_t)multi_nranks, 4096};
-    for (int s = 0; s < 3; s++) {
-        reopen(stagings[s]);
-        for (int way = 0; way < 3; way++) {
-            ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-            options.direction = ways[way];
-            multi_ok(comm, ceclSetOptions(comm, &options));
-            random_groups(comm, ALL_REDUCE, REDUCE, RANDOM_GROUP, multi_share(24),
-                          (uint64_t)(71 + s));
-        }
-    }
+    multi_ok(NULL, ceclCommDestroy(crowd.comm));
 }
 
 TEST_BETWEEN(a_group_says_which_reductions_share_barriers, set_up, tear_down)
@@ -156,76 +145,6 @@ TEST_BETWEEN(a_group_says_which_reductions_share_barriers, set_up, tear_down)
         fail_msg("\"%s\"", e.path);
     assert_int_equal(e.barriers, 2);
     assert_int_equal(e.reductions, 4);
-}
-
-/* The gradients of a sharded training: reduced and scattered in place, and gathered again in place. */
-static ceclResult_t scatter(void *buffer, size_t count)
-{
-    int32_t *const all = buffer;
-    return ceclReduceScatter(all, all + (size_t)multi_rank * count, count, ceclInt32, ceclSum, comm,
-                             NULL);
-}
-static ceclResult_t gather(void *buffer, size_t count)
-{
-    int32_t *const all = buffer;
-    return ceclAllGather(all + (size_t)multi_rank * count, all, count, ceclInt32, comm, NULL);
-}
-
-/* Calls of a group have no order, so in one group the two are refused. Calls of successive groups have an order. */
-TEST_BETWEEN(what_a_call_reduces_is_gathered_in_the_next_group, set_up, tear_down)
-{
-    const size_t count = 300, all = count * (size_t)multi_nranks;
-    int32_t *values = (int32_t *)(void *)host;
-    unsigned char *const buffers[] = {recv_buffer, send_buffer};
-    for (size_t i = 0; i < all; i++)
-        values[i] = (int32_t)i + multi_rank;
-    for (int b = 0; b < 2; b++)
-        multi_put(comm, buffers[b], values, all * 4);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, scatter(recv_buffer, count));
-    multi_ok(comm, gather(recv_buffer, count));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    for (int turn = 0; turn < 3; turn++)
-        for (int gathers = 0; gathers < 2; gathers++) {
-            multi_ok(comm, ceclGroupStart());
-            for (int b = 0; b < 2; b++)
-                multi_ok(comm, (gathers ? gather : scatter)(buffers[b], count));
-            multi_ok(comm, ceclGroupEnd());
-        }
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    const int32_t n = multi_nranks, ranks = n * (n - 1) / 2;
-    for (int b = 0; b < 2; b++) {
-        multi_get(comm, values, buffers[b], all * 4);
-        for (size_t i = 0; i < all; i++)
-            assert_int_equal(values[i], (n * (int32_t)i + ranks) * n * n);
-    }
-}
-
-/* Chunked calls enqueued one after the other, on two streams. */
-TEST_BETWEEN(calls_that_follow_each_other_keep_their_order, set_up, tear_down)
-{
-    const size_t count = 2000;
-    int32_t *values = (int32_t *)(void *)host;
-    ceclStream_t streams[2] = {NULL, NULL};
-    reopen(4096);
-    multi_ok(comm, ceclStreamCreate(comm, &streams[1]));
-    for (size_t i = 0; i < count; i++)
-        values[i] = 1;
-    multi_put(comm, recv_buffer, values, count * 4);
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int turn = 0; turn < 6; turn++)
-        multi_ok(comm, ceclAllReduce(recv_buffer, recv_buffer, count, ceclInt32, ceclSum, comm,
-                                     streams[turn % 2]));
-    for (int s = 0; s < 2; s++)
-        multi_ok(comm, ceclStreamSynchronize(comm, streams[s]));
-    multi_get(comm, values, recv_buffer, count * 4);
-    int32_t want = 1;
-    for (int turn = 0; turn < 6; turn++)
-        want *= multi_nranks;
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(values[i], want);
-    multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
 }
 
 TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)

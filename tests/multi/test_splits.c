@@ -1,21 +1,22 @@
-/* Calls whose splits are in device memory, eager and captured by turns; test_collectives.c has random splits.
- * Blocks that do not fit cause an error with their name on every rank. The
- * communicator is usable after a refusal. */
+/* Calls whose splits are in device memory: refusals, after which the communicator is usable, and blocks that do not fit,
+ * which cause an error with their name on every rank. test_collectives.c has random splits, test_experts.c captured
+ * ones. */
 #include "buffers.h"
+#include "random_call.h"
 
 #include <stdio.h>
 
-#define RANKS 16
-#define ROWS 40 /* most rows of a block */
-#define ROW 24  /* most bytes of a row */
+#define MOST 16 /* ranks */
+#define ROWS 40 /* of a block, at most */
+#define ROW 24  /* bytes of a row */
 
 static uint64_t *splits, *out;
 
 static void open_with(const char *policy)
 {
     buffers_open(((size_t)multi_nranks * ROWS + 20) * ROW, NULL, policy);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&splits, RANKS * sizeof(uint64_t)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 2 * RANKS * sizeof(uint64_t)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&splits, MOST * sizeof(uint64_t)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 2 * MOST * sizeof(uint64_t)));
 }
 
 static int set_up(void **state)
@@ -38,129 +39,30 @@ static int set_up_checked(void **state)
     return 0;
 }
 
-/* Splits and places of all ranks; all ranks draw the same. */
-struct exchange {
-    uint64_t rows[RANKS][RANKS]; /* [from][to] */
-    size_t sendrows, recvrows, row;
-    size_t send_at, recv_at; /* offset of the buffers, in bytes */
-};
-
-static void draw(uint64_t *x, struct exchange *e)
+static ceclResult_t call(size_t recvrows)
 {
-    const int n = multi_nranks;
-    const unsigned kind = (unsigned)(multi_draw(x) % 5);
-    *e = (struct exchange){.row = 1 + multi_draw(x) % ROW,
-                           .send_at = multi_draw(x) % 16,
-                           .recv_at = multi_draw(x) % 16};
-    for (int from = 0; from < n; from++)
-        for (int to = 0; to < n; to++)
-            e->rows[from][to] = kind == 0   ? 0
-                                : kind == 1 ? (to == 1 ? ROWS : 0)
-                                : kind == 2 ? multi_draw(x) % ROWS
-                                : kind == 3 ? (multi_draw(x) % 3 == 0 ? multi_draw(x) % ROWS : 0)
-                                            : 1;
-    e->sendrows = e->recvrows = (size_t)n * ROWS;
+    return ceclAlltoAllvDevice(send_buffer, (size_t)multi_nranks * ROWS, splits, recv_buffer,
+                               recvrows, out, ROW, ceclUint8, comm, NULL);
 }
 
-/* Writes this rank's input. */
-static void fill(const struct exchange *e, uint64_t seed)
+static size_t all_rows(void)
 {
-    memset(host, 0x5A, room);
-    multi_put(comm, recv_buffer, host, room);
-    multi_fill(host + e->send_at, seed, multi_rank, e->sendrows * e->row);
-    multi_put(comm, send_buffer, host, room);
-    multi_put(comm, splits, e->rows[multi_rank], (size_t)multi_nranks * sizeof(uint64_t));
+    return (size_t)multi_nranks * ROWS;
 }
 
-static ceclResult_t call(const struct exchange *e, ceclStream_t stream)
+static void works(void)
 {
-    return ceclAlltoAllvDevice(send_buffer + e->send_at, e->sendrows, splits,
-                               recv_buffer + e->recv_at, e->recvrows, out, e->row, ceclUint8, comm,
-                               stream);
-}
-
-static size_t sent_before(const struct exchange *e, int from, int to)
-{
-    size_t rows = 0;
-    for (int p = 0; p < to; p++)
-        rows += e->rows[from][p];
-    return rows;
-}
-
-static void check(const struct exchange *e, uint64_t seed)
-{
-    uint64_t told[2 * RANKS];
-    size_t at = 0;
-    multi_get(comm, host, recv_buffer, room);
-    multi_get(comm, told, out, 2 * (size_t)multi_nranks * sizeof(uint64_t));
-    for (int from = 0; from < multi_nranks; from++) {
-        const size_t rows = e->rows[from][multi_rank],
-                     first = sent_before(e, from, multi_rank) * e->row;
-        if (told[from] != rows || told[multi_nranks + from] != at)
-            fail_msg("rank %d: %llu rows at %llu from rank %d, not %zu at %zu", multi_rank,
-                     (unsigned long long)told[from], (unsigned long long)told[multi_nranks + from],
-                     from, rows, at);
-        for (size_t i = 0; i < rows * e->row; i++)
-            if (host[e->recv_at + at * e->row + i] != multi_byte(seed, from, first + i))
-                fail_msg("rank %d: byte %zu from rank %d is wrong", multi_rank, i, from);
-        memset(host + e->recv_at + at * e->row, 0x5A, rows * e->row);
-        at += rows;
-    }
-    for (size_t i = 0; i < room; i++)
-        if (host[i] != 0x5A)
-            fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static void random_exchanges(int rounds)
-{
-    uint64_t x = 4711;
-    for (uint64_t round = 0; round < (uint64_t)rounds; round++) {
-        struct exchange e;
-        draw(&x, &e);
-        fill(&e, round);
-        multi_ok(comm, call(&e, NULL));
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-        check(&e, round);
-    }
-}
-
-TEST_BETWEEN(a_graph_reads_new_splits_at_each_launch, set_up, tear_down)
-{
-    uint64_t x = 8;
-    struct exchange e;
-    ceclStream_t stream;
-    ceclGraph_t graph;
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
-    draw(&x, &e);
-    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    multi_ok(comm, call(&e, stream));
-    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    for (uint64_t seed = 0; seed < 12; seed++) {
-        for (int from = 0; from < multi_nranks; from++)
-            for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = multi_draw(&x) % ROWS;
-        fill(&e, seed);
-        MPI_Barrier(MPI_COMM_WORLD); /* no rank may launch before its peers' input is written */
-        if (seed % 3 == 2)
-            multi_ok(comm, call(&e, stream));
-        else
-            multi_ok(comm, ceclGraphLaunch(graph, stream));
-        multi_ok(comm, ceclStreamSynchronize(comm, stream));
-        check(&e, seed);
-    }
-    multi_ok(comm, ceclGraphDestroy(graph));
-    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = CECL_SM_ALLOW;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    random_groups(comm, BY_SPLITS, BY_SPLITS, 1, 2, 4711);
 }
 
 TEST_BETWEEN(an_explanation_names_the_kernels, set_up, tear_down)
 {
-    uint64_t x = 10;
-    struct exchange e;
     ceclExplanation_t said;
-    draw(&x, &e);
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, call(&e, NULL));
+    multi_ok(comm, call(all_rows()));
     multi_ok(comm, ceclGroupExplain(comm, &said)); /* ends the group */
     assert_int_equal(said.zeroSm, 0);
     assert_int_equal(said.copies, 0);
@@ -172,9 +74,7 @@ TEST_BETWEEN(an_explanation_names_the_kernels, set_up, tear_down)
 
 TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
 {
-    uint64_t x = 11, *own = malloc(RANKS * sizeof(*own));
-    struct exchange e;
-    draw(&x, &e);
+    uint64_t *own = malloc(MOST * sizeof(*own));
 #define REFUSED(result, words, ...)                                                                \
     multi_refused(comm, ceclAlltoAllvDevice(__VA_ARGS__, ceclUint8, comm, NULL), result, words)
     REFUSED(ceclInvalidArgument, "sendsplits", send_buffer, 4, NULL, recv_buffer, 4, out, 1);
@@ -197,44 +97,31 @@ TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
     REFUSED(ceclInvalidUsage, "ceclMemAlloc", send_buffer, 4, splits, own, 4, out, 1);
 #undef REFUSED
     free(own);
-    random_exchanges(2);
+    works();
 }
 
 TEST_BETWEEN(a_group_has_no_other_call, set_up, tear_down)
 {
-    uint64_t x = 12;
-    struct exchange e;
-    draw(&x, &e);
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, call(&e, NULL));
+    multi_ok(comm, call(all_rows()));
     multi_ok(comm, ceclBarrier(comm, NULL));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the only call");
-    random_exchanges(2);
+    works();
 }
 
 TEST_BETWEEN(other_policies_refuse_it, set_up_default, tear_down)
 {
-    uint64_t x = 13;
-    struct exchange e;
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    draw(&x, &e);
-    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "CECL_SM_ALLOW");
-    options.smPolicy = CECL_SM_ALLOW;
-    multi_ok(comm, ceclSetOptions(comm, &options));
-    random_exchanges(2);
+    multi_refused(comm, call(all_rows()), ceclInvalidUsage, "CECL_SM_ALLOW");
+    works();
 }
 
 TEST_BETWEEN(unequal_sizes_are_named, set_up_checked, tear_down)
 {
-    uint64_t x = 14;
-    struct exchange e;
-    draw(&x, &e);
     char words[64];
-    snprintf(words, sizeof(words), "recvrows: %zu on rank 0, %zu on rank 1", e.recvrows,
-             e.recvrows - 1);
-    e.recvrows -= (size_t)multi_rank;
-    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, words);
-    random_exchanges(2);
+    snprintf(words, sizeof(words), "recvrows: %zu on rank 0, %zu on rank 1", all_rows(),
+             all_rows() - 1);
+    multi_refused(comm, call(all_rows() - (size_t)multi_rank), ceclInvalidUsage, words);
+    works();
 }
 
 /* ---- blocks that do not fit */
@@ -250,60 +137,47 @@ static void expect_failure(const char *words)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The call succeeds, but then the communicator fails with the same reason on every rank. */
-static void expect_trouble(const struct exchange *e, const char *words)
+/* Each rank sends rank 0 `first` rows, and each other rank `others`. The call succeeds, but then the communicator fails
+ * with the same reason on every rank. */
+static void expect_trouble(uint64_t first, uint64_t others, size_t recvrows, const char *words)
 {
-    fill(e, 1);
+    uint64_t rows[MOST];
+    for (int r = 0; r < multi_nranks; r++)
+        rows[r] = r == 0 ? first : others;
+    multi_put(comm, splits, rows, sizeof(rows));
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(comm, call(e, NULL));
+    multi_ok(comm, call(recvrows));
     expect_failure(words);
 }
 
 TEST_BETWEEN(more_than_a_recvbuff_has_room_for_is_an_error_of_all, set_up, tear_down_failed)
 {
-    uint64_t x = 15;
-    struct exchange e;
-    draw(&x, &e);
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++)
-            e.rows[from][to] = to == 1 ? 5 : 1;
-    e.recvrows = 5 * (size_t)multi_nranks - 1;
-    expect_trouble(&e, "for rank 1");
+    expect_trouble(5, 1, 5 * (size_t)multi_nranks - 1, "for rank 0");
 }
 
 TEST_BETWEEN(splits_beyond_sendbuff_are_an_error_of_all, set_up, tear_down_failed)
 {
-    uint64_t x = 16;
-    struct exchange e;
-    draw(&x, &e);
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++)
-            e.rows[from][to] = from == 0 ? ROWS + (to == 0) : 0;
-    expect_trouble(&e, "rank 0");
+    const bool is_first = multi_rank == 0;
+    expect_trouble(is_first ? ROWS + 1 : 0, is_first ? ROWS : 0, all_rows(), "rank 0");
 }
 
 /* Also without CECL_CHECK no row moves, because every rank finds the last rank's line to be of another call. */
 TEST_BETWEEN(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up, tear_down_failed)
 {
-    uint64_t x = 17;
-    struct exchange e;
+    const bool is_last = multi_rank == multi_nranks - 1;
+    uint64_t rows[MOST];
     char words[32];
-    int device;
-    draw(&x, &e);
-    multi_ok(comm, ceclCommCuDevice(comm, &device));
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++)
-            e.rows[from][to] = 1;
     snprintf(words, sizeof(words), "rank %d", multi_nranks - 1);
-    if (multi_rank == multi_nranks - 1)
-        e.recvrows--;
-    fill(&e, 1);
+    for (int r = 0; r < MOST; r++)
+        rows[r] = 1;
+    multi_put(comm, splits, rows, sizeof(rows));
+    multi_guard(comm, recv_buffer, room);
     MPI_Barrier(MPI_COMM_WORLD);
-    (void)!call(&e, NULL); /* a peer may have found the difference already */
-    expect_failure(multi_rank == multi_nranks - 1 ? "differ" : words);
+    (void)!call(all_rows() - is_last); /* a peer may have found the difference already */
+    expect_failure(is_last ? "differ" : words);
     /* a failed communicator copies nothing to the host, but the host device's memory is the host's */
-    for (size_t i = 0; device < 0 && i < room; i++)
-        if (recv_buffer[i] != 0x5A)
+    for (size_t i = 0; !multi_on_gpus(comm) && i < room; i++)
+        if (recv_buffer[i] != MULTI_GUARD)
             fail_msg("rank %d: byte %zu was written", multi_rank, i);
     MPI_Barrier(MPI_COMM_WORLD);
 }

@@ -97,18 +97,6 @@ static void write_word(ceclComm_t comm, const struct pair *p, const int *word, c
 
 /* ---- streams */
 
-TEST(a_childs_calls_go_to_a_stream_of_its_parent)
-{
-    const struct pair p = pair_open();
-    for (int seed = 1; seed < 20; seed++) {
-        fill(&p, seed);
-        enqueue(&p, p.stream);
-        multi_ok(p.child, ceclStreamSynchronize(p.child, p.stream));
-        check(&p, seed);
-    }
-    pair_close(&p);
-}
-
 TEST(a_parents_calls_go_to_a_stream_of_its_child)
 {
     const struct pair p = pair_open();
@@ -122,20 +110,6 @@ TEST(a_parents_calls_go_to_a_stream_of_its_child)
     if (!multi_on_gpus(p.child)) /* CUDA does not know its streams */
         multi_refused(p.child, ceclStreamSynchronize(p.child, stream), ceclInvalidArgument,
                       "destroyed?");
-    pair_close(&p);
-}
-
-TEST(calls_of_a_group_on_two_communicators_share_a_stream)
-{
-    const struct pair p = pair_open();
-    fill(&p, 3);
-    enqueue(&p, p.stream);
-    multi_ok(NULL, ceclGroupStart());
-    multi_ok(p.parent, ceclAllGather(p.in, p.gathered, COUNT, ceclInt, p.parent, p.stream));
-    multi_ok(p.child, ceclBarrier(p.child, p.stream));
-    multi_ok(NULL, ceclGroupEnd());
-    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
-    check(&p, 3);
     pair_close(&p);
 }
 
@@ -219,22 +193,6 @@ static void check_order(const struct pair *p, int before)
     multi_ok(p->child, ceclStreamSynchronize(p->child, p->other));
     assert_int_equal(read_word(p), 7);
     multi_ok(p->parent, ceclStreamSynchronize(p->parent, p->stream));
-}
-
-TEST(a_stream_waits_for_the_event_of_another)
-{
-    const struct pair p = pair_open();
-    const ceclEvent_t event = new_event(&p);
-    for (int i = 0; i < 3; i++) {
-        fill(&p, 0);
-        const int before = read_word(&p);
-        hold(p.parent, p.stream);
-        multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
-        multi_ok(p.child, ceclStreamWaitEvent(p.child, p.other, event)); /* by any communicator */
-        check_order(&p, before);
-    }
-    multi_ok(p.child, ceclEventDestroy(p.child, event));
-    pair_close(&p);
 }
 
 /* Recorded again elsewhere, and destroyed. */

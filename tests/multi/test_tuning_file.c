@@ -163,31 +163,6 @@ TEST_BETWEEN(a_rank_whose_gpu_is_behind_waits, NULL, forget_tuning)
     expect_late(true, NO_OTHER_WAIT "late.behind_ns * any 900000000", 1);
 }
 
-/* Which calls are small, and the slots for them, follow the table. */
-TEST_BETWEEN(larger_small_calls_are_right, NULL, forget_tuning)
-{
-    multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000");
-    ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_ALLOW;
-    ceclComm_t comm = multi_comm(&config);
-    const struct multi_case cases[] = {{.op = ceclOpAllGather, .count = 5000, .type = ceclInt8},
-                                       {.op = ceclOpAllGather, .count = 5001, .type = ceclInt8},
-                                       {.op = ceclOpAlltoAll, .count = 40000, .type = ceclInt8},
-                                       {.op = ceclOpAlltoAll, .count = 40001, .type = ceclInt8}};
-    for (uint64_t turn = 0; turn < 3; turn++)
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-            multi_check(comm, &cases[i], 10 * turn + i);
-    char *recv = NULL;
-    ceclExplanation_t e;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 40001));
-    for (int above = 0; above < 2; above++) {
-        multi_ok(comm, ceclExplain(ceclOpAlltoAll, recv, recv, 40000 + (size_t)above, ceclInt8,
-                                   comm, &e));
-        assert_int_equal(strcmp(e.path, "small, one exchange through slots") != 0, above);
-    }
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 static ceclResult_t join(void)
 {
     const ceclConfig_t config = multi_config();

@@ -1,12 +1,10 @@
-/* Urgent communicators: which calls go through host memory, which communicators inherit the
- * setting, and that urgent calls, repeated with other calls between them, leave the data of the
- * calls before and after intact. */
+/* Urgent communicators: which calls go through host memory, and which communicators inherit the setting. Random calls in
+ * urgent communicators are test_collectives, test_group and test_mixed under CECL_URGENT=1. */
 #include "multi.h"
 
 #define COUNT 300 /* ints of a block */
 /* ints of a block that never goes through host memory, on any device */
 #define LARGE 300000
-#define ROUNDS 150
 
 static const char by_host[] = "urgent, through host memory";
 
@@ -116,88 +114,4 @@ TEST(children_are_urgent_as_their_parent_or_their_configuration)
     assert_int_equal(child_goes_by_host(usual, &config), peers);
     multi_ok(NULL, ceclCommDestroy(urgent));
     multi_ok(NULL, ceclCommDestroy(usual));
-}
-
-/* ---- repeated calls */
-
-static int value(int round, int rank, int i)
-{
-    return round * 1000003 + rank * 1009 + i;
-}
-
-/* Makes another call, or none, between two urgent calls. */
-static void make_other(const struct work *other, int round, ceclStream_t stream)
-{
-    ceclComm_t comm = other->comm;
-    switch (round * 7 % 11) {
-    case 0: multi_ok(comm, ceclBarrier(comm, stream)); break;
-    case 1:
-        multi_ok(comm, ceclAllReduce(other->in, other->out, 5, ceclInt, ceclSum, comm, stream));
-        break;
-    case 2:
-        multi_ok(comm, ceclAllGather(other->in, other->out, LARGE, ceclInt, comm, stream));
-        break;
-    case 3: multi_ok(comm, ceclAllGather(other->in, other->out, 0, ceclInt, comm, stream)); break;
-    case 4:
-        multi_ok(comm,
-                 ceclGather(other->in, other->out, 7, ceclInt, round % multi_nranks, comm, stream));
-        break;
-    case 5:
-        multi_ok(comm, ceclReduceScatter(other->in, other->out, 3, ceclInt, ceclSum, comm, stream));
-        break;
-    case 6:
-        multi_refused(comm, ceclAllGather(NULL, other->out, 9, ceclInt, comm, stream),
-                      ceclInvalidArgument, "sendbuff");
-        break;
-    default: break;
-    }
-}
-
-/* Each round has another input. Results are copied, and checked at the end. */
-static void rounds(const struct work *w, const struct work *other, const ceclStream_t streams[2])
-{
-    const size_t block = COUNT * sizeof(int), all = (size_t)multi_nranks * block;
-    int *inputs = malloc(ROUNDS * block), *results = malloc(ROUNDS * all);
-    assert_true(inputs && results);
-    for (int i = 0; i < ROUNDS * COUNT; i++)
-        inputs[i] = value(i / COUNT, multi_rank, i % COUNT);
-    for (int round = 0; round < ROUNDS; round++) {
-        ceclStream_t stream = streams[round / 20 % 2];
-        if (round % 20 == 0)
-            multi_ok(w->comm, ceclStreamSynchronize(w->comm, streams[1 - round / 20 % 2]));
-        if (round % 31 == multi_rank)
-            multi_pause_ms(3);
-        multi_ok(w->comm, ceclMemcpyAsync(w->comm, w->in, inputs + round * COUNT, block, stream));
-        multi_ok(w->comm, ceclAllGather(w->in, w->out, COUNT, ceclInt, w->comm, stream));
-        multi_ok(w->comm, ceclMemcpyAsync(w->comm, (char *)results + (size_t)round * all, w->out,
-                                          all, stream));
-        make_other(other, round, stream);
-    }
-    for (int s = 0; s < 2; s++)
-        multi_ok(w->comm, ceclStreamSynchronize(w->comm, streams[s]));
-    for (int round = 0; round < ROUNDS; round++)
-        for (int i = 0; i < multi_nranks * COUNT; i++)
-            assert_int_equal(results[round * multi_nranks * COUNT + i],
-                             value(round, i / COUNT, i % COUNT));
-    free(inputs);
-    free(results);
-}
-
-TEST(a_kept_plan_serves_both_halves_with_other_calls_between)
-{
-    static const char *const policies[] = {"reduce_only", "allow"};
-    for (int p = 0; p < 2; p++) {
-        multi_setenv("CECL_SM_POLICY", policies[p]);
-        const struct work w = work_of(urgent_comm()),
-                          other = {w.comm, ints(w.comm, LARGE),
-                                   ints(w.comm, (size_t)multi_nranks * LARGE)};
-        ceclStream_t streams[2];
-        for (int s = 0; s < 2; s++)
-            multi_ok(w.comm, ceclStreamCreate(w.comm, &streams[s]));
-        rounds(&w, &other, streams);
-        for (int s = 0; s < 2; s++)
-            multi_ok(w.comm, ceclStreamDestroy(w.comm, streams[s]));
-        multi_ok(NULL, ceclCommDestroy(w.comm));
-    }
-    multi_setenv("CECL_SM_POLICY", NULL);
 }
