@@ -89,6 +89,9 @@ struct multi_case {
 };
 void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 
+/* Checks that the members of `comm` are these ranks of all, in this order, and that calls on it are right. */
+void multi_works(ceclComm_t comm, const int *members, int count);
+
 /* test_share on the host device, and all rounds on GPUs. */
 int multi_share(int all);
 size_t multi_type_bytes(ceclDataType_t type);

@@ -48,17 +48,6 @@ TEST(it_tells_ranks_memory_and_bound)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(bad_calls_are_refused)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    ceclDeviceComm_t dc;
-    multi_refused(comm, ceclCommGetDeviceComm(comm, NULL), ceclInvalidArgument, "dc: NULL");
-    multi_refused(NULL, ceclCommGetDeviceComm(NULL, &dc), ceclInvalidArgument, "comm: NULL");
-    multi_ok(comm, ceclCommFinalize(comm));
-    multi_refused(comm, ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "finalized");
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 TEST(pads_and_slices_are_no_memory_of_the_users)
 {
     ceclComm_t comm = multi_comm(NULL);

@@ -34,39 +34,36 @@ static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, 
     return e;
 }
 
-TEST_BETWEEN(all_gather_in_place_is_zero_sm, set_up, tear_down)
-{
-    const ceclExplanation_t e = explain(
-        comm, ceclOpAllGather, recv_buffer + (size_t)multi_rank * BLOCK, recv_buffer, BLOCK);
-    assert_int_equal(e.zeroSm, !shares_gpu);
-    assert_int_equal(e.localCopies, 0);
-    assert_int_equal(e.copies, multi_nranks - 1);
-    assert_int_equal(e.bytesSent, (size_t)(multi_nranks - 1) * BLOCK);
-    assert_int_equal(e.barriers, 2);
-    assert_non_null(strstr(e.path, "push"));
-    assert_non_null(strstr(e.reason, shares_gpu ? "ranks share a GPU" : "zero SM"));
-}
-
 /* A block this small goes to the next rank as a whole, and comes back. */
-TEST_BETWEEN(all_gather_out_of_place_is_zero_sm, set_up, tear_down)
+TEST_BETWEEN(what_calls_do_is_told, set_up, tear_down)
 {
-    const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
-    assert_int_equal(e.zeroSm, !shares_gpu);
-    assert_int_equal(e.localCopies, 0);
-    assert_int_equal(e.copies, multi_nranks);
-    assert_int_equal(e.barriers, 3);
-    assert_int_equal(e.bytesSent, (size_t)multi_nranks * BLOCK);
-    assert_non_null(strstr(e.path, "own block returned by peers"));
-}
-
-TEST_BETWEEN(all_to_all_is_zero_sm, set_up, tear_down)
-{
-    const ceclExplanation_t e = explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, BLOCK);
-    assert_int_equal(e.zeroSm, !shares_gpu);
-    assert_int_equal(e.localCopies, 0);
-    assert_int_equal(e.copies, multi_nranks + 1);
-    assert_int_equal(e.bytesSent, (size_t)(multi_nranks + 1) * BLOCK);
-    assert_non_null(strstr(e.path, "own block by way of peers, 1 round"));
+    const int n = multi_nranks;
+    char *const own = recv_buffer + (size_t)multi_rank * BLOCK;
+    const struct {
+        ceclOp_t op;
+        const char *send;
+        size_t count;
+        int copies, barriers, blocks; /* `blocks`: that are sent */
+        const char *path;
+    } told[] = {
+        {ceclOpAllGather, own, BLOCK, n - 1, 2, n - 1, "push"},
+        {ceclOpAllGather, send_buffer, BLOCK, n, 3, n, "own block returned by peers"},
+        {ceclOpAlltoAll, send_buffer, BLOCK, n + 1, 3, n + 1, "own block by way of peers, 1 round"},
+        {ceclOpAllGather, send_buffer, 0, 0, 0, 0, ""},
+    };
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        const ceclExplanation_t e =
+            explain(comm, told[i].op, told[i].send, recv_buffer, told[i].count);
+        assert_int_equal(e.localCopies, 0);
+        assert_int_equal(e.copies, told[i].copies);
+        assert_int_equal(e.barriers, told[i].barriers);
+        assert_int_equal(e.bytesSent, (size_t)told[i].blocks * BLOCK);
+        assert_non_null(strstr(e.path, told[i].path));
+        if (told[i].count > 0) {
+            assert_int_equal(e.zeroSm, !shares_gpu);
+            assert_non_null(strstr(e.reason, shares_gpu ? "ranks share a GPU" : "zero SM"));
+        }
+    }
 }
 
 TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
@@ -132,14 +129,6 @@ TEST(a_forced_direction_is_told)
     assert_int_equal(e.zeroSm, !shares_gpu);
     assert_int_equal(e.copies, multi_nranks - 1);
     multi_ok(NULL, ceclCommDestroy(pulling));
-}
-
-TEST_BETWEEN(an_empty_call_moves_nothing, set_up, tear_down)
-{
-    const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, 0);
-    assert_int_equal(e.copies, 0);
-    assert_int_equal(e.barriers, 0);
-    assert_int_equal(e.bytesSent, 0);
 }
 
 /* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */

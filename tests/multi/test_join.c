@@ -1,6 +1,8 @@
 /* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call,
  * and ids whose ranks do not match. No failure leaks a descriptor or a thread. */
-#include "../threads_alive.h"
+#include <stdio.h>
+
+#include "held.h"
 #include "multi.h"
 
 #define SHORT_WAIT "3000" /* ms, for joins that end by their deadline */
@@ -47,20 +49,18 @@ static int calls_of_a_join(void)
     return x.calls;
 }
 
-static int descriptors, threads;
+static struct held before;
 static int count_before(void **state)
 {
     calls_of_a_join(); /* one-time setup is complete now */
-    descriptors = multi_descriptors();
-    threads = threads_alive();
+    before = held_now();
     return 0;
 }
 
 static int count_after(void **state)
 {
     calls_of_a_join();
-    assert_int_equal(multi_descriptors(), descriptors);
-    assert_int_equal(threads_alive(), threads);
+    held_no_more(&before);
     return 0;
 }
 

@@ -122,22 +122,6 @@ TEST_BETWEEN(an_explained_group_refuses_what_its_end_refuses, set_up, tear_down)
     multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 9, .type = 0}, 3);
 }
 
-TEST_BETWEEN(bad_options_are_named_and_change_nothing, set_up, tear_down)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER, zero = {0};
-    set(CECL_SM_ALLOW, CECL_UNDEF);
-    multi_refused(comm, ceclSetOptions(comm, &zero), ceclInvalidArgument,
-                  "CECL_OPTIONS_INITIALIZER");
-    options.smPolicy = 3;
-    multi_refused(comm, ceclSetOptions(comm, &options), ceclInvalidArgument,
-                  "options.smPolicy = 3: 0 to 2");
-    options.smPolicy = CECL_SM_NEVER;
-    options.direction = -2;
-    multi_refused(comm, ceclSetOptions(comm, &options), ceclInvalidArgument,
-                  "options.direction = -2: 0 to 2");
-    assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 1);
-}
-
 TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;

@@ -87,38 +87,20 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
     unsigned char *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
     const int peer = multi_next();
-#define REFUSED(expr, words) multi_refused(comm, (expr), ceclInvalidArgument, words)
-    REFUSED(ceclSend(NULL, 1, ceclInt8, peer, comm, 0), "sendbuff: NULL");
-    REFUSED(ceclRecv(NULL, 1, ceclInt8, peer, comm, 0), "recvbuff: NULL");
-    REFUSED(ceclSend(buffer, 1, ceclInt8, -1, comm, 0), "peer -1");
-    REFUSED(ceclRecv(buffer, 1, ceclInt8, multi_nranks, comm, 0), "peer");
-    REFUSED(ceclSend(buffer, 1, (ceclDataType_t)CECL_NUM_TYPES, peer, comm, 0), "datatype");
-    REFUSED(ceclSend(buffer, SIZE_MAX, ceclInt32, peer, comm, 0), "address space");
     multi_refused(comm, ceclSend(buffer, 1 << 30, ceclInt8, peer, comm, 0), ceclInvalidUsage,
                   "left in its allocation");
-    multi_refused(NULL, ceclSend(buffer, 1, ceclInt8, peer, NULL, 0), ceclInvalidArgument, "comm");
     multi_refused(comm, ceclSend(buffer, 1, ceclInt8, multi_rank, comm, 0), ceclInvalidUsage,
                   "this group has more ceclSend");
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclSend(buffer, 2, ceclInt8, peer, comm, 0));
-    REFUSED(ceclRecv(NULL, 1, ceclInt8, multi_last(), comm, 0), "recvbuff: NULL");
-    REFUSED(ceclGroupEnd(), "recvbuff: NULL");
+    multi_refused(comm, ceclRecv(NULL, 1, ceclInt8, multi_last(), comm, 0), ceclInvalidArgument,
+                  "recvbuff: NULL");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "recvbuff: NULL");
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclSend(buffer, 2, ceclInt8, multi_rank, comm, 0));
     multi_ok(comm, ceclRecv(buffer + 4, 3, ceclInt8, multi_rank, comm, 0));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "2 bytes and receives 3");
     ring(comm, MEMORY_POOL, MEMORY_POOL, BYTES, 4);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-TEST(a_group_of_too_many_messages_is_refused)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    multi_ok(comm, ceclGroupStart());
-    for (int i = 0; i < 257; i++)
-        multi_ok(comm, ceclSend(NULL, 0, ceclInt8, multi_next(), comm, 0));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "257 messages to rank");
-    ring(comm, MEMORY_POOL, MEMORY_POOL, BYTES, 5);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

@@ -1,7 +1,7 @@
 /* Ranks that are late or stay away, and communicators that have failed: what is refused, what is said, and what
  * continues. Then everything can be destroyed, nothing leaks, and the same processes make a new communicator. The fault
  * suite (tests/fault) has one rank's faults in each call. */
-#include "../threads_alive.h"
+#include "held.h"
 #include "multi.h"
 
 #include <stdio.h>
@@ -44,21 +44,18 @@ static void works_as_new(void)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* The numbers of descriptors and threads are equal before and after. */
-static int descriptors, threads;
+static struct held before;
 static int count_before(void **state)
 {
     works_as_new(); /* one-time setup is complete now */
-    descriptors = multi_descriptors();
-    threads = threads_alive();
+    before = held_now();
     return 0;
 }
 
 static int count_after(void **state)
 {
     works_as_new();
-    assert_int_equal(multi_descriptors(), descriptors);
-    assert_int_equal(threads_alive(), threads);
+    held_no_more(&before);
     return 0;
 }
 

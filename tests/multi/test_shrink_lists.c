@@ -15,14 +15,10 @@ static ceclComm_t joined(void)
 /* Checks that the communicator has all ranks, and destroys it. */
 static void works(ceclComm_t comm)
 {
-    int *ranks = NULL, host[64];
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&ranks, sizeof(host)));
-    multi_put(comm, ranks + multi_rank, &multi_rank, sizeof(int));
-    multi_ok(comm, ceclAllGather(ranks + multi_rank, ranks, 1, ceclInt, comm, 0));
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    multi_get(comm, host, ranks, (size_t)multi_nranks * sizeof(int));
+    int all[64];
     for (int r = 0; r < multi_nranks; r++)
-        assert_int_equal(host[r], r);
+        all[r] = r;
+    multi_works(comm, all, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

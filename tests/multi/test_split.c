@@ -1,124 +1,35 @@
 /* ceclCommSplit: what children share with their parent and what not, and refusals. Random splits, whose members, order,
  * calls beside those of their parents and ends are checked, are in test_mixed.c. */
-#include "../threads_alive.h"
 #include "memory.h"
 
 #include <stdio.h>
 
 #define COUNT 1000
 
-/* Fails the test unless `comm` has `count` ranks and this rank is number `rank`. */
-static void is_rank(ceclComm_t comm, int rank, int count)
+static int value(int world, int i)
 {
-    int is = -1, of = -1;
-    multi_ok(comm, ceclCommUserRank(comm, &is));
-    multi_ok(comm, ceclCommCount(comm, &of));
-    assert_int_equal(is, rank);
-    assert_int_equal(of, count);
-}
-
-/* A member's communicator, stream and buffers. `in` has COUNT ints, `out` has COUNT ints of each rank. */
-struct work {
-    ceclComm_t comm;
-    ceclStream_t stream;
-    int rank, n, *in, *out, *sum;
-};
-
-static struct work work_of(ceclComm_t comm)
-{
-    struct work w = {.comm = comm};
-    multi_ok(comm, ceclCommUserRank(comm, &w.rank));
-    multi_ok(comm, ceclCommCount(comm, &w.n));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.in, COUNT * sizeof(int)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.out, (size_t)w.n * COUNT * sizeof(int)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&w.sum, COUNT * sizeof(int)));
-    multi_ok(comm, ceclStreamCreate(comm, &w.stream));
-    return w;
-}
-
-static int value(int seed, int world, int i)
-{
-    return seed * 1000000 + world * 10000 + i;
-}
-
-static void fill(const struct work *w, int seed)
-{
-    int host[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        host[i] = value(seed, multi_rank, i);
-    multi_put(w->comm, w->in, host, sizeof(host));
-}
-
-static void enqueue(const struct work *w)
-{
-    multi_ok(w->comm, ceclAllGather(w->in, w->out, COUNT, ceclInt, w->comm, w->stream));
-    multi_ok(w->comm, ceclAllReduce(w->in, w->sum, COUNT, ceclInt, ceclSum, w->comm, w->stream));
-}
-
-/* `world` has the rank of each member in MPI_COMM_WORLD. */
-static void check(const struct work *w, int seed, const int *world)
-{
-    int *host = malloc((size_t)w->n * COUNT * sizeof(int)), sums[COUNT] = {0};
-    assert_non_null(host);
-    multi_ok(w->comm, ceclStreamSynchronize(w->comm, w->stream));
-    multi_get(w->comm, host, w->out, (size_t)w->n * COUNT * sizeof(int));
-    for (int r = 0; r < w->n; r++)
-        for (int i = 0; i < COUNT; i++) {
-            assert_int_equal(host[r * COUNT + i], value(seed, world[r], i));
-            sums[i] += value(seed, world[r], i);
-        }
-    multi_get(w->comm, host, w->sum, COUNT * sizeof(int));
-    assert_memory_equal(host, sums, sizeof(sums));
-    free(host);
-}
-
-static void works(ceclComm_t comm, int seed, const int *world)
-{
-    const struct work w = work_of(comm);
-    fill(&w, seed);
-    enqueue(&w);
-    check(&w, seed, world);
-}
-
-/* Splits, and checks that the members are `world` [count], in this order. */
-static ceclComm_t split_into(ceclComm_t comm, int color, int key, const int *world, int count)
-{
-    ceclComm_t child = NULL;
-    int rank = 0;
-    multi_ok(comm, ceclCommSplit(comm, color, key, &child, NULL));
-    assert_non_null(child);
-    while (world[rank] != multi_rank)
-        rank++;
-    is_rank(child, rank, count);
-    works(child, color + 1, world);
-    return child;
-}
-
-/* Lists the ranks of the world from `first` to `end` in steps of `step`. */
-static int ranks_by(int *world, int first, int end, int step)
-{
-    int count = 0;
-    for (int r = first; step > 0 ? r < end : r > end; r += step)
-        world[count++] = r;
-    return count;
+    return world * 10000 + i;
 }
 
 TEST(a_child_fails_alone)
 {
-    ceclComm_t comm = multi_comm(NULL);
+    ceclComm_t comm = multi_comm(NULL), child = NULL, other = NULL;
     int all[64];
-    const int n = ranks_by(all, 0, multi_nranks, 1);
-    ceclComm_t child = split_into(comm, 0, 0, all, n), other = split_into(comm, 0, 0, all, n);
+    for (int r = 0; r < multi_nranks; r++)
+        all[r] = r;
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
+    multi_ok(comm, ceclCommSplit(comm, 0, 0, &other, NULL));
+    multi_works(child, all, multi_nranks);
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(NULL, ceclCommRevoke(child));
     multi_ok(NULL, ceclCommAbort(child));
     MPI_Barrier(MPI_COMM_WORLD);
-    works(comm, 1, all);
-    works(other, 2, all);
+    multi_works(comm, all, multi_nranks);
+    multi_works(other, all, multi_nranks);
     multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
     MPI_Barrier(MPI_COMM_WORLD);
-    works(other, 3, all);
+    multi_works(other, all, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
@@ -132,7 +43,7 @@ static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, 
     multi_ok(comm, ceclCommCount(comm, &count));
     int *mine = buffer + (size_t)rank * COUNT;
     for (int i = 0; i < COUNT; i++)
-        host[i] = value(3, multi_rank, i);
+        host[i] = value(multi_rank, i);
     multi_put(comm, mine, host, sizeof(host));
     multi_ok(comm, ceclExplain(ceclOpAllGather, mine, buffer, COUNT, ceclInt, comm, &how));
     assert_null(strstr(how.path, "private"));
@@ -141,7 +52,7 @@ static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, 
     for (int r = 0; r < count; r++) {
         multi_get(comm, host, buffer + (size_t)r * COUNT, sizeof(host));
         for (int i = 0; i < COUNT; i++)
-            assert_int_equal(host[i], value(3, world[r], i));
+            assert_int_equal(host[i], value(world[r], i));
     }
 }
 
@@ -151,7 +62,8 @@ static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
     ceclComm_t child = NULL;
     ceclStream_t stream = NULL;
     int reversed[64];
-    ranks_by(reversed, multi_nranks - 1, -1, -1);
+    for (int r = 0; r < multi_nranks; r++)
+        reversed[r] = multi_nranks - 1 - r;
     multi_ok(parent, ceclCommSplit(parent, 0, -multi_rank, &child, NULL));
     multi_ok(child, ceclStreamCreate(child, &stream));
     gathers_directly(child, stream, buffer, reversed);
