@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../world/works.h"
+
 #define FEW 100
 #define LATE_US 3000
 
@@ -482,20 +484,11 @@ static ceclResult_t group_in_one(struct life *life)
 
 void step_prove(struct life *life, ceclComm_t comm)
 {
-    int *in, *out;
-    ceclResult_t result = ceclMemAlloc(comm, (void **)&in, CALL_BLOCK * sizeof(int));
-    if (result == ceclSuccess)
-        result = ceclMemAlloc(comm, (void **)&out, RANKS * CALL_BLOCK * sizeof(int));
-    life->attempt += 100;
-    for (int i = 0; i < CALL_BLOCK && result == ceclSuccess; i++)
-        in[i] = call_value(life->me, life->attempt, i);
-    if (result == ceclSuccess)
-        result = ceclAllGather(in, out, CALL_BLOCK, ceclInt32, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result != ceclSuccess)
-        life_fail(life, "no gather afterwards: %s", ceclGetLastError(comm));
-    call_gather.check(&life->player, out);
+    char wrong[200];
+    ceclResult_t result = comm_works(comm, NULL, life->n, wrong, sizeof(wrong));
+    if (result != ceclSuccess || *wrong)
+        life_fail(life, "no calls afterwards: %s%s", wrong,
+                  result != ceclSuccess ? ceclGetLastError(comm) : "");
     result = ceclCommDestroy(comm);
     if (result != ceclSuccess)
         life_fail(life, "the end afterwards: %s", ceclGetLastError(NULL));

@@ -30,7 +30,7 @@ extern const int nsteps;
 ceclResult_t step_make(struct life *life);
 ceclConfig_t step_config(void);
 ceclResult_t step_join(struct life *life);
-/* An all-gather between new buffers. Checks every byte, and fails the case at a wrong one. */
+/* Fails the case unless calls between new buffers are right, and ends the communicator. */
 void step_prove(struct life *life, ceclComm_t comm);
 void step_clean(struct life *life); /* closes what the step has made */
 

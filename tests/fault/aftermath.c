@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../world/blame.h"
+#include "../world/works.h"
 #include "attempt.h"
 #include "join.h"
 #include "misdeed.h"
@@ -163,14 +164,6 @@ void aftermath_watch_idle(struct life *life)
 
 /* ---- survivors */
 
-static void allocate(struct life *life, ceclComm_t comm, int **ptr, int count)
-{
-    if (ceclMemAlloc(comm, (void **)ptr, (size_t)count * sizeof(int)) != ceclSuccess)
-        life_fail(life, "the new communicator does not allocate: %s", ceclGetLastError(comm));
-}
-
-#define NEW_BLOCK 1000
-
 /* Returns the survivors' number for rank `r` of the first communicator, or -1. */
 static int new_rank(const struct fault_case *c, int rank)
 {
@@ -180,45 +173,17 @@ static int new_rank(const struct fault_case *c, int rank)
     return fault_case_stays(c, rank) ? place : -1;
 }
 
-static void check_new(struct life *life, const int *gathered, const int *sum)
-{
-    for (int i = 0; i < NEW_BLOCK; i++) {
-        int total = 0;
-        for (int r = 0; r < life->n; r++) {
-            const int place = new_rank(life->c, r), value = call_value(r, 99, i);
-            if (place >= 0 && gathered[place * NEW_BLOCK + i] != value)
-                life_fail(life, "the new communicator gathers %d, not %d",
-                          gathered[place * NEW_BLOCK + i], value);
-            total += place >= 0 ? value : 0;
-        }
-        if (sum[i] != total)
-            life_fail(life, "the new communicator adds up to %d, not %d", sum[i], total);
-    }
-}
-
 static void new_one_works(struct life *life, ceclComm_t comm)
 {
-    static int values[NEW_BLOCK], got[NEW_BLOCK * MOST_RANKS], total[NEW_BLOCK];
-    int *in, *gathered, *sum;
-    allocate(life, comm, &in, NEW_BLOCK);
-    allocate(life, comm, &gathered, NEW_BLOCK * MOST_RANKS);
-    allocate(life, comm, &sum, NEW_BLOCK);
-    for (int i = 0; i < NEW_BLOCK; i++)
-        values[i] = call_value(life->me, 99, i);
-    ceclResult_t result = life_put(comm, in, values, NEW_BLOCK);
-    if (result == ceclSuccess)
-        result = ceclAllGather(in, gathered, NEW_BLOCK, ceclInt32, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAllReduce(in, sum, NEW_BLOCK, ceclInt32, ceclSum, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = life_get(comm, got, gathered, NEW_BLOCK * MOST_RANKS);
-    if (result == ceclSuccess)
-        result = life_get(comm, total, sum, NEW_BLOCK);
-    if (result != ceclSuccess)
-        life_fail(life, "the new communicator fails: %s", ceclGetLastError(comm));
-    check_new(life, got, total);
+    char wrong[200];
+    int members[MOST_RANKS], count = 0;
+    for (int r = 0; r < life->n; r++)
+        if (fault_case_stays(life->c, r))
+            members[count++] = r;
+    ceclResult_t result = comm_works(comm, members, count, wrong, sizeof(wrong));
+    if (result != ceclSuccess || *wrong)
+        life_fail(life, "the new communicator fails: %s%s", wrong,
+                  result != ceclSuccess ? ceclGetLastError(comm) : "");
     result = ceclCommDestroy(comm);
     if (result != ceclSuccess)
         life_fail(life, "the new communicator does not end: %s", ceclGetLastError(NULL));

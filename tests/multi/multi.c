@@ -7,6 +7,7 @@
 
 #include "../open_descriptors.h"
 #include "../share.h"
+#include "../world/works.h"
 #include "boot/mesh_internal.h"
 #include "comm/comm.h"
 
@@ -339,31 +340,8 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
 
 void multi_works(ceclComm_t comm, const int *members, int count)
 {
-    enum { COUNT = 1000 };
-    int rank = -1, n = 0, *in, *out, *sum, host[COUNT], sums[COUNT] = {0};
-    multi_ok(comm, ceclCommUserRank(comm, &rank));
-    multi_ok(comm, ceclCommCount(comm, &n));
-    assert_int_equal(n, count);
-    assert_int_equal(members[rank], multi_rank);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&in, sizeof(host)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, (size_t)n * sizeof(host)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&sum, sizeof(host)));
-    for (int i = 0; i < COUNT; i++)
-        host[i] = multi_rank * 10000 + i;
-    multi_put(comm, in, host, sizeof(host));
-    multi_ok(comm, ceclAllGather(in, out, COUNT, ceclInt, comm, 0));
-    multi_ok(comm, ceclAllReduce(in, sum, COUNT, ceclInt, ceclSum, comm, 0));
-    multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    for (int r = 0; r < n; r++) {
-        multi_get(comm, host, out + (size_t)r * COUNT, sizeof(host));
-        for (int i = 0; i < COUNT; i++) {
-            assert_int_equal(host[i], members[r] * 10000 + i);
-            sums[i] += host[i];
-        }
-    }
-    multi_get(comm, host, sum, sizeof(host));
-    assert_memory_equal(host, sums, sizeof(sums));
-    multi_ok(comm, ceclMemFree(comm, in));
-    multi_ok(comm, ceclMemFree(comm, out));
-    multi_ok(comm, ceclMemFree(comm, sum));
+    char wrong[200];
+    multi_ok(comm, comm_works(comm, members, count, wrong, sizeof(wrong)));
+    if (*wrong)
+        fail_msg("rank %d: %s", multi_rank, wrong);
 }

@@ -1,0 +1,84 @@
+/* See works.h. */
+#include "works.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT 4000 /* too large for a small call */
+#define BLOCK (COUNT * sizeof(int))
+
+struct buffers {
+    int *in, *gathered, *sum; /* of the communicator */
+    int *host;                /* a copy of all */
+};
+
+static int value(int member, int i)
+{
+    return member * 1000003 + i * 7 + 3;
+}
+
+static ceclResult_t allocate(ceclComm_t comm, int count, struct buffers *b)
+{
+    ceclResult_t result = ceclMemAlloc(comm, (void **)&b->in, BLOCK);
+    if (result == ceclSuccess)
+        result = ceclMemAlloc(comm, (void **)&b->gathered, (size_t)count * BLOCK);
+    return result == ceclSuccess ? ceclMemAlloc(comm, (void **)&b->sum, BLOCK) : result;
+}
+
+static ceclResult_t call(ceclComm_t comm, int count, const struct buffers *b)
+{
+    const size_t all = (size_t)count * COUNT;
+    ceclResult_t async = ceclSuccess, result = ceclMemcpyAsync(comm, b->in, b->host, BLOCK, 0);
+    if (result == ceclSuccess)
+        result = ceclAllGather(b->in, b->gathered, COUNT, ceclInt32, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclAllReduce(b->in, b->sum, COUNT, ceclInt32, ceclSum, comm, 0);
+    if (result == ceclSuccess)
+        result = ceclMemcpyAsync(comm, b->host, b->gathered, all * sizeof(int), 0);
+    if (result == ceclSuccess)
+        result = ceclMemcpyAsync(comm, b->host + all, b->sum, BLOCK, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result == ceclSuccess)
+        result = ceclCommGetAsyncError(comm, &async);
+    return result == ceclSuccess ? async : result;
+}
+
+static void check(const int *members, int count, const int *host, char *wrong, size_t bytes)
+{
+    for (int i = 0; i < COUNT; i++) {
+        int sum = 0;
+        for (int r = 0; r < count; r++) {
+            const int got = host[r * COUNT + i], want = value(members ? members[r] : r, i);
+            sum += want;
+            if (got != want)
+                snprintf(wrong, bytes, "int %d of rank %d is %#x, not %#x", i, r, (unsigned)got,
+                         (unsigned)want);
+        }
+        if (host[count * COUNT + i] != sum)
+            snprintf(wrong, bytes, "sum %d is %#x, not %#x", i, (unsigned)host[count * COUNT + i],
+                     (unsigned)sum);
+    }
+}
+
+ceclResult_t comm_works(ceclComm_t comm, const int *members, int count, char *wrong, size_t bytes)
+{
+    int rank = 0, n = 0;
+    struct buffers b = {.host = malloc((size_t)(count + 1) * BLOCK)};
+    wrong[0] = '\0';
+    ceclResult_t result = b.host ? ceclCommUserRank(comm, &rank) : ceclSystemError;
+    if (result == ceclSuccess)
+        result = ceclCommCount(comm, &n);
+    if (result == ceclSuccess && n != count)
+        snprintf(wrong, bytes, "%d ranks, not %d", n, count);
+    if (result == ceclSuccess && n == count) {
+        for (int i = 0; i < COUNT; i++)
+            b.host[i] = value(members ? members[rank] : rank, i);
+        result = allocate(comm, count, &b);
+        result = result == ceclSuccess ? call(comm, count, &b) : result;
+        if (result == ceclSuccess)
+            check(members, count, b.host, wrong, bytes);
+    }
+    free(b.host);
+    return result;
+}
