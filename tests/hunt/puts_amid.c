@@ -26,7 +26,7 @@ static void share(uint64_t *x)
                               .local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES).at};
     multi_ok(comm, ceclWindowShare(comm, amid.shared.at, PUTS_BYTES, &amid.puts.window));
     for (int s = 0; s < PUTS_STREAMS; s++)
-        multi_ok(comm, ceclStreamCreate(comm, &amid.puts.streams[s]));
+        amid.puts.streams[s] = multi_stream(comm);
 }
 
 void puts_amid_prepare(uint64_t *x)

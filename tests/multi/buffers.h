@@ -21,8 +21,8 @@ static inline void buffers_open(size_t bytes, const char *staging, const char *p
     multi_setenv("CECL_SM_POLICY", NULL);
     host = malloc(room);
     assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+    send_buffer = multi_alloc(comm, room);
+    recv_buffer = multi_alloc(comm, room);
 }
 
 static inline int tear_down(void **state)

@@ -19,7 +19,7 @@ void given_open(enum given_mode how, size_t bytes)
     given_comm = multi_comm(&config);
     host = malloc(bytes);
     assert_non_null(host);
-    multi_ok(given_comm, ceclMemAlloc(given_comm, (void **)&pool, bytes));
+    pool = multi_alloc(given_comm, bytes);
 }
 
 void given_close(void)

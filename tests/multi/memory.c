@@ -324,7 +324,7 @@ struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes)
 {
     struct memory m = {.kind = kind, .bytes = bytes, .fd = -1};
     if (kind == MEMORY_POOL)
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&m.at, bytes));
+        m.at = multi_alloc(comm, bytes);
     else if (multi_on_gpus(comm))
         gpu_new(comm, &m);
     else

@@ -224,6 +224,20 @@ void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const ch
     _fail(file, line);
 }
 
+void *multi_alloc(ceclComm_t comm, size_t bytes)
+{
+    void *at = NULL;
+    multi_ok(comm, ceclMemAlloc(comm, &at, bytes));
+    return at;
+}
+
+ceclStream_t multi_stream(ceclComm_t comm)
+{
+    ceclStream_t stream = NULL;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    return stream;
+}
+
 unsigned char multi_byte(uint64_t seed, int rank, size_t index)
 {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xd1b54a32d192ed03u + index / 8;
@@ -314,8 +328,8 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
     const size_t mine = c->op == ceclOpAllGather ? block : all;
     unsigned char *recv = NULL, *send = NULL, *host = malloc(all + 2 * GUARD);
     assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, all + 2 * GUARD + c->shift));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, mine + 1 + c->shift));
+    recv = multi_alloc(comm, all + 2 * GUARD + c->shift);
+    send = multi_alloc(comm, mine + 1 + c->shift);
     unsigned char *out = recv + c->shift + GUARD;
     unsigned char *in = !c->in_place               ? send + c->shift
                         : c->op == ceclOpAllGather ? out + (size_t)multi_rank * block

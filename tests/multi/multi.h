@@ -44,6 +44,10 @@ bool multi_shares_gpu(ceclComm_t comm);
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
                   const char *expr, const char *file, int line);
 
+/* Memory of the communicator's pool, and a stream of it. */
+void *multi_alloc(ceclComm_t comm, size_t bytes);
+ceclStream_t multi_stream(ceclComm_t comm);
+
 /* Byte `index` of the input of rank `rank` under `seed`. */
 unsigned char multi_byte(uint64_t seed, int rank, size_t index);
 void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);

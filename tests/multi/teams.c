@@ -82,7 +82,7 @@ static void begin(struct team *t, ceclComm_t comm)
     multi_ok(comm, ceclCommCount(comm, &of));
     assert_int_equal(is, t->me);
     assert_int_equal(of, t->n);
-    multi_ok(comm, ceclStreamCreate(comm, &t->streams[1]));
+    t->streams[1] = multi_stream(comm);
     t->lent = memory_new(comm, MEMORY_POOL, teams_lent);
 }
 

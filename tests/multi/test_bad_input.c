@@ -12,8 +12,8 @@ static char *recv_buffer, *send_buffer;
 static int set_up(void **state)
 {
     comm = multi_comm(NULL);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BYTES));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, (size_t)multi_nranks * BYTES));
+    recv_buffer = multi_alloc(comm, (size_t)multi_nranks * BYTES);
+    send_buffer = multi_alloc(comm, (size_t)multi_nranks * BYTES);
     return 0;
 }
 
@@ -41,7 +41,6 @@ TEST_BETWEEN(buffers_that_leave_their_memory_are_refused, set_up, tear_down)
 {
     static char plain[BYTES * 16];
     void *peer = NULL;
-    char *freed = NULL;
     refused(send_buffer, recv_buffer, BYTES + 1, ceclInt8, ceclInvalidUsage,
             "left in its allocation");
     refused(send_buffer, recv_buffer + 1, BYTES, ceclInt8, ceclInvalidUsage,
@@ -50,7 +49,7 @@ TEST_BETWEEN(buffers_that_leave_their_memory_are_refused, set_up, tear_down)
             ceclInvalidUsage, "sendbuff");
     multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, (multi_rank + 1) % multi_nranks, &peer));
     refused(send_buffer, peer, 1, ceclInt8, ceclInvalidUsage, "'s memory");
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&freed, (size_t)multi_nranks * 64));
+    char *freed = multi_alloc(comm, (size_t)multi_nranks * 64);
     multi_ok(comm, ceclAllGather(send_buffer, freed, 64, ceclInt8, comm, 0));
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_ok(comm, ceclMemFree(comm, freed));
@@ -223,15 +222,14 @@ TEST(calls_that_need_an_sm_are_refused_under_never)
 {
     ceclConfig_t config = multi_config();
     ceclComm_t strict = NULL;
-    char *recv = NULL, *send = NULL;
     config.smPolicy = CECL_SM_NEVER;
     /* One rank has no peer that could return its own block. */
     ceclUniqueId id;
     config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
     multi_ok(NULL, ceclGetUniqueId(&id));
     multi_ok(NULL, ceclCommInitRankConfig(&strict, 1, id, 0, &config));
-    multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, BYTES));
-    multi_ok(strict, ceclMemAlloc(strict, (void **)&send, BYTES));
+    char *recv = multi_alloc(strict, BYTES);
+    char *send = multi_alloc(strict, BYTES);
     multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,
                   "CECL_SM_NEVER");
     multi_refused(strict, ceclAlltoAll(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,

@@ -12,12 +12,11 @@
 TEST(what_was_written_before_is_seen_behind)
 {
     ceclComm_t comm = multi_comm(NULL);
-    ceclStream_t stream;
     uint32_t *words, *host = malloc((size_t)multi_nranks * WORDS * sizeof(*host));
     assert_non_null(host);
     const size_t block = WORDS * sizeof(*words);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&words, (size_t)multi_nranks * block));
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    words = multi_alloc(comm, (size_t)multi_nranks * block);
+    ceclStream_t stream = multi_stream(comm);
     for (uint32_t round = 1; round <= ROUNDS; round++) {
         uint32_t mine[WORDS];
         for (uint32_t i = 0; i < WORDS; i++)

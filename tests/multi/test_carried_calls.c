@@ -66,10 +66,9 @@ static void random_calls_are_right(const char *node_size)
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int total = multi_share(calls ? atoi(calls) : 400);
     uint64_t x = given ? strtoull(given, NULL, 10) : 88172645463325252u;
-    ceclStream_t stream;
     multi_setenv("CECL_NODE_SIZE", node_size);
     ceclComm_t comm = multi_comm(NULL);
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    ceclStream_t stream = multi_stream(comm);
     assert_non_null(host = malloc(random_room()));
     for (int i = 0; i < MOST; i++) {
         assert_non_null(slots[i].want = malloc(random_room()));

@@ -52,9 +52,8 @@ TEST(mismatched_calls_are_refused_on_every_rank)
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
     const size_t n = (size_t)multi_nranks;
-    char *recv = NULL, *send = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * 1024 + 256));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, n * 1024));
+    char *recv = multi_alloc(comm, n * 1024 + 256);
+    char *send = multi_alloc(comm, n * 1024);
     for (int round = 0; round < 3; round++) {
         for (int which = 0; which < (int)(sizeof(words) / sizeof(words[0])); which++)
             multi_refused(comm, differing(which, odd, send, recv, comm), ceclInvalidUsage,
@@ -77,9 +76,8 @@ TEST(mismatched_calls_are_refused_on_every_rank)
 TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
 {
     ceclComm_t comm = checked_comm();
-    char *recv = NULL;
     void *more = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
+    char *recv = multi_alloc(comm, (size_t)multi_nranks * 64);
     if (multi_rank == 0)
         multi_refused(comm, ceclMemAlloc(comm, &more, 64), ceclInvalidUsage,
                       "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
@@ -99,15 +97,13 @@ TEST(a_call_that_one_rank_refuses_is_refused_by_all)
 {
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
-    char *recv = NULL;
     void *more = NULL;
-    ceclStream_t gone;
     int device;
     multi_ok(comm, ceclCommCuDevice(comm, &device));
     const bool on_host = device < 0;
     const ceclResult_t expected = odd ? ceclInvalidArgument : ceclInvalidUsage;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 1024));
-    multi_ok(comm, ceclStreamCreate(comm, &gone));
+    char *recv = multi_alloc(comm, (size_t)multi_nranks * 1024);
+    ceclStream_t gone = multi_stream(comm);
     if (odd)
         multi_ok(comm, ceclStreamDestroy(comm, gone));
     for (int round = 0; round < 3; round++) {
@@ -141,7 +137,7 @@ TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
     const bool odd = multi_rank == multi_nranks - 1;
     char *buffer[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
-        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffer[i], 1024 + 1024));
+        buffer[i] = multi_alloc(comms[i], 1024 + 1024);
     for (int refusing = 1; refusing < 4; refusing++) { /* the first, the second, both */
         multi_ok(comms[0], ceclGroupStart());
         for (int i = 0; i < 2; i++) {
@@ -169,8 +165,8 @@ TEST(communicators_of_a_group_are_compared_in_any_order)
     char *buffers[2];
     const double start = multi_seconds();
     for (int i = 0; i < 2; i++) {
-        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], (size_t)multi_nranks * 64));
-        multi_ok(comms[i], ceclStreamCreate(comms[i], &streams[i]));
+        buffers[i] = multi_alloc(comms[i], (size_t)multi_nranks * 64);
+        streams[i] = multi_stream(comms[i]);
     }
     for (int round = 0; round < 4; round++) {
         const bool grouped = round % 2 == 0 || multi_rank > 0;
@@ -199,7 +195,7 @@ TEST(a_difference_on_a_communicator_refuses_the_group)
     const bool odd = multi_rank == multi_nranks - 1;
     char *buffers[2];
     for (int i = 0; i < 2; i++)
-        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], (size_t)multi_nranks * 64));
+        buffers[i] = multi_alloc(comms[i], (size_t)multi_nranks * 64);
     for (int differing = 0; differing < 2; differing++) {
         multi_ok(NULL, ceclGroupStart());
         for (int n = 0; n < 2; n++) {
@@ -243,9 +239,8 @@ TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
     ceclComm_t all = checked_comm();
     ceclComm_t a = part_of(all, multi_rank <= 1),
                b = part_of(all, multi_rank % 2 == 0 && multi_rank <= 2);
-    char *send = NULL, *recv = NULL;
-    multi_ok(all, ceclMemAlloc(all, (void **)&send, 16));
-    multi_ok(all, ceclMemAlloc(all, (void **)&recv, 48));
+    char *send = multi_alloc(all, 16);
+    char *recv = multi_alloc(all, 48);
     if (multi_rank == 0) {
         multi_ok(NULL, ceclGroupStart());
         multi_ok(a, ceclAllGather(send, recv, 8, ceclInt8, a, 0));
@@ -274,8 +269,7 @@ TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
 TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
 {
     ceclComm_t works = checked_comm(), failed = checked_comm();
-    char *buffer;
-    multi_ok(works, ceclMemAlloc(works, (void **)&buffer, (size_t)multi_nranks * 8));
+    char *buffer = multi_alloc(works, (size_t)multi_nranks * 8);
     char *mine = buffer + multi_rank * 8;
     multi_ok(failed, ceclCommRevoke(failed));
     if (multi_rank == 0) {
@@ -299,7 +293,7 @@ TEST(a_refused_call_has_moved_nothing)
     const size_t bytes = (size_t)multi_nranks * 64;
     unsigned char *recv = NULL, *host = malloc(bytes);
     assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, bytes));
+    recv = multi_alloc(comm, bytes);
     memset(host, 0x42 + multi_rank, bytes);
     multi_put(comm, recv, host, bytes);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -100,13 +100,12 @@ TEST(calls_on_two_streams_run_in_call_order)
     enum { COUNT = 20000, ROUNDS = 20 };
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
-    ceclStream_t first, second;
     uint32_t *a = NULL, *b = NULL, *host = malloc(n * COUNT * sizeof(*host));
     assert_non_null(host);
-    multi_ok(comm, ceclStreamCreate(comm, &first));
-    multi_ok(comm, ceclStreamCreate(comm, &second));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&a, n * COUNT * sizeof(*a)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&b, n * COUNT * sizeof(*b)));
+    ceclStream_t first = multi_stream(comm);
+    ceclStream_t second = multi_stream(comm);
+    a = multi_alloc(comm, n * COUNT * sizeof(*a));
+    b = multi_alloc(comm, n * COUNT * sizeof(*b));
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < COUNT; i++)
             host[i] = round * 1000003u + (uint32_t)multi_rank * 7919u + (uint32_t)i;
@@ -130,9 +129,8 @@ TEST(calls_on_two_streams_run_in_call_order)
 TEST(a_shard_is_the_place_in_recvbuff)
 {
     ceclComm_t comm = multi_comm(NULL);
-    char *recv = NULL;
     void *shard = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 512));
+    char *recv = multi_alloc(comm, (size_t)multi_nranks * 512);
     multi_ok(comm, ceclShard(comm, recv, 64, ceclFloat64, &shard));
     assert_ptr_equal(shard, recv + multi_rank * 512);
     ceclExplanation_t e;

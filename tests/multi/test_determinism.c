@@ -67,8 +67,8 @@ static void open_comm(const struct path *path)
         assert_non_null(before[i] = malloc(room));
         assert_non_null(slots[i].want = malloc(room));
     }
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, room));
+    send = multi_alloc(comm, room);
+    recv = multi_alloc(comm, room);
 }
 
 static void close_comm(void)

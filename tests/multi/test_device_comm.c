@@ -33,9 +33,8 @@ TEST(it_tells_ranks_memory_and_bound)
     config.timeoutMs = 1234;
     ceclComm_t comm = multi_comm(&config);
     const ceclDeviceComm_t dc = device_comm(comm);
-    char *own = NULL;
     void *there = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, 1000));
+    char *own = multi_alloc(comm, 1000);
     assert_int_equal(dc.rank, multi_rank);
     assert_int_equal(dc.nranks, multi_nranks);
     assert_int_equal(dc.blocks, CECL_DEVICE_BLOCKS);
@@ -66,8 +65,7 @@ TEST(barriers_order_what_ranks_write)
 {
     ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm);
-    volatile int *own = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, (size_t)multi_nranks * sizeof(int)));
+    volatile int *own = multi_alloc(comm, (size_t)multi_nranks * sizeof(int));
     for (int round = 0; round < ROUNDS; round++) {
         const int slot = round % 7 * 9; /* at most 54 */
         for (int p = 0; p < multi_nranks; p++)
@@ -106,8 +104,7 @@ TEST(signals_go_from_rank_to_rank)
     const ceclDeviceComm_t dc = device_comm(comm);
     const int left = (multi_rank + multi_nranks - 1) % multi_nranks,
               right = (multi_rank + 1) % multi_nranks, last = CECL_DEVICE_SIGNALS - 1;
-    int *own = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&own, sizeof(int)));
+    int *own = multi_alloc(comm, sizeof(int));
     for (uint32_t v = 1; v <= 200; v++) {
         if (multi_rank > 0 || v > 1)
             assert_true(ceclDeviceWaitSignal(dc, left, last, multi_rank > 0 ? v : v - 1));

@@ -63,8 +63,8 @@ static void require_words(const char *message, const char *const words[3])
 static void run(enum difference difference)
 {
     struct buffers b = {.comm = multi_comm(NULL)};
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, COUNT * sizeof(float)));
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, COUNT * sizeof(float)));
+    b.send = multi_alloc(b.comm, COUNT * sizeof(float));
+    b.recv = multi_alloc(b.comm, COUNT * sizeof(float));
     MPI_Barrier(MPI_COMM_WORLD); /* a peer's failure must not hit an allocation */
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < CALLS && result == ceclSuccess; i++) {
@@ -112,8 +112,8 @@ TEST(large_calls_that_differ_are_told_apart)
     };
     for (int i = 0; i < LARGE_DIFFERENCES; i++) {
         struct buffers b = {.comm = multi_comm(NULL)};
-        multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, LARGE * sizeof(float)));
-        multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, LARGE * sizeof(float)));
+        b.send = multi_alloc(b.comm, LARGE * sizeof(float));
+        b.recv = multi_alloc(b.comm, LARGE * sizeof(float));
         MPI_Barrier(MPI_COMM_WORLD); /* a peer's failure must not hit an allocation */
         if (make_large(&b, i) == ceclSuccess)
             (void)!ceclStreamSynchronize(b.comm, NULL);
@@ -149,8 +149,8 @@ TEST(an_all_to_all_that_is_in_place_on_one_rank_is_named)
 {
     struct buffers b = {.comm = multi_comm(NULL)};
     const size_t all = (size_t)multi_nranks * COUNT;
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, all * sizeof(float)));
-    multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, all * sizeof(float)));
+    b.send = multi_alloc(b.comm, all * sizeof(float));
+    b.recv = multi_alloc(b.comm, all * sizeof(float));
     MPI_Barrier(MPI_COMM_WORLD); /* no rank learns of the error while it allocates */
     const ceclResult_t result =
         ceclAlltoAll(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);

@@ -25,10 +25,10 @@ static int set_up(void **state)
     buffers_open(capacity * ROW, "16K", "allow");
     rows[0] = send_buffer;
     rows[1] = recv_buffer;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&rows[2], room));
+    rows[2] = multi_alloc(comm, room);
     for (int i = 0; i < 3; i++) {
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&scales[i], capacity * SCALE));
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&splits[i], 2 * BLOCKS * sizeof(uint64_t)));
+        scales[i] = multi_alloc(comm, capacity * SCALE);
+        splits[i] = multi_alloc(comm, 2 * BLOCKS * sizeof(uint64_t));
     }
     return 0;
 }
@@ -186,10 +186,9 @@ TEST_BETWEEN(graphs_take_rows_out_and_back, set_up, tear_down)
 {
     uint64_t x = 41;
     struct exchange e;
-    ceclStream_t stream;
     ceclGraph_t graph;
     draw(&x, &e);
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    ceclStream_t stream = multi_stream(comm);
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     multi_ok(comm, go(&e, 0, stream));
     multi_ok(comm, go(&e, 1, stream));
@@ -232,12 +231,12 @@ TEST_BETWEEN(tokens_get_the_sums_of_their_rows, set_up, tear_down)
     const size_t blocks = (size_t)multi_nranks * experts.experts, most = nrows * RANKS + 3 * 4;
     float *from, *there, *back, *sums, *weights, own[TOKENS * EACH * COUNT], given[TOKENS * EACH];
     uint64_t *places, order[TOKENS * EACH], own_splits[BLOCKS] = {0};
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&there, most * COUNT * sizeof(float)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&back, bytes));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, bytes));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&weights, sizeof(given)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&places, sizeof(order)));
+    from = multi_alloc(comm, bytes);
+    there = multi_alloc(comm, most * COUNT * sizeof(float));
+    back = multi_alloc(comm, bytes);
+    sums = multi_alloc(comm, bytes);
+    weights = multi_alloc(comm, sizeof(given));
+    places = multi_alloc(comm, sizeof(order));
     for (size_t i = 0; i < nrows; i++) {
         order[i] = i * 7 % nrows;
         given[i] = (float)(i % 5) * 0.5f - 1;

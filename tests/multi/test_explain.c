@@ -15,8 +15,8 @@ static int set_up(void **state)
 {
     comm = multi_comm(NULL);
     shares_gpu = multi_shares_gpu(comm);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BLOCK));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, (size_t)multi_nranks * BLOCK));
+    recv_buffer = multi_alloc(comm, (size_t)multi_nranks * BLOCK);
+    send_buffer = multi_alloc(comm, (size_t)multi_nranks * BLOCK);
     return 0;
 }
 
@@ -71,9 +71,8 @@ TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t lax = multi_comm(&config);
-    char *recv = NULL, *send = NULL;
-    multi_ok(lax, ceclMemAlloc(lax, (void **)&recv, (size_t)multi_nranks * LARGE));
-    multi_ok(lax, ceclMemAlloc(lax, (void **)&send, (size_t)multi_nranks * LARGE));
+    char *recv = multi_alloc(lax, (size_t)multi_nranks * LARGE);
+    char *send = multi_alloc(lax, (size_t)multi_nranks * LARGE);
     const ceclExplanation_t e = explain(lax, ceclOpAlltoAll, send, recv, LARGE);
     assert_int_equal(e.zeroSm, 0);
     assert_int_equal(e.localCopies, 1);
@@ -101,8 +100,7 @@ TEST(all_to_all_in_place_tells_its_chunks)
     config.stagingBytes = 4096;
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t narrow = multi_comm(&config);
-    char *both = NULL;
-    multi_ok(narrow, ceclMemAlloc(narrow, (void **)&both, (size_t)multi_nranks * LARGE));
+    char *both = multi_alloc(narrow, (size_t)multi_nranks * LARGE);
     const size_t peers = (size_t)multi_nranks - 1, chunk = 4096 / peers / 256 * 256;
     const size_t chunks = (LARGE + chunk - 1) / chunk;
     const ceclExplanation_t e = explain(narrow, ceclOpAlltoAll, both, both, LARGE);
@@ -121,8 +119,7 @@ TEST(a_forced_direction_is_told)
     multi_setenv("CECL_DIRECTION", "pull");
     ceclComm_t pulling = multi_comm(NULL);
     multi_setenv("CECL_DIRECTION", NULL);
-    char *recv = NULL;
-    multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, (size_t)multi_nranks * BLOCK));
+    char *recv = multi_alloc(pulling, (size_t)multi_nranks * BLOCK);
     const ceclExplanation_t e =
         explain(pulling, ceclOpAllGather, recv + (size_t)multi_rank * BLOCK, recv, BLOCK);
     assert_non_null(strstr(e.path, "pull"));
@@ -137,9 +134,8 @@ TEST(explaining_concerns_one_rank_alone)
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
-    char *recv = NULL;
     ceclPoolStats_t before, after;
-    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, (size_t)multi_nranks * 64));
+    char *recv = multi_alloc(checked, (size_t)multi_nranks * 64);
     multi_ok(checked, ceclPoolStats(checked, &before));
     if (multi_rank == 0) {
         explain(checked, ceclOpAllGather, recv, recv, 64);

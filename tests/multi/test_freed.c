@@ -26,8 +26,7 @@ static void *free_it(void *argument)
 static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
 {
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * 64));
+    unsigned char *buffer = multi_alloc(comm, (size_t)multi_nranks * 64);
     multi_limit(comm, timeout_ms);
     if (multi_rank == 0 && multi_nranks > 1) {
         *freeing =

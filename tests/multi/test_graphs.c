@@ -208,10 +208,9 @@ static void replay(ceclComm_t comm, struct work *w, ceclStream_t stream)
 static void replay_each(ceclComm_t comm, int first, int end, enum memory_kind least, int kinds)
 {
     static struct work w;
-    ceclStream_t stream;
     uint64_t x = 11;
     open_launches();
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    ceclStream_t stream = multi_stream(comm);
     for (int kind = first; kind < end; kind++) {
         make(&w, comm, &x, kind, (enum memory_kind)((int)least + (kind + multi_rank) % kinds));
         replay(comm, &w, stream);
@@ -285,7 +284,7 @@ static void open_arena(uint64_t seed)
     a.comm = multi_comm(NULL);
     a.x = seed;
     for (int s = 0; s < STREAMS; s++)
-        multi_ok(a.comm, ceclStreamCreate(a.comm, &a.streams[s]));
+        a.streams[s] = multi_stream(a.comm);
     for (int g = 0; g <= EAGER; g++) {
         a.ncalls[g] = 1 + draw_below(CALLS_MOST);
         for (int c = 0; c < a.ncalls[g]; c++)

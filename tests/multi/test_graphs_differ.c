@@ -201,10 +201,10 @@ static void prepare(struct trial *t, const struct pair *pair, int before)
 {
     ceclConfig_t config = multi_config();
     t->comm = multi_comm(&config);
-    multi_ok(t->comm, ceclStreamCreate(t->comm, &t->stream));
-    multi_ok(t->comm, ceclMemAlloc(t->comm, (void **)&t->send, bytes));
+    t->stream = multi_stream(t->comm);
+    t->send = multi_alloc(t->comm, bytes);
     for (int i = 0; i < 2; i++)
-        multi_ok(t->comm, ceclMemAlloc(t->comm, (void **)&t->recv[i], bytes));
+        t->recv[i] = multi_alloc(t->comm, bytes);
     memset(t->send, 1 + multi_rank, bytes);
     for (int i = 0; i < 2; i++)
         t->graphs[i] = captured(t, pair->make[i], t->recv[i]);

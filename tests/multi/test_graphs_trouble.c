@@ -23,9 +23,8 @@ static void open_all(void)
     if (is_small)
         config.smPolicy = CECL_SM_ALLOW;
     comm = multi_comm(&config);
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
-    multi_ok(comm,
-             ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * COUNT * sizeof(*recv)));
+    stream = multi_stream(comm);
+    recv = multi_alloc(comm, (size_t)multi_nranks * COUNT * sizeof(*recv));
     MPI_Barrier(MPI_COMM_WORLD); /* a rank's failure must not hit another rank's join */
 }
 
@@ -317,8 +316,7 @@ TEST(memory_is_free_as_soon_as_its_own_graph_is_gone)
     open_all();
     uint32_t *former = recv;
     ceclGraph_t graph = captured(1), other = NULL;
-    multi_ok(comm,
-             ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * COUNT * sizeof(*recv)));
+    recv = multi_alloc(comm, (size_t)multi_nranks * COUNT * sizeof(*recv));
     other = captured(1);
     multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
     const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};

@@ -14,8 +14,8 @@ static int set_up(void **state)
     all = (size_t)multi_nranks * BLOCK;
     comm = multi_comm(NULL);
     for (int i = 0; i < BUFFERS; i++) {
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer[i], all));
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer[i], all));
+        recv_buffer[i] = multi_alloc(comm, all);
+        send_buffer[i] = multi_alloc(comm, all);
         multi_fill_device(comm, send_buffer[i], (uint64_t)i, multi_rank, all);
         multi_guard(comm, recv_buffer[i], all);
     }
@@ -164,8 +164,7 @@ TEST_BETWEEN(private_buffers_side_by_side_are_copied_one_by_one, set_up, tear_do
 
 TEST_BETWEEN(two_streams_are_refused, set_up, tear_down)
 {
-    ceclStream_t stream;
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    ceclStream_t stream = multi_stream(comm);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(0, NULL));
     multi_refused(comm, call(1, stream), ceclInvalidUsage, "one stream");
@@ -181,7 +180,7 @@ TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
     ceclStrided_t shape = {.width = width, .rows = rows, .recvPitch = 3 * panel};
     unsigned char *out = NULL, *host = malloc(3 * panel * rows);
     assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 3 * panel * rows));
+    out = multi_alloc(comm, 3 * panel * rows);
     multi_ok(comm, ceclGroupStart());
     for (size_t p = 0; p < 3; p++)
         multi_ok(comm, ceclAllGatherStrided(send_buffer[p], out + p * panel, &shape, ceclInt8, comm,

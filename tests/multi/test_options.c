@@ -10,9 +10,9 @@ static int set_up(void **state)
 {
     const size_t all = (size_t)multi_nranks * BLOCK;
     comm = multi_comm(NULL);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, all));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, all));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, all));
+    recv_buffer = multi_alloc(comm, all);
+    send_buffer = multi_alloc(comm, all);
+    other = multi_alloc(comm, all);
     return 0;
 }
 
@@ -128,8 +128,7 @@ TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_d
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
-    char *recv = NULL;
-    multi_ok(checked, ceclMemAlloc(checked, (void **)&recv, (size_t)multi_nranks * 64));
+    char *recv = multi_alloc(checked, (size_t)multi_nranks * 64);
     options.smPolicy = multi_rank == 1 ? CECL_SM_ALLOW : CECL_SM_NEVER;
     multi_ok(checked, ceclSetOptions(checked, &options));
     multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,

@@ -69,8 +69,7 @@ TEST(a_group_serves_each_peer_when_it_is_ready)
     if (multi_nranks < 3)
         return;
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 2 * BYTES));
+    unsigned char *buffer = multi_alloc(comm, 2 * BYTES);
     for (int i = 0; i < 6; i++) {
         const int first = i % 3, middle = (first + 1 + i / 3) % 3;
         MPI_Barrier(MPI_COMM_WORLD);
@@ -84,8 +83,7 @@ TEST(a_group_serves_each_peer_when_it_is_ready)
 TEST(wrong_arguments_are_refused_and_change_nothing)
 {
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    unsigned char *buffer = multi_alloc(comm, 64);
     const int peer = multi_next();
     multi_refused(comm, ceclSend(buffer, 1 << 30, ceclInt8, peer, comm, 0), ceclInvalidUsage,
                   "left in its allocation");
@@ -129,8 +127,7 @@ TEST(different_counts_fail_the_communicator_and_are_named)
 {
     for (int first = 0; first < 2; first++) {
         ceclComm_t comm = multi_comm(NULL);
-        unsigned char *buffer = NULL;
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+        unsigned char *buffer = multi_alloc(comm, 64);
         multi_guard(comm, buffer, 64);
         MPI_Barrier(MPI_COMM_WORLD);
         if (multi_rank == 1 - first)
@@ -153,8 +150,7 @@ TEST(different_counts_fail_the_communicator_and_are_named)
 TEST(a_different_count_in_a_group_is_named)
 {
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    unsigned char *buffer = multi_alloc(comm, 64);
     multi_guard(comm, buffer, 64);
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(comm, ceclGroupStart());
@@ -184,8 +180,7 @@ TEST(a_check_of_calls_holds_up_no_message)
 {
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
+    unsigned char *buffer = multi_alloc(comm, 64);
     if (multi_rank == 0) {
         multi_fill_device(comm, buffer, 1, multi_rank, 64);
         multi_ok(comm, ceclSend(buffer, 64, ceclInt8, 1, comm, 0));
@@ -333,9 +328,8 @@ TEST(all_peers_that_stay_away_are_named)
 TEST(a_group_is_explained)
 {
     ceclComm_t comm = multi_comm(NULL);
-    unsigned char *buffer = NULL;
     ceclExplanation_t explanation;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 4 * BYTES));
+    unsigned char *buffer = multi_alloc(comm, 4 * BYTES);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclSend(buffer, BYTES, ceclInt8, multi_next(), comm, 0));
     multi_ok(comm, ceclRecv(buffer + BYTES, BYTES, ceclInt8, multi_last(), comm, 0));
@@ -357,12 +351,11 @@ TEST(a_group_is_explained)
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */
-    char *send = NULL, *recv = NULL;
     multi_tuning("late.wait_ns * any 1000000000");
     ceclComm_t comm = multi_comm(NULL);
     multi_tuning(NULL);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, much));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, much));
+    char *send = multi_alloc(comm, much);
+    char *recv = multi_alloc(comm, much);
     for (int i = 0; i < 10; i++) {
         MPI_Barrier(MPI_COMM_WORLD);
         if (multi_rank == i % multi_nranks)

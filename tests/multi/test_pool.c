@@ -15,15 +15,13 @@ TEST(alloc_free_gather_cycles_exchange_nothing)
     const int cycles = multi_share(given ? atoi(given) : 10000);
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
-    char *warm = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&warm, n * 2048 * 4));
+    char *warm = multi_alloc(comm, n * 2048 * 4);
     multi_ok(comm, ceclMemFree(comm, warm));
     const uint64_t before = exchanges(comm);
     assert_true(before > 0);
     for (int i = 0; i < cycles; i++) {
         const size_t bytes = 16 + (size_t)(i * 37 % 2000);
-        char *recv = NULL;
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, n * bytes));
+        char *recv = multi_alloc(comm, n * bytes);
         multi_ok(comm,
                  ceclAllGather(recv + (size_t)multi_rank * bytes, recv, bytes, ceclInt8, comm, 0));
         if (i % 8 == 7)

@@ -100,10 +100,10 @@ TEST(random_programs_are_right)
                         .between = gather_aside,
                         .context = &aside};
     uint64_t random = 20251125;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&aside.blocks, (size_t)multi_nranks * BLOCK));
+    aside.blocks = multi_alloc(comm, (size_t)multi_nranks * BLOCK);
     for (int s = 0; s < PUTS_STREAMS; s++)
-        multi_ok(comm, ceclStreamCreate(comm, &puts.streams[s]));
-    multi_ok(comm, ceclStreamCreate(comm, &aside.stream));
+        puts.streams[s] = multi_stream(comm);
+    aside.stream = multi_stream(comm);
     for (int i = 0; i < 12; i++) {
         /* memory of the pool is of all ranks */
         const int of = i % 3 ? MEMORY_SHARED + (i + multi_rank) % 2 : MEMORY_POOL,

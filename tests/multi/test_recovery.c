@@ -13,8 +13,7 @@
 /* The barrier lets every rank allocate its buffer before one rank fails the communicator. */
 static int *buffer_of(ceclComm_t comm)
 {
-    int *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
+    int *buffer = multi_alloc(comm, (size_t)multi_nranks * COUNT * 4);
     MPI_Barrier(MPI_COMM_WORLD);
     return buffer;
 }

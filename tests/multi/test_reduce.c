@@ -11,8 +11,8 @@ static unsigned char *recv_buffer, *send_buffer;
 static int set_up(void **state)
 {
     comm = multi_comm(NULL);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, ROOM));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, ROOM));
+    recv_buffer = multi_alloc(comm, ROOM);
+    send_buffer = multi_alloc(comm, ROOM);
     return 0;
 }
 
@@ -35,9 +35,8 @@ static void crowd_open(size_t bytes)
 {
     crowd.comm = multi_comm(NULL);
     crowd.bytes = bytes;
-    multi_ok(crowd.comm, ceclStreamCreate(crowd.comm, &crowd.stream));
-    multi_ok(crowd.comm,
-             ceclMemAlloc(crowd.comm, (void **)&crowd.blocks, (size_t)multi_nranks * bytes));
+    crowd.stream = multi_stream(crowd.comm);
+    crowd.blocks = multi_alloc(crowd.comm, (size_t)multi_nranks * bytes);
 }
 
 static void crowd_come(int times)
@@ -89,8 +88,8 @@ static void run_large(bool crowded, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);
     assert_non_null(plain);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send, count * 4));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, count * 4));
+    send = multi_alloc(comm, count * 4);
+    recv = multi_alloc(comm, count * 4);
     for (uint32_t round = 0; round < 3; round++) {
         uint32_t *const input = round ? recv : send;
         for (size_t i = 0; i < count; i++)

@@ -19,7 +19,7 @@ static void open_comm(const ceclConfig_t *config)
     bytes = (size_t)multi_nranks * BLOCK;
     host = malloc(bytes);
     assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&pool, bytes));
+    pool = multi_alloc(comm, bytes);
     memory = memory_new(comm, MEMORY_SHARED, bytes);
 }
 
@@ -417,10 +417,9 @@ static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
  * the memory. */
 TEST_BETWEEN(registered_memory_is_explained_as_the_pool_is, set_up_manual, tear_down)
 {
-    unsigned char *other = NULL;
     ceclExplanation_t on_pool, on_memory;
     struct memory send = memory_new(comm, MEMORY_SHARED, bytes);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&other, bytes));
+    unsigned char *other = multi_alloc(comm, bytes);
     explained(other, pool, &on_pool);
     assert_non_null(strstr(on_pool.path, "pull"));
     explained(send.at, memory.at, &on_memory); /* not registered yet: private */

@@ -62,8 +62,7 @@ TEST(each_rank_may_be_out_in_turn)
 TEST(after_a_timeout_all_may_stay)
 {
     ceclComm_t comm = joined(CECL_UNDEF);
-    int *buffer = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
+    int *buffer = multi_alloc(comm, (size_t)multi_nranks * COUNT * 4);
     multi_limit(comm, 1000);
     if (multi_rank > 0 &&
         ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt, comm, 0) == ceclSuccess)

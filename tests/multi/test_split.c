@@ -60,12 +60,11 @@ static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, 
 static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
 {
     ceclComm_t child = NULL;
-    ceclStream_t stream = NULL;
     int reversed[64];
     for (int r = 0; r < multi_nranks; r++)
         reversed[r] = multi_nranks - 1 - r;
     multi_ok(parent, ceclCommSplit(parent, 0, -multi_rank, &child, NULL));
-    multi_ok(child, ceclStreamCreate(child, &stream));
+    ceclStream_t stream = multi_stream(child);
     gathers_directly(child, stream, buffer, reversed);
     multi_ok(child, ceclStreamDestroy(child, stream));
     multi_ok(NULL, ceclCommDestroy(child));
@@ -74,9 +73,8 @@ static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
 TEST(a_child_uses_its_parents_memory)
 {
     ceclComm_t comm = multi_comm(NULL);
-    int *buffer = NULL;
     const size_t bytes = (size_t)multi_nranks * COUNT * sizeof(int);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, bytes));
+    int *buffer = multi_alloc(comm, bytes);
     a_child_gathers_directly(comm, buffer);
     multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -15,8 +15,8 @@ static uint64_t *splits, *out;
 static void open_with(const char *policy)
 {
     buffers_open(((size_t)multi_nranks * ROWS + 20) * ROW, NULL, policy);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&splits, MOST * sizeof(uint64_t)));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 2 * MOST * sizeof(uint64_t)));
+    splits = multi_alloc(comm, MOST * sizeof(uint64_t));
+    out = multi_alloc(comm, 2 * MOST * sizeof(uint64_t));
 }
 
 static int set_up(void **state)

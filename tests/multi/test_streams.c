@@ -16,11 +16,11 @@ static struct pair pair_open(void)
 {
     struct pair p = {.parent = multi_comm(NULL)};
     multi_ok(p.parent, ceclCommSplit(p.parent, 0, 0, &p.child, NULL));
-    multi_ok(p.parent, ceclStreamCreate(p.parent, &p.stream));
-    multi_ok(p.parent, ceclStreamCreate(p.parent, &p.other));
-    multi_ok(p.parent, ceclMemAlloc(p.parent, (void **)&p.in, BYTES));
-    multi_ok(p.parent, ceclMemAlloc(p.parent, (void **)&p.gathered, (size_t)multi_nranks * BYTES));
-    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&p.sums, (size_t)multi_nranks * BYTES));
+    p.stream = multi_stream(p.parent);
+    p.other = multi_stream(p.parent);
+    p.in = multi_alloc(p.parent, BYTES);
+    p.gathered = multi_alloc(p.parent, (size_t)multi_nranks * BYTES);
+    p.sums = multi_alloc(p.child, (size_t)multi_nranks * BYTES);
     return p;
 }
 
@@ -80,8 +80,7 @@ static void let_go(ceclComm_t comm, ceclStream_t by)
 static int read_word(const struct pair *p)
 {
     int word = 0;
-    ceclStream_t stream;
-    multi_ok(p->parent, ceclStreamCreate(p->parent, &stream));
+    ceclStream_t stream = multi_stream(p->parent);
     multi_ok(p->parent, ceclMemcpyAsync(p->parent, &word, p->in, sizeof(word), stream));
     multi_ok(p->parent, ceclStreamSynchronize(p->parent, stream));
     multi_ok(p->parent, ceclStreamDestroy(p->parent, stream));
@@ -100,8 +99,7 @@ static void write_word(ceclComm_t comm, const struct pair *p, const int *word, c
 TEST(a_parents_calls_go_to_a_stream_of_its_child)
 {
     const struct pair p = pair_open();
-    ceclStream_t stream;
-    multi_ok(p.child, ceclStreamCreate(p.child, &stream));
+    ceclStream_t stream = multi_stream(p.child);
     fill(&p, 4);
     enqueue(&p, stream);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, stream));
@@ -139,8 +137,8 @@ TEST(a_stream_ends_with_its_maker_after_the_calls_of_others)
 {
     const struct pair p = pair_open();
     int *in, *out, host[COUNT], sum;
-    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&in, BYTES));
-    multi_ok(p.child, ceclMemAlloc(p.child, (void **)&out, BYTES));
+    in = multi_alloc(p.child, BYTES);
+    out = multi_alloc(p.child, BYTES);
     for (int i = 0; i < COUNT; i++)
         host[i] = multi_rank + i;
     multi_put(p.child, in, host, BYTES);
@@ -187,8 +185,7 @@ static void check_order(const struct pair *p, int before)
     write_word(p->child, p, &seven, p->other);
     multi_pause_ms(20);
     assert_int_equal(read_word(p), before);
-    ceclStream_t by;
-    multi_ok(p->parent, ceclStreamCreate(p->parent, &by));
+    ceclStream_t by = multi_stream(p->parent);
     let_go(p->parent, by);
     multi_ok(p->child, ceclStreamSynchronize(p->child, p->other));
     assert_int_equal(read_word(p), 7);
@@ -200,8 +197,7 @@ TEST(a_wait_keeps_what_the_event_marked)
 {
     const struct pair p = pair_open();
     const ceclEvent_t event = new_event(&p);
-    ceclStream_t free_stream;
-    multi_ok(p.parent, ceclStreamCreate(p.parent, &free_stream));
+    ceclStream_t free_stream = multi_stream(p.parent);
     fill(&p, 0);
     const int before = read_word(&p);
     hold(p.parent, p.stream);
@@ -224,8 +220,7 @@ TEST(an_event_that_is_recorded_again_marks_the_new_work_alone)
     multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
     write_word(p.parent, &p, &eight, p.other);
     multi_ok(p.parent, ceclEventRecord(p.parent, event, p.other));
-    ceclStream_t third;
-    multi_ok(p.parent, ceclStreamCreate(p.parent, &third));
+    ceclStream_t third = multi_stream(p.parent);
     multi_ok(p.parent, ceclStreamWaitEvent(p.parent, third, event));
     write_word(p.parent, &p, &seven, third);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, third)); /* p.stream is still held */
@@ -253,14 +248,13 @@ TEST(an_event_that_was_never_recorded_holds_nothing)
 TEST(an_event_outlives_its_communicator_and_its_stream)
 {
     ceclComm_t comm = multi_comm(NULL), maker = multi_comm(NULL);
-    ceclStream_t stream, own;
     ceclEvent_t event;
-    multi_ok(maker, ceclStreamCreate(maker, &stream));
+    ceclStream_t stream = multi_stream(maker);
     multi_ok(maker, ceclEventCreate(maker, &event));
     multi_ok(maker, ceclBarrier(maker, stream));
     multi_ok(maker, ceclEventRecord(maker, event, stream));
     multi_ok(NULL, ceclCommDestroy(maker));
-    multi_ok(comm, ceclStreamCreate(comm, &own));
+    ceclStream_t own = multi_stream(comm);
     multi_ok(comm, ceclStreamWaitEvent(comm, own, event));
     multi_ok(comm, ceclBarrier(comm, own));
     multi_ok(comm, ceclStreamSynchronize(comm, own));

@@ -18,9 +18,8 @@ static int forget_tuning(void **state)
 static void path_of_all_reduce(char path[64])
 {
     ceclComm_t comm = multi_comm(NULL);
-    char *buffer = NULL;
     ceclExplanation_t e = {.zeroSm = -1};
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, BLOCK));
+    char *buffer = multi_alloc(comm, BLOCK);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclAllReduce(buffer, buffer, BLOCK, ceclInt8, ceclSum, comm, 0));
     multi_ok(comm, ceclGroupExplain(comm, &e));
@@ -67,10 +66,9 @@ static void gather(ceclComm_t comm, char *buffer)
 static double time_ahead(uint64_t late)
 {
     ceclComm_t comm = multi_comm(NULL);
-    char *buffer = NULL;
     double took = 0;
     ceclCallStats_t before, after;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks << 20));
+    char *buffer = multi_alloc(comm, (size_t)multi_nranks << 20);
     gather(comm, buffer);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_ok(comm, ceclCallStats(comm, &before));
@@ -117,11 +115,9 @@ static bool is_late_behind(int calls)
 {
     const ceclSignalWait_t wait = {0, 1, 1};
     ceclComm_t comm = multi_comm(NULL);
-    char *buffer = NULL;
-    ceclStream_t other;
     ceclCallStats_t before, after;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks << 20));
-    multi_ok(comm, ceclStreamCreate(comm, &other));
+    char *buffer = multi_alloc(comm, (size_t)multi_nranks << 20);
+    ceclStream_t other = multi_stream(comm);
     gather(comm, buffer);
     gather(comm, buffer);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));

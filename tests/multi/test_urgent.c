@@ -17,8 +17,7 @@ static ceclComm_t urgent_comm(void)
 
 static int *ints(ceclComm_t comm, size_t count)
 {
-    int *at = NULL;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&at, count * sizeof(int)));
+    int *at = multi_alloc(comm, count * sizeof(int));
     return at;
 }
 
