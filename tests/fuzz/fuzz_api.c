@@ -382,161 +382,70 @@ static void run_batch(void)
     model_compare(&model, what);
 }
 
-/* ---- calls with one invalid argument, on one rank */
+/* ---- calls with one invalid argument, on one rank; test_refusals.c has them all, and their words */
 
-static const ceclDataType_t no_type = (ceclDataType_t)CECL_NUM_TYPES;
-
-static ceclResult_t misuse_numbers(unsigned which, ceclComm_t comm, char *send, char *recv)
-{
-    const int n = model.nranks;
-    switch (which) {
-    case 0: return ceclAllGather(send, recv, 1, no_type, comm, NULL);
-    case 1: return ceclAllReduce(send, recv, 1, (ceclDataType_t)-1, ceclSum, comm, NULL);
-    case 2: return ceclAllReduce(send, recv, 1, ceclInt, (ceclRedOp_t)CECL_NUM_RED_OPS, comm, NULL);
-    case 3: return ceclReduceScatter(send, recv, 1, ceclUint64, ceclAvg, comm, NULL);
-    case 4: return ceclBroadcast(send, recv, 1, ceclInt, n, comm, NULL);
-    case 5: return ceclGather(send, recv, 1, ceclInt, -1, comm, NULL);
-    case 6: return ceclReduce(send, recv, 1, ceclInt, ceclSum, n, comm, NULL);
-    case 7: return ceclAllGather(send, recv, SIZE_MAX / 4 + 2, ceclInt, comm, NULL);
-    case 8: return ceclAlltoAll(send, recv, SIZE_MAX, ceclInt8, comm, NULL);
-    default: return ceclScatter(send, recv, SIZE_MAX / 8, ceclDouble, 0, comm, NULL);
-    }
-}
-
-static ceclResult_t misuse_buffers(unsigned which, ceclComm_t comm, char *send, char *recv)
-{
-    uint64_t stranger[64] = {0};
-    int rank;
-    OK(ceclCommUserRank(comm, &rank));
-    switch (which) {
-    case 0: return ceclAllGather(NULL, recv, 1, ceclInt, comm, NULL);
-    case 1: return ceclAllGather(send, NULL, 1, ceclInt, comm, NULL);
-    case 2: return ceclAlltoAll(send, NULL, 4, ceclInt, comm, NULL);
-    case 3: return ceclReduce(NULL, recv, 1, ceclInt, ceclSum, 0, comm, NULL);
-    case 4: return ceclAllGather(recv + 64 * rank + 1, recv, 64, ceclInt8, comm, NULL);
-    case 5: return ceclAllReduce(recv + 8, recv, 8, ceclInt64, ceclMax, comm, NULL);
-    case 6: return ceclAlltoAll(recv + 1, recv, 64, ceclInt8, comm, NULL);
-    case 7: return ceclAllReduce(send + 1, recv, 8, ceclInt, ceclSum, comm, NULL);
-    case 8: return ceclReduceScatter(send, recv + 2, 8, ceclFloat, ceclMin, comm, NULL);
-    case 9: /* past the end; but cecl cannot know where private memory ends */
-        return ceclAllGather(send, memories[rank] == PRIVATE ? NULL : recv, MODEL_BYTES, ceclInt8,
-                             comm, NULL);
-    default: return ceclAllGather(send, recv, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger);
-    }
-}
-
-static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, char *recv)
+/* Calls that a group may contain. They are refused at different steps: by their arguments, by where buffers lie, by the
+ * stream. */
+static ceclResult_t misuse_call(unsigned which, int rank, char *send, char *recv)
 {
     const size_t twos[MODEL_RANKS] = {2, 2, 2, 2, 2, 2, 2, 2},
                  near[MODEL_RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
-    const size_t huge[MODEL_RANKS] = {SIZE_MAX, SIZE_MAX, 2, 2, 2, 2, 2, 2};
-    const ceclStrided_t none = {.width = 2, .rows = 0};
     const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
-    const ceclStrided_t wide = {.width = SIZE_MAX / 2, .rows = 3};
-    switch (which) {
-    case 0: return ceclAllGatherStrided(send, recv, &none, ceclInt, comm, NULL);
-    case 1: return ceclAlltoAllStrided(send, recv, &close, ceclInt, comm, NULL);
-    case 2: return ceclAlltoAllStrided(send, recv, NULL, ceclInt, comm, NULL);
-    case 3: return ceclAllGatherStrided(send, recv, &wide, ceclInt, comm, NULL);
-    case 4: return ceclAllGatherv(send, 3, recv, twos, NULL, ceclInt, comm, NULL);
-    case 5: return ceclAllGatherv(send, 2, recv, NULL, NULL, ceclInt, comm, NULL);
-    case 6: return ceclAllGatherv(send, huge[0], recv, huge, NULL, ceclInt, comm, NULL);
-    case 7: /* blocks that overlap; needs two blocks */
-        return ceclAllGatherv(send, 2, recv, model.nranks == 1 ? NULL : twos, near, ceclInt, comm,
-                              NULL);
-    default: return ceclAlltoAllvAt(send, NULL, NULL, recv, twos, NULL, twos, ceclInt, comm, NULL);
-    }
-}
-
-static ceclResult_t misuse_messages(unsigned which, int rank, char *send, char *recv)
-{
-    const int n = model.nranks, peer = (rank + 1) % n;
     /* cecl cannot know where private memory ends */
     const bool has_end = memories[rank] == POOL || (memories[rank] == MAPPED && registers);
+    uint64_t words[64] = {0};
+    const ceclStream_t stranger = (ceclStream_t)(void *)words;
     ceclComm_t comm = comms[rank];
-    uint64_t stranger[64] = {0};
     switch (which) {
-    case 0: return ceclSend(send, 1, ceclInt, n, comm, NULL);
-    case 1: return ceclRecv(recv, 1, ceclInt, -1, comm, NULL);
-    case 2: return ceclSend(send, 1, no_type, peer, comm, NULL);
-    case 3: return ceclRecv(recv, SIZE_MAX / 4 + 2, ceclInt, peer, comm, NULL);
-    case 4: return ceclSend(NULL, 1, ceclInt, peer, comm, NULL);
-    case 5: return ceclRecv(NULL, 1, ceclInt, peer, comm, NULL);
-    case 6: return ceclSend(has_end ? send : NULL, MODEL_BYTES, ceclInt8, peer, comm, NULL);
-    case 7: return ceclRecv(has_end ? recv : NULL, MODEL_BYTES, ceclInt8, peer, comm, NULL);
-    case 8: return ceclSend(send, 1, ceclInt, peer, comm, (ceclStream_t)(void *)stranger);
-    case 9: return ceclSend(send, 1, ceclInt, rank, comm, NULL);
+    case 0: return ceclAllReduce(send, recv, 1, (ceclDataType_t)-1, ceclSum, comm, NULL);
+    case 1: return ceclReduceScatter(send, recv, 1, ceclUint64, ceclAvg, comm, NULL);
+    case 2: return ceclBroadcast(send, recv, 1, ceclInt, model.nranks, comm, NULL);
+    case 3: return ceclScatter(send, recv, SIZE_MAX / 8, ceclDouble, 0, comm, NULL);
+    case 4: return ceclAlltoAll(send, NULL, 4, ceclInt, comm, NULL);
+    case 5: return ceclAllGather(recv + 64 * rank + 1, recv, 64, ceclInt8, comm, NULL);
+    case 6: return ceclReduceScatter(send, recv + 2, 8, ceclFloat, ceclMin, comm, NULL);
+    case 7: return ceclAllGather(send, has_end ? recv : NULL, MODEL_BYTES, ceclInt8, comm, NULL);
+    case 8: return ceclAllGather(send, recv, 1, ceclInt8, comm, stranger);
+    case 9: return ceclAlltoAllStrided(send, recv, &close, ceclInt, comm, NULL);
+    case 10: /* blocks that overlap; needs two blocks */
+        return ceclAllGatherv(send, 2, recv, model.nranks == 1 ? NULL : twos, near, ceclInt, comm,
+                              NULL);
+    case 11: return ceclAlltoAllvAt(send, NULL, NULL, recv, twos, NULL, twos, ceclInt, comm, NULL);
+    case 12: return ceclSend(send, 1, ceclInt, model.nranks, comm, NULL);
+    case 13: return ceclRecv(has_end ? recv : NULL, MODEL_BYTES, ceclInt8, rank, comm, NULL);
+    case 14: return ceclSend(send, 1, ceclInt, rank, comm, stranger);
     default: return ceclRecv(recv, 1, ceclInt, rank, comm, NULL);
     }
 }
 
-/* Calls other than collectives and messages. */
-static ceclResult_t misuse_memory(unsigned which, ceclComm_t comm, char *recv)
+static ceclResult_t misuse_other(unsigned which, ceclComm_t comm, char *recv)
 {
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     ceclRegistration_t handle = NULL;
     uint64_t stranger[64] = {0};
     void *there = NULL;
+    int count;
+    options.maxSms = 1025;
     switch (which) {
     case 0: return ceclMemAlloc(comm, NULL, 1);
     case 1: return ceclMemFree(comm, stranger);
-    case 2: return ceclGetPeerPointer(comm, stranger, 0, &there);
-    case 3: return ceclGetPeerPointer(comm, recv, model.nranks, &there);
-    case 4: return ceclCommRegister(comm, NULL, 1, &handle);
-    case 5: return ceclCommRegister(comm, recv, 0, &handle);
-    case 6: return ceclCommRegister(comm, recv, 1, NULL);
-    case 7: return ceclCommDeregister(comm, (ceclRegistration_t)(void *)stranger);
-    case 8: return ceclShard(comm, NULL, 1, ceclInt, &there);
-    default: return ceclMemcpyAsync(comm, NULL, recv, 1, NULL);
+    case 2: return ceclGetPeerPointer(comm, recv, model.nranks, &there);
+    case 3: return ceclCommRegister(comm, recv, 1, NULL);
+    case 4: return ceclCommRegister(comm, recv, 0, &handle);
+    case 5: return ceclCommDeregister(comm, (ceclRegistration_t)(void *)stranger);
+    case 6: return ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger);
+    case 7: return ceclCommCount((ceclComm_t)(void *)stranger, &count);
+    default: return ceclSetOptions(comm, &options);
     }
-}
-
-static ceclResult_t misuse_handles(unsigned which, ceclComm_t comm)
-{
-    ceclUniqueId id = {{0}};
-    ceclComm_t made = NULL;
-    uint64_t stranger[64] = {0};
-    int count = 0;
-    switch (which) {
-    case 0: return ceclStreamDestroy(comm, NULL);
-    case 1: return ceclStreamSynchronize(comm, (ceclStream_t)(void *)stranger);
-    case 2: return ceclCommCount((ceclComm_t)(void *)stranger, &count);
-    case 3: return ceclCommInitRank(&made, 0, id, 0);
-    case 4: return ceclCommInitRank(&made, 2, id, 2);
-    case 5: return ceclCommInitAll(&made, -1, NULL);
-    case 6: return ceclPoolStats(comm, NULL);
-    default: return ceclCommGetAsyncError(comm, NULL);
-    }
-}
-
-static ceclResult_t misuse_options(unsigned which, ceclComm_t comm)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    switch (which) {
-    case 0: options.magic ^= 1; break;
-    case 1: options.smPolicy = CECL_SM_ALLOW + 1; break;
-    case 2: options.direction = -2; break;
-    case 3: options.maxSms = 0; break;
-    case 4: options.maxSms = 1025; break;
-    default: options.size = 7;
-    }
-    return ceclSetOptions(comm, &options);
 }
 
 /* Makes an invalid call: one that a group may contain, or another. */
 static ceclResult_t misuse(int rank, bool groupable)
 {
-    const unsigned family = take_below(&in, groupable ? 4 : 3), which = take_below(&in, 16);
+    const unsigned which = take_byte(&in);
     char *const recv = (char *)model.memory[rank] + 8, *const send = recv + MODEL_BYTES / 2;
-    if (!groupable)
-        return family == 0   ? misuse_memory(which % 10, comms[rank], recv)
-               : family == 1 ? misuse_handles(which % 8, comms[rank])
-                             : misuse_options(which % 6, comms[rank]);
-    switch (family) {
-    case 0: return misuse_numbers(which % 10, comms[rank], send, recv);
-    case 1: return misuse_buffers(which % 11, comms[rank], send, recv);
-    case 2: return misuse_layouts(which % 9, comms[rank], send, recv);
-    default: return misuse_messages(which % 11, rank, send, recv);
-    }
+    return groupable ? misuse_call(which % 16, rank, send, recv)
+                     : misuse_other(which % 9, comms[rank], recv);
 }
 
 static void require_refusal(ceclResult_t result)

@@ -34,7 +34,7 @@ static void allocate(ceclComm_t comms[EACH], int *buffers[EACH], size_t elements
 {
     multi_ok(NULL, ceclGroupStart());
     for (int i = 0; i < EACH; i++)
-        buffers[i] = multi_alloc(comms[i], elements * sizeof(int));
+        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], elements * sizeof(int)));
     multi_ok(NULL, ceclGroupEnd());
 }
 
