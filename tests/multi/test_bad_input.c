@@ -196,28 +196,6 @@ TEST_BETWEEN(differing_fields_are_named_on_every_rank, set_up, tear_down)
     multi_setenv("CECL_CHECK", NULL);
 }
 
-TEST_BETWEEN(bad_settings_are_refused_on_every_rank, set_up, tear_down)
-{
-    const ceclConfig_t config = multi_config();
-    static const char *const bad[][2] = {
-        {"CECL_TIMEOUT_MS", "abc"},    {"CECL_DEVICE", "gpu"},
-        {"CECL_POOL_BYTES", "12"},     {"CECL_DEBUG", "loud"},
-        {"CECL_TIMEOUT_MS", "-1"},     {"CECL_TIMEOUT_MS", "99999999999999999999"},
-        {"CECL_INIT_TIMEOUT_MS", "0"}, {"CECL_STAGING_BYTES", "4Q"},
-        {"CECL_SEGMENT_BYTES", "17T"}, {"CECL_SM_POLICY", "sometimes"},
-        {"CECL_DIRECTION", "pul"},     {"CECL_FLAGS", "writes"},
-        {"CECL_CHECK", "2"},           {"CECL_CUDA_DEVICE", "0x"}};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        const char *before = getenv(bad[i][0]);
-        char *kept = before ? strdup(before) : NULL;
-        multi_setenv(bad[i][0], multi_rank == multi_nranks - 1 ? bad[i][1] : kept);
-        join_is_refused(&config, bad[i][0]);
-        assert_non_null(strstr(ceclGetLastError(NULL), bad[i][1]));
-        multi_setenv(bad[i][0], kept);
-        free(kept);
-    }
-}
-
 TEST(calls_that_need_an_sm_are_refused_under_never)
 {
     ceclConfig_t config = multi_config();

@@ -131,30 +131,6 @@ TEST(a_call_that_others_do_not_make_ends_in_time)
     abort_all(graph);
 }
 
-/* The others' graphs wait in the middle of their launch. All ranks make the first launch. The time limit is short
- * only once all others have launched, because otherwise a slow one of them may be named. */
-TEST(a_rank_that_does_not_launch_is_named)
-{
-    char words[64];
-    open_all();
-    ceclGraph_t graph = captured(2);
-    multi_ok(comm, ceclGraphLaunch(graph, stream));
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    if (!is_last())
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
-    multi_limit(comm, 1000);
-    if (!is_last()) {
-        snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
-        const ceclResult_t found = multi_async_within(comm, PROMPT);
-        const char *message = ceclGetLastError(comm);
-        /* a peer may have reported it first */
-        if (found == ceclSuccess || !strstr(message, words))
-            fail_msg("%d: %s", (int)found, message);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    abort_all(graph);
-}
-
 /* A launch waits inside CUDA while the stream's queue is full, and on the host device the queue grows. Here no launch can
  * end, because the last rank launches nothing. The limit is short only once all others wait for that rank. */
 TEST(a_full_launch_queue_does_not_hold_up_a_failure)
@@ -514,21 +490,6 @@ TEST(a_rank_that_does_not_launch_its_message_is_named)
     }
 }
 
-TEST(memory_of_a_captured_message_is_not_freed)
-{
-    open_all();
-    ceclGraph_t graph = captured_messages(1, true);
-    wait_for_graphs(100);
-    if (has_message())
-        multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
-                      is_last() ? "a captured ceclRecv" : "a captured ceclSend");
-    wait_for_graphs(2000);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(comm, ceclGraphDestroy(graph));
-    multi_ok(comm, ceclMemFree(comm, recv));
-    close_all();
-}
-
 /* Only one of the two ranks launches, after the communicator has ended. */
 TEST(a_graph_of_messages_outlives_its_communicator)
 {
@@ -570,6 +531,5 @@ static int make_usual(void **state)
 }
 
 TEST_AGAIN(a_call_that_others_do_not_make_ends_in_time, make_small, make_usual)
-TEST_AGAIN(a_rank_that_does_not_launch_is_named, make_small, make_usual)
 TEST_AGAIN(many_replays_without_a_pause_are_no_timeout, make_small, make_usual)
 TEST_AGAIN(a_graph_that_outlives_its_communicator_ends_by_itself, make_small, make_usual)

@@ -66,22 +66,6 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-/* All ranks refuse, and no byte has moved. */
-TEST_BETWEEN(a_refused_call_refuses_its_group, set_up, tear_down)
-{
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, call(2, NULL));
-    multi_refused(comm, ceclAllGather(send_buffer[0], NULL, BLOCK, ceclUint8, comm, NULL),
-                  ceclInvalidArgument, "call 2 in the group, ceclAllGather: recvbuff: NULL");
-    multi_ok(comm, call(1, NULL));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument,
-                  "ceclGroupEnd: call 2 of 3 in the group, ceclAllGather: recvbuff: NULL");
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_check_device(comm, recv_buffer[2], 2, 0, 0, all);
-    works(9);
-}
-
 TEST_BETWEEN(calls_that_share_memory_are_refused, set_up, tear_down)
 {
     const struct {

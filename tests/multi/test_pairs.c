@@ -206,25 +206,6 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
     return comm;
 }
 
-TEST(a_peer_that_stays_away_is_a_timeout)
-{
-    unsigned char *buffer = NULL;
-    ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
-    if (multi_rank == 0) {
-        const double start = multi_seconds();
-        multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 1, comm, 0));
-        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank 1");
-        assert_non_null(
-            strstr(ceclGetLastError(comm),
-                   "pending on rank 0: ceclRecv from rank 1; did the peer make its part"));
-        assert_true(multi_seconds() - start < PROMPT);
-    } else {
-        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommAbort(comm));
-}
-
 /* Each rank calls ceclSend and then ceclRecv, or in the opposite order; or only the first of
  * them. With two calls, the first one waits. */
 static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)

@@ -94,39 +94,6 @@ TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, count_befo
     }
 }
 
-TEST_BETWEEN(a_rank_that_stays_away_is_a_timeout, count_before, count_after)
-{
-    const int away = multi_nranks - 1;
-    ceclComm_t comm = joined(NULL);
-    int *buffer = buffer_of(comm);
-    multi_limit(comm, LIMIT_MS);
-    const double start = multi_seconds();
-    ceclResult_t result = ceclSuccess;
-    if (multi_rank != away) {
-        /* If another rank gave up first, its message tells the reason. */
-        result = gather_and_wait(comm, buffer);
-        const double waited = multi_seconds() - start;
-        char words[64];
-        snprintf(words, sizeof(words), "waited for rank %d", away);
-        multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
-                      words);
-        assert_non_null(strstr(ceclGetLastError(comm), "pending on rank "));
-        assert_non_null(strstr(ceclGetLastError(comm), ": ceclAllGather; did every"));
-        /* with CECL_CHECK the call would wait, too */
-        assert_null(strstr(ceclGetLastError(comm), "CECL_CHECK"));
-        assert_true(result != ceclTimeout ||
-                    waited >= LIMIT_MS * 1e-3); /* this rank did not time out early */
-        assert_true(waited < PROMPT);
-    } else {
-        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-        assert_non_null(strstr(ceclGetLastError(comm), " has waited for rank "));
-    }
-    const double end = multi_seconds();
-    assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
-    assert_true(multi_seconds() - end < PROMPT);
-    assert_true(multi_how_many(result == ceclTimeout) > 0);
-}
-
 /* Rank 0 waits for all others. Rank 1 gives up after rank 0's time limit, but while rank 0 still
  * accepts news of its peers. Returns whether rank 1 was in time for that. */
 static bool try_to_be_heard(void)

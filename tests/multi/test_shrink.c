@@ -44,35 +44,7 @@ static void end(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Each rank is excluded once. Ranks do not synchronize between two calls. So an excluded rank may
- * already be in the next call while the others are still in this one. */
-TEST(each_rank_may_be_out_in_turn)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    for (int round = 0; round < 3; round++)
-        for (int out = 0; out < multi_nranks; out++)
-            if (out != multi_rank)
-                shrink_works(comm, &out, 1);
-    works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
 /* ---- communicators that have failed */
-
-TEST(after_a_timeout_all_may_stay)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    int *buffer = multi_alloc(comm, (size_t)multi_nranks * COUNT * 4);
-    multi_limit(comm, 1000);
-    if (multi_rank > 0 &&
-        ceclAllGather(buffer + multi_rank * COUNT, buffer, COUNT, ceclInt, comm, 0) == ceclSuccess)
-        assert_int_not_equal(ceclStreamSynchronize(comm, 0), ceclSuccess);
-    assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-    multi_limit(comm, 60000); /* what is left inherits it */
-    shrink_works(comm, NULL, 0);
-    shrink_works(comm, NULL, 0);
-    assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
-}
 
 /* An interrupted exchange leaves all later frames of the mesh unreadable. */
 TEST(after_an_exchange_that_was_cut_off_all_may_stay)
