@@ -294,7 +294,7 @@ static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
 
 static void fuzz_root(void)
 {
-    static const struct world_script script = {act_as_clients, reach_nobody, NULL, SOCK_STREAM};
+    static const struct world_script script = {act_as_clients, reach_nobody};
     static const int64_t timeouts[] = {1000, 60000, 1, 100};
     nclients = 0;
     joiners = (int)take_below(&in, 5);
@@ -463,7 +463,7 @@ static void make_id(ceclUniqueId *unique)
 
 static void fuzz_rank(void)
 {
-    static const struct world_script script = {act_as_root, reach_root, NULL, SOCK_STREAM};
+    static const struct world_script script = {act_as_root, reach_root};
     const struct client *root = &clients[0];
     const char part[CECL_OOB_PART_BYTES] = "what this rank brings";
     struct cecl_oob oob;

@@ -71,7 +71,7 @@ void world_pass(int64_t ms)
 static void make_pair(int ends[2])
 {
     const int bytes = SEND_BUFFER;
-    REQUIRE(socketpair(AF_UNIX, world.script->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
             "socketpair: %s", strerror(errno));
     setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
@@ -188,27 +188,6 @@ int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
     const int caller = world.callers[0];
     memmove(world.callers, world.callers + 1, (size_t)--world.ncallers * sizeof(int));
     return caller;
-}
-
-/* A socket that is bound to a free name becomes the world's listener. */
-int __real_bind(int fd, const struct sockaddr *at, socklen_t length);
-int __wrap_bind(int fd, const struct sockaddr *at, socklen_t length);
-int __wrap_bind(int fd, const struct sockaddr *at, socklen_t length)
-{
-    if (!world.on)
-        return __real_bind(fd, at, length);
-    if (world.script->is_taken && world.script->is_taken(at)) {
-        errno = EADDRINUSE;
-        return -1;
-    }
-    return dup3(world.listener, fd, O_CLOEXEC) == fd ? 0 : -1;
-}
-
-int __real_listen(int fd, int backlog);
-int __wrap_listen(int fd, int backlog);
-int __wrap_listen(int fd, int backlog)
-{
-    return world.on ? 0 : __real_listen(fd, backlog);
 }
 
 int __real_connect(int fd, const struct sockaddr *to, socklen_t length);

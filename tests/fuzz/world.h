@@ -17,9 +17,6 @@ struct world_script {
     bool (*act)(void);
     /* Replaces connect for `fd`; world_connect makes the connection. */
     int (*reach)(int fd, const struct sockaddr *to, socklen_t length);
-    /* Whether a name is taken. NULL: the code binds nothing but the world's listener. */
-    bool (*is_taken)(const struct sockaddr *name);
-    int type; /* type of connections: SOCK_STREAM, SOCK_SEQPACKET */
 };
 
 void world_begin(const struct world_script *script);

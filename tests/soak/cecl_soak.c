@@ -15,7 +15,7 @@
 
 #include "bursts.h"
 #include "held.h"
-#include "puts.h"
+#include "puts_amid.h"
 #include "settings.h"
 #include "trouble.h"
 
@@ -57,23 +57,14 @@ static void tell_hang(int signal)
 /* One-sided calls on some communicator, in a window that is shared and freed. */
 static void put(uint64_t *x)
 {
-    const struct team *team = teams_pick(x);
-    uint64_t program = random_next(x);
-    struct puts puts = {.comm = team->comm, .rank = team->me, .n = team->n, .seed = random_next(x)};
-    if (team->me < 0 || team->n < 2)
-        return;
-    struct memory shared = memory_new(team->comm, MEMORY_SHARED, PUTS_BYTES),
-                  local = memory_new(team->comm, MEMORY_PRIVATE, PUTS_BYTES);
-    puts.shared = shared.at;
-    puts.local = local.at;
-    for (int s = 0; s < PUTS_STREAMS; s++)
-        puts.streams[s] = team->streams[s % TEAM_STREAMS];
-    multi_ok(team->comm, ceclWindowShare(team->comm, shared.at, PUTS_BYTES, &puts.window));
-    puts_round(&puts, &program);
-    multi_ok(team->comm, ceclWindowFree(team->comm, puts.window));
-    memory_free(team->comm, &shared);
-    memory_free(team->comm, &local);
-    windows_shared++;
+    puts_amid_prepare(x);
+    const struct team *team = puts_amid_due(0, BURST_CALLS);
+    if (team) {
+        multi_ok(team->comm, puts_amid_make());
+        multi_ok(team->comm, puts_amid_finish());
+        windows_shared++;
+    }
+    puts_amid_end(0);
 }
 
 static void step(uint64_t *x)

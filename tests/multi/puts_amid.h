@@ -1,6 +1,6 @@
-/* One-sided calls between the calls of a burst in which ranks are killed. */
-#ifndef CECL_TEST_HUNT_PUTS_AMID_H
-#define CECL_TEST_HUNT_PUTS_AMID_H
+/* One-sided calls between the calls of a burst, in which ranks may be killed, and beside bursts. */
+#ifndef CECL_TEST_PUTS_AMID_H
+#define CECL_TEST_PUTS_AMID_H
 
 #include "bursts.h"
 

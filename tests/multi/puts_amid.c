@@ -9,7 +9,7 @@ static struct {
     int before;              /* index of the burst's call before which they are made */
     bool is_made;
     struct puts puts;
-    struct memory shared;
+    struct memory shared, local;
 } amid;
 
 /* When a communicator fails, peers may write to the window until they learn of the failure. So a window
@@ -19,11 +19,12 @@ static void share(uint64_t *x)
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
     ceclComm_t comm = amid.team->comm;
     amid.shared = memory_new(comm, kinds[random_next(x) % 3], PUTS_BYTES);
+    amid.local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
     amid.puts = (struct puts){.comm = comm,
                               .rank = amid.team->me,
                               .n = amid.team->n,
                               .shared = amid.shared.at,
-                              .local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES).at};
+                              .local = amid.local.at};
     multi_ok(comm, ceclWindowShare(comm, amid.shared.at, PUTS_BYTES, &amid.puts.window));
     for (int s = 0; s < PUTS_STREAMS; s++)
         amid.puts.streams[s] = multi_stream(comm);
@@ -74,4 +75,5 @@ void puts_amid_end(uint32_t failed)
         multi_ok(amid.puts.comm, ceclStreamDestroy(amid.puts.comm, amid.puts.streams[s]));
     multi_ok(amid.puts.comm, ceclWindowFree(amid.puts.comm, amid.puts.window));
     memory_free(amid.puts.comm, &amid.shared);
+    memory_free(amid.puts.comm, &amid.local);
 }
