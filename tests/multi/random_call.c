@@ -730,14 +730,12 @@ void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, i
             random_prepare(comm, &slots[i], &send[i], &recv[i], &own, host);
         }
         make_group(comm, slots, size, host);
-        const int more = rounds % 2 == 0 ? 0 : 1 + (int)(random_next(&x) % 3);
-        for (int again = 0; again < more; again++) {
-            for (int i = 0; i < size; i++) {
-                slots[i].call.seed = random_next(&x);
-                random_put(comm, &slots[i], host);
-            }
-            make_group(comm, slots, size, host);
+        for (int i = 0; i < size && rounds % 2; i++) {
+            slots[i].call.seed = random_next(&x);
+            random_put(comm, &slots[i], host);
         }
+        if (rounds % 2)
+            make_group(comm, slots, size, host);
     }
     for (int i = 0; i < size; i++) {
         free(slots[i].want);

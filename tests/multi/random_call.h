@@ -121,7 +121,7 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
 
 /* Makes `rounds` groups of `size` random calls of the kinds `first` to `last`, or calls if `size` is 1, on pool memory of
  * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
- * places. Half of the groups are made up to three times more with other bytes, by plans that are kept. */
+ * places. Half of the groups are made once more with other bytes, by plans that are kept. */
 #define RANDOM_GROUP 6
 #define RANDOM_MOST 24 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
