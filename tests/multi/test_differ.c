@@ -1,44 +1,78 @@
-/* Ranks that make different small calls, without CECL_CHECK. Nothing refuses such a call before
- * it starts. But no rank takes its result as valid: all ranks get an error that names the
- * difference. */
+/* Ranks that make different calls, without CECL_CHECK. A small call is not refused before it starts, and a large one before
+ * a byte moves. But no rank takes its result as valid: all ranks get an error that names the difference. */
 #include "multi.h"
 
 #include <stdio.h>
 
 #define COUNT 100 /* count of floats: a small call */
+#define LARGE ((size_t)1 << 18)
 #define CALLS 12
 #define ODD_CALL 5
 
-enum difference { OTHER_COUNT, OTHER_OPERATION, OTHER_CALL, LEFT_OUT, DIFFERENCES };
+static ceclComm_t comm;
+static float *send, *recv;
 
-struct buffers {
-    ceclComm_t comm;
-    float *send, *recv;
+/* All small calls have different counts. */
+static ceclResult_t reduce(size_t count, ceclRedOp_t op)
+{
+    return ceclAllReduce(send, recv, count, ceclFloat, op, comm, NULL);
+}
+
+static ceclResult_t broadcast(size_t count, ceclDataType_t type, int root)
+{
+    return ceclBroadcast(send, send, count, type, root, comm, NULL);
+}
+
+static ceclResult_t group_of_two(void)
+{
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(recv + multi_rank, recv, 1, ceclFloat, comm, NULL));
+    multi_ok(comm, broadcast(LARGE, ceclFloat, 0));
+    return ceclGroupEnd();
+}
+
+enum difference {
+    OTHER_COUNT,
+    OTHER_OPERATION,
+    OTHER_CALL,
+    LEFT_OUT,
+    OTHER_ROOT,
+    OTHER_TYPE,
+    OTHER_LARGE_COUNT,
+    ONE_MORE_CALL,
+    OTHER_PLACEMENT,
+    DIFFERENCES
 };
 
-static ceclResult_t call(const struct buffers *b, size_t count, ceclRedOp_t op)
+/* The odd rank's call. */
+static ceclResult_t make_odd(enum difference difference, size_t count)
 {
-    return ceclAllReduce(b->send, b->recv, count, ceclFloat, op, b->comm, NULL);
+    switch (difference) {
+    case OTHER_COUNT: return reduce(count - 1, ceclSum);
+    case OTHER_OPERATION: return reduce(count, ceclMax);
+    case OTHER_CALL:
+        return ceclReduceScatter(send, recv, count / (size_t)multi_nranks, ceclFloat, ceclSum, comm,
+                                 NULL);
+    case LEFT_OUT: return ceclSuccess;
+    case OTHER_ROOT: return broadcast(LARGE, ceclFloat, 1);
+    case OTHER_TYPE: return broadcast(LARGE, ceclInt32, 0);
+    case OTHER_LARGE_COUNT: return broadcast(LARGE - 1, ceclFloat, 0);
+    case ONE_MORE_CALL: return group_of_two();
+    default: return ceclAlltoAll(recv, recv, COUNT, ceclFloat, comm, NULL);
+    }
 }
 
-/* All calls have different counts. The last rank makes call ODD_CALL in a different way. */
-static ceclResult_t make(const struct buffers *b, enum difference difference, int index)
+static ceclResult_t make(enum difference difference, int index)
 {
     const size_t count = COUNT - 2 * (size_t)index;
-    const bool odd = multi_rank == multi_nranks - 1 && index == ODD_CALL;
-    switch (odd ? difference : DIFFERENCES) {
-    case OTHER_COUNT: return call(b, count - 1, ceclSum);
-    case OTHER_OPERATION: return call(b, count, ceclMax);
-    case OTHER_CALL:
-        return ceclReduceScatter(b->send, b->recv, count / (size_t)multi_nranks, ceclFloat, ceclSum,
-                                 b->comm, NULL);
-    case LEFT_OUT: return ceclSuccess;
-    case DIFFERENCES: break;
-    }
-    return call(b, count, ceclSum);
+    if (multi_rank == multi_nranks - 1 && index == ODD_CALL)
+        return make_odd(difference, count);
+    return difference == OTHER_PLACEMENT ? ceclAlltoAll(send, recv, COUNT, ceclFloat, comm, NULL)
+           : difference >= OTHER_ROOT    ? broadcast(LARGE, ceclFloat, 0)
+                                         : reduce(count, ceclSum);
 }
 
-/* What all ranks say about it. "%d": the odd rank. */
+/* What all ranks say about it. "%d": the odd rank. Of two ranks in an all-to-all, one knows the other's call. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},
@@ -48,117 +82,39 @@ static const char *const words_of[DIFFERENCES][3] = {
                     "ceclAllReduce on rank ", "ceclReduceScatter on rank %d"},
     [LEFT_OUT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                   "90 on rank ", "88 on rank %d"},
+    [OTHER_ROOT] = {"ceclBroadcast", "ranks differ in root: ", "1 on rank %d"},
+    [OTHER_TYPE] = {"ceclBroadcast", "ranks differ in datatype: ", "int32 on rank %d"},
+    [OTHER_LARGE_COUNT] = {"ranks differ in count: ", "262144 on rank ", "262143 on rank %d"},
+    [ONE_MORE_CALL] = {"ranks differ in the call: ", "ceclBroadcast on rank ",
+                       "a group of 2 calls, first ceclAllGather on rank %d"},
+    [OTHER_PLACEMENT] = {"ceclAlltoAll", "ranks differ in placement: ", "on rank "},
 };
 
-static void require_words(const char *message, const char *const words[3])
+TEST(calls_that_differ_are_an_error_on_all_ranks)
 {
-    for (int i = 0; i < 3; i++) {
-        char expected[128];
-        snprintf(expected, sizeof(expected), words[i], multi_nranks - 1);
-        if (!strstr(message, expected))
-            fail_msg("the error is: %s; expected: %s", message, expected);
-    }
-}
-
-static void run(enum difference difference)
-{
-    struct buffers b = {.comm = multi_comm(NULL)};
-    b.send = multi_alloc(b.comm, COUNT * sizeof(float));
-    b.recv = multi_alloc(b.comm, COUNT * sizeof(float));
-    MPI_Barrier(MPI_COMM_WORLD); /* a peer's failure must not hit an allocation */
-    ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < CALLS && result == ceclSuccess; i++) {
-        result = make(&b, difference, i);
-        if (result == ceclSuccess)
-            result = ceclStreamSynchronize(b.comm, NULL);
-        if (i > ODD_CALL) /* this rank has seen that a peer made an earlier call differently */
-            assert_int_not_equal(result, ceclSuccess);
-    }
-    /* a peer may still be in the call */
-    assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
-    require_words(ceclGetLastError(b.comm), words_of[difference]);
-    (void)!ceclCommDestroy(b.comm);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-/* A call that is not small is refused before a byte moves. */
-enum { OTHER_ROOT, OTHER_TYPE, OTHER_LARGE_COUNT, ONE_MORE_CALL, LARGE_DIFFERENCES };
-#define LARGE ((size_t)1 << 18)
-
-static ceclResult_t make_large(const struct buffers *b, int difference)
-{
-    const bool odd = multi_rank == multi_nranks - 1;
-    if (odd && difference == ONE_MORE_CALL) {
-        multi_ok(b->comm, ceclGroupStart());
-        multi_ok(b->comm,
-                 ceclAllGather(b->recv + multi_rank, b->recv, 1, ceclFloat, b->comm, NULL));
-        multi_ok(b->comm, ceclBroadcast(b->send, b->send, LARGE, ceclFloat, 0, b->comm, NULL));
-        return ceclGroupEnd();
-    }
-    return ceclBroadcast(b->send, b->send,
-                         odd && difference == OTHER_LARGE_COUNT ? LARGE - 1 : LARGE,
-                         odd && difference == OTHER_TYPE ? ceclInt32 : ceclFloat,
-                         odd && difference == OTHER_ROOT ? 1 : 0, b->comm, NULL);
-}
-
-TEST(large_calls_that_differ_are_told_apart)
-{
-    static const char *const words[LARGE_DIFFERENCES][3] = {
-        [OTHER_ROOT] = {"ceclBroadcast", "ranks differ in root: ", "1 on rank %d"},
-        [OTHER_TYPE] = {"ceclBroadcast", "ranks differ in datatype: ", "int32 on rank %d"},
-        [OTHER_LARGE_COUNT] = {"ranks differ in count: ", "262144 on rank ", "262143 on rank %d"},
-        [ONE_MORE_CALL] = {"ranks differ in the call: ", "ceclBroadcast on rank ",
-                           "a group of 2 calls, first ceclAllGather on rank %d"},
-    };
-    for (int i = 0; i < LARGE_DIFFERENCES; i++) {
-        struct buffers b = {.comm = multi_comm(NULL)};
-        b.send = multi_alloc(b.comm, LARGE * sizeof(float));
-        b.recv = multi_alloc(b.comm, LARGE * sizeof(float));
+    for (enum difference difference = 0; difference < DIFFERENCES; difference++) {
+        ceclResult_t result = ceclSuccess;
+        comm = multi_comm(NULL);
+        send = multi_alloc(comm, LARGE * sizeof(float));
+        recv = multi_alloc(comm, LARGE * sizeof(float));
         MPI_Barrier(MPI_COMM_WORLD); /* a peer's failure must not hit an allocation */
-        if (make_large(&b, i) == ceclSuccess)
-            (void)!ceclStreamSynchronize(b.comm, NULL);
-        assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
-        require_words(ceclGetLastError(b.comm), words[i]);
-        (void)!ceclCommDestroy(b.comm);
+        for (int i = difference < OTHER_ROOT ? 0 : ODD_CALL; i < CALLS && result == ceclSuccess;
+             i++) {
+            result = make(difference, i);
+            if (result == ceclSuccess)
+                result = ceclStreamSynchronize(comm, NULL);
+            if (i > ODD_CALL) /* this rank has seen that a peer made an earlier call differently */
+                assert_int_not_equal(result, ceclSuccess);
+        }
+        /* a peer may still be in the call */
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
+        for (int i = 0; i < 3; i++) {
+            char expected[128];
+            snprintf(expected, sizeof(expected), words_of[difference][i], multi_nranks - 1);
+            if (!strstr(ceclGetLastError(comm), expected))
+                fail_msg("the error is: %s; expected: %s", ceclGetLastError(comm), expected);
+        }
+        (void)!ceclCommDestroy(comm);
         MPI_Barrier(MPI_COMM_WORLD);
     }
-}
-
-TEST(another_count_is_an_error_on_all_ranks)
-{
-    run(OTHER_COUNT);
-}
-
-TEST(another_operation_is_an_error_on_all_ranks)
-{
-    run(OTHER_OPERATION);
-}
-
-TEST(another_collective_is_an_error_on_all_ranks)
-{
-    run(OTHER_CALL);
-}
-
-TEST(a_call_left_out_is_an_error_on_all_ranks)
-{
-    run(LEFT_OUT);
-}
-
-/* In an all-to-all, ranks must agree on placement. Of two ranks, one knows the other's call. */
-TEST(an_all_to_all_that_is_in_place_on_one_rank_is_named)
-{
-    struct buffers b = {.comm = multi_comm(NULL)};
-    const size_t all = (size_t)multi_nranks * COUNT;
-    b.send = multi_alloc(b.comm, all * sizeof(float));
-    b.recv = multi_alloc(b.comm, all * sizeof(float));
-    MPI_Barrier(MPI_COMM_WORLD); /* no rank learns of the error while it allocates */
-    const ceclResult_t result =
-        ceclAlltoAll(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);
-    assert_true(result == ceclSuccess || result == ceclInvalidUsage || result == ceclRemoteError);
-    assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
-    const char *words = ceclGetLastError(b.comm);
-    if (!strstr(words, "ceclAlltoAll: ranks differ in placement: "))
-        fail_msg("the error is: %s", words);
-    (void)!ceclCommDestroy(b.comm);
-    MPI_Barrier(MPI_COMM_WORLD);
 }

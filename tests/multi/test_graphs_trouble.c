@@ -226,11 +226,27 @@ TEST(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting)
     abort_all(graph);
 }
 
-static void *open_gate(void *gate)
+/* A word that the stream waits for. A thread writes it a second after gate_opens. */
+static uint32_t *gate;
+static pthread_t opener;
+
+static void gate_holds_stream(void)
+{
+    multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
+    const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
+    multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
+}
+
+static void *open_gate(void *nothing)
 {
     multi_pause_ms(1000);
     comm->dev->ops->host_write(comm->dev, gate, 1, 1);
-    return NULL;
+    return nothing;
+}
+
+static void gate_opens(void)
+{
+    assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
 }
 
 /* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. Here a graph has not
@@ -239,16 +255,12 @@ TEST(a_shrink_waits_for_graphs_that_have_not_begun)
 {
     const int last = multi_nranks - 1;
     ceclComm_t rest = NULL;
-    uint32_t *gate = NULL;
-    pthread_t opener;
     open_all();
     ceclGraph_t graph = captured(3);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     if (!is_last()) {
-        multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
-        const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
-        multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
+        gate_holds_stream();
         multi_ok(NULL, ceclGraphLaunch(graph, stream));
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -256,7 +268,7 @@ TEST(a_shrink_waits_for_graphs_that_have_not_begun)
         multi_ok(comm, ceclCommRevoke(comm));
     } else {
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
-        assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
+        gate_opens();
         multi_ok(comm, ceclCommShrink(comm, &last, 1, &rest, NULL));
         assert_int_equal(comm->dev->ops->event_query(comm->dev, comm->engine.order.event),
                          ceclSuccess);
@@ -287,20 +299,16 @@ TEST(memory_that_a_graph_uses_is_not_freed)
 /* The graph that uses the memory is destroyed while its launch is pending. Another graph stays. */
 TEST(memory_is_free_as_soon_as_its_own_graph_is_gone)
 {
-    uint32_t *gate = NULL;
-    pthread_t opener;
     open_all();
     uint32_t *former = recv;
     ceclGraph_t graph = captured(1), other = NULL;
     recv = multi_alloc(comm, (size_t)multi_nranks * COUNT * sizeof(*recv));
     other = captured(1);
-    multi_ok(comm, comm->dev->ops->words_alloc(comm->dev, 1, &gate));
-    const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
-    multi_ok(comm, comm->dev->ops->memops(comm->dev, stream, &wait, 1));
+    gate_holds_stream();
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclGraphDestroy(graph));
     wait_for_graphs(1000 * LONG_S);
-    assert_int_equal(pthread_create(&opener, NULL, open_gate, gate), 0);
+    gate_opens();
     const double start = multi_seconds();
     multi_ok(comm, ceclMemFree(comm, former));
     assert_true(multi_seconds() - start < LONG_S);

@@ -164,12 +164,7 @@ TEST(a_null_handle_on_one_rank_is_told_to_all)
     ceclComm_t comm = NULL;
     multi_refused(NULL, ceclCommInitMpi(last ? NULL : &comm, MPI_COMM_WORLD, &config),
                   ceclInvalidArgument, "comm: NULL");
-    const ceclUniqueId id = multi_one_id();
-    multi_refused(
-        NULL, ceclCommInitRankConfig(last ? NULL : &comm, multi_nranks, id, multi_rank, &config),
-        ceclInvalidArgument, "comm: NULL");
     assert_null(comm);
-    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /* ---- unique ids */
@@ -183,18 +178,6 @@ TEST(differing_numbers_of_ranks_are_refused_on_every_rank)
         NULL,
         ceclCommInitRankConfig(&comm, multi_nranks + (multi_rank == 1), id, multi_rank, &config),
         ceclInvalidArgument, "nranks");
-    assert_null(comm);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-TEST(a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id)
-{
-    ceclConfig_t config = multi_config();
-    config.smPolicy = multi_rank == multi_nranks - 1 ? 9 : CECL_UNDEF;
-    const ceclUniqueId id = multi_one_id();
-    ceclComm_t comm = NULL;
-    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
-                  ceclInvalidArgument, "config.smPolicy = 9: 0 to 2 expected");
     assert_null(comm);
     MPI_Barrier(MPI_COMM_WORLD);
 }
