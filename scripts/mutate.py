@@ -44,7 +44,7 @@ TESTS = {
           "pairs_.*|(collectives|mixed|reduce|group|explain)_3))$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(collectives|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
-            "(bad_input|options|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
+            "(bad_input|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "nccl": "^nccl_",
 }
 REST = "^(test_|nccl_|fuzz_|fault_|exhaust_)"
