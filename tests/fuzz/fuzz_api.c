@@ -548,57 +548,6 @@ static void run_misuse(void)
     model_compare(&model, "after a bad call");
 }
 
-/* ---- new communicators from the old one */
-
-static int colors[MODEL_RANKS];
-static bool excluded[MODEL_RANKS], shrinks;
-
-/* Gathers the ranks of a new communicator, which must be the ranks of one color, in order. */
-static void check_child(ceclComm_t child, int rank)
-{
-    int32_t mine = rank, all[MODEL_RANKS] = {0};
-    int count = 0, at = 0;
-    OK(ceclCommCount(child, &count));
-    OK(ceclAllGather(&mine, all, 1, ceclInt, child, NULL));
-    OK(ceclStreamSynchronize(child, NULL));
-    for (int r = 0; r < model.nranks; r++)
-        if (shrinks ? !excluded[r] : colors[r] == colors[rank])
-            REQUIRE(at < count && all[at++] == r, "rank %d is missing in the new communicator", r);
-    REQUIRE(at == count, "%d ranks, %d expected", count, at);
-    OK(ceclCommDestroy(child));
-}
-
-static void *split_rank(void *argument)
-{
-    const int rank = (int)(intptr_t)argument;
-    ceclComm_t child = NULL;
-    int list[MODEL_RANKS], count = 0;
-    for (int r = 0; r < model.nranks; r++)
-        if (excluded[r])
-            list[count++] = r;
-    if (shrinks && excluded[rank])
-        return NULL;
-    if (shrinks)
-        OK(ceclCommShrink(comms[rank], list, count, &child, NULL));
-    else
-        OK(ceclCommSplit(comms[rank], colors[rank], 0, &child, NULL));
-    REQUIRE((child == NULL) == (!shrinks && colors[rank] == CECL_SPLIT_NOCOLOR),
-            "rank %d: a communicator without a color", rank);
-    if (child)
-        check_child(child, rank);
-    return NULL;
-}
-
-static void run_split(void)
-{
-    shrinks = take_below(&in, 2);
-    for (int r = 0; r < model.nranks; r++) {
-        colors[r] = (int)take_below(&in, 3) - 1;
-        excluded[r] = take_below(&in, 4) == 0;
-    }
-    run_threads(split_rank);
-}
-
 /* ---- the fuzzer */
 
 static void step(void)
@@ -606,10 +555,7 @@ static void step(void)
     switch (take_below(&in, 12)) {
     case 0: change_pool(); break;
     case 1: change_registration(); break;
-    case 2: /* the slowest step */
-        if (take_byte(&in) < 64)
-            run_split();
-        break;
+    case 2:
     case 3:
     case 4:
     case 5: run_misuse(); break;
