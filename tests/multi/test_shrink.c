@@ -1,7 +1,8 @@
 /* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
- * test_mixed.c, lists that differ in test_shrink_lists.c, ranks that die in the fault suite: MPI would end the job. */
+ * test_mixed.c, ranks that die in the fault suite: MPI would end the job. */
 #include "multi.h"
 
+#include <ctype.h>
 #include <stdio.h>
 
 #define COUNT 1000
@@ -285,6 +286,105 @@ TEST(an_excluded_rank_that_calls_is_refused_alone)
             shrink_works(comm, &last, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     shrink_works(comm, NULL, 0);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- lists that differ: each rank gets an error at once, and all succeed together in the next call */
+
+#define FIRST 4 /* ranks with a list; all others exclude no rank */
+
+/* A rank never meets the ranks of its list. */
+static const struct lists {
+    int least_ranks, count[FIRST], list[FIRST][2];
+    const char *words[FIRST];
+} lists_that_differ[] = {
+    {3, {1, 1, 1}, {{1}, {2}, {0}}, {"rank 1", "rank 2", "rank 0", "no rank"}},
+    {3, {1, 1}, {{1}, {0}}, {"rank 1", "rank 0", "no rank", "no rank"}},
+    {3, {0, 1}, {{0}, {2}}, {"no rank", "rank 2", "no rank", "no rank"}},
+    {4, {0, 1, 0, 1}, {{0}, {2}, {0}, {0}}, {"no rank", "rank 2", "no rank", "rank 0"}},
+    {4,
+     {2, 2, 2},
+     {{1, 2}, {0, 2}, {0, 1}},
+     {"ranks 1 and 2", "ranks 0 and 2", "ranks 0 and 1", "no rank"}},
+    {4,
+     {2, 2, 2, 2},
+     {{1, 2}, {2, 3}, {0, 3}, {0, 1}},
+     {"ranks 1 and 2", "ranks 2 and 3", "ranks 0 and 3", "ranks 0 and 1"}},
+};
+#define LISTS (sizeof(lists_that_differ) / sizeof(lists_that_differ[0]))
+#define DIFFER "ranks differ in which ranks they exclude: "
+
+static const char *words_of(const struct lists *lists, int rank)
+{
+    return rank < FIRST ? lists->words[rank] : "no rank";
+}
+
+/* Whether this rank's error has these words, and a rank whose list they are. */
+static bool are_named(const struct lists *lists, const char *words)
+{
+    for (int r = 0; r < multi_nranks; r++) {
+        char part[64];
+        snprintf(part, sizeof(part), " %s on rank %d", words, r);
+        const char *found = strstr(ceclGetLastError(NULL), part);
+        if (strcmp(words, words_of(lists, r)) == 0 && found && !isdigit(found[strlen(part)]))
+            return true;
+    }
+    return false;
+}
+
+static void own_and_another_are_named(const struct lists *lists)
+{
+    const char *own = words_of(lists, multi_rank);
+    bool found = false;
+    for (int r = 0; r < multi_nranks; r++)
+        found =
+            found || (strcmp(words_of(lists, r), own) != 0 && are_named(lists, words_of(lists, r)));
+    if (!found || !are_named(lists, own))
+        fail_msg("rank %d: %s", multi_rank, ceclGetLastError(NULL));
+}
+
+/* Shrinks with this rank's list. Ranks come one after the other: each is first once, in ascending and descending order. */
+static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms, ceclComm_t comm,
+                                   ceclComm_t *rest)
+{
+    const bool has_list = multi_rank < FIRST;
+    const int place = (multi_rank + order / 2) % multi_nranks;
+    multi_pause_ms((long)ms * (order % 2 ? multi_nranks - 1 - place : place));
+    return ceclCommShrink(comm, has_list ? lists->list[multi_rank] : NULL,
+                          has_list ? lists->count[multi_rank] : 0, rest, NULL);
+}
+
+/* Ranks of the second round do not synchronize between their calls: a rank may be at its next try while another still
+ * comes with the different list. */
+TEST(lists_that_differ_end_at_once_in_any_order)
+{
+    ceclComm_t comm = joined(CECL_UNDEF);
+    for (size_t i = 0; i < 2 * LISTS; i++) {
+        const struct lists *lists = &lists_that_differ[i % LISTS];
+        const bool meets = i < LISTS;
+        for (int order = 0;
+             order < 8 && order < 2 * multi_nranks && multi_nranks >= lists->least_ranks; order++) {
+            ceclComm_t rest = NULL;
+            const double start = multi_seconds();
+            ceclResult_t result = shrink_in_turn(lists, order, meets ? 4 : 1, comm, &rest);
+            if (meets || result != ceclSuccess) {
+                multi_refused(NULL, result, ceclInvalidUsage, DIFFER);
+                assert_null(rest);
+            }
+            if (meets) {
+                own_and_another_are_named(lists);
+                MPI_Barrier(MPI_COMM_WORLD);
+            }
+            for (int tries = 0; !rest; tries++) {
+                assert_true(tries < 8);
+                if (ceclCommShrink(comm, NULL, 0, &rest, NULL) != ceclSuccess)
+                    assert_false(meets || !strstr(ceclGetLastError(NULL), DIFFER));
+            }
+            assert_true(multi_seconds() - start < PROMPT);
+            works(rest, NULL, 0);
+            multi_ok(NULL, ceclCommDestroy(rest));
+        }
+    }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
