@@ -162,13 +162,3 @@ TEST(another_failed_join_ends_the_communicator_at_its_peers)
         async = ceclSuccess;
     }
 }
-
-TEST(joining_by_mpi_is_refused_in_a_group)
-{
-    ceclComm_t comm = NULL;
-    multi_ok(NULL, ceclGroupStart());
-    multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, NULL), ceclInvalidUsage,
-                  "call 1 in the group, ceclCommInitMpi: it uses the callbacks at once");
-    multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "outside the group");
-    assert_null(comm);
-}
