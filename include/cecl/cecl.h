@@ -31,8 +31,7 @@
  *                rank can compute its address at a peer.
  *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
- *   block        the data that one rank sends to one rank. A rank's own block is what it sends to
- *                itself.
+ *   block        the data that one rank sends to one rank; its own block goes to itself.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent in one go.
  *   in place     the rank's own block already lies where the result needs it.
@@ -125,10 +124,10 @@
  * are alive.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside it. While a thread is inside a collective,
- * a message, the end of a group, ceclExplain or ceclGroupExplain, another of these calls on the
- * same communicator is refused (ceclInvalidUsage). A communicator belongs to the process that made
- * it. A thread that is cancelled in a call (pthread_cancel) ends when the call has returned. */
+ * time; calls that say "Threads: any" may be made beside it. Collectives, messages, ends of groups,
+ * ceclExplain and ceclGroupExplain exclude each other: while a thread is inside one, another one on
+ * the same communicator is refused (ceclInvalidUsage). A communicator belongs to the process that
+ * made it. A thread that is cancelled in a call (pthread_cancel) ends when the call returns. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -351,8 +350,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
 /* ------------------------------------------------------------------------------------------------
  * Communicators */
 
-/* Makes an id by which ranks find each other over TCP. This process listens until all ranks have
- * joined.
+/* Makes an id by which ranks meet over TCP. This process listens until all ranks have joined.
  * id  [out] carry it to every rank by any means (MPI, a file, an environment variable). It makes
  *     one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
@@ -385,7 +383,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
  *   NCCL's kernels, and cannot change later; direction has no effect.
  * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
- *   which may also have calls on communicators of one host. A call becomes one call of NCCL, or a
+ *   which may also have calls on communicators of one host. A call becomes a call of NCCL's, or a
  *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs capture calls as
  *   far as NCCL captures them; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
@@ -407,13 +405,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * If one of them cannot, this process keeps no communicator of the group, and the peers learn why.
  * Calls on the communicator must come after that group.
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can learn of them; no communicator is made: ceclInvalidArgument (NULL;
- * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
- * settings differ between ranks), ceclInvalidUsage (the id was used before, or is not an id; ranks
- * of several hosts are on the host device, or have different versions of NCCL; ranks have different
- * versions of cecl; GPUs cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a
- * GPU, or two ranks on one unless CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError,
- * ceclUnhandledCudaError, ceclOutOfMemory. */
+ * Errors, on every rank that can learn of them; no communicator is made:
+ *   ceclInvalidArgument  NULL; a rank out of range or taken twice; a setting or an environment variable
+ *                        out of range; nranks or settings differ between ranks.
+ *   ceclInvalidUsage     The id was used before, or is not an id. Ranks of several hosts are on the host
+ *                        device, or have different versions of NCCL. Ranks have different versions of
+ *                        cecl. GPUs cannot reach each other's memory. Under CECL_DEVICE_CUDA a rank has
+ *                        no GPU, or two ranks are on one without CECL_SHARE_GPU=1.
+ *   Also ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
                                                           const ceclConfig_t *config);
@@ -577,22 +576,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
 /* ------------------------------------------------------------------------------------------------
  * Symmetric memory */
 
-/* Allocates `bytes` of symmetric device memory: at the same offset on every rank, and reachable by
- * all.
- * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents
- *        undefined.
+/* Allocates `bytes` of symmetric memory: at the same offset on every rank, and reachable by all.
+ * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Not zeroed.
  * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
  * Collective; blocks for one exchange if the pool must grow (on all ranks in the same call);
  * otherwise returns at once and exchanges nothing (except under CECL_CHECK=1). In a group the
  * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written, so one thread
  * may allocate for several ranks. Not capturable.
- * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; allocations
- * that are left are freed with comm.
- * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
- * sequence of ceclMemAlloc and ceclMemFree; noticed when the pool grows, and at every call under
- * CECL_CHECK=1), ceclOutOfMemory (on any rank; the message says which; if this rank had no host
- * memory for its list of allocations, the communicator has failed), ceclRemoteError, ceclTimeout (a
- * rank did not come: the communicator has failed). */
+ * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; comm's
+ * end frees all allocations.
+ * Errors, nothing allocated:
+ *   ceclInvalidArgument  NULL.
+ *   ceclInvalidUsage     Ranks differ in their sequence of ceclMemAlloc and ceclMemFree. This is noticed
+ *                        when the pool grows, and under CECL_CHECK=1 at every call.
+ *   ceclOutOfMemory      On any rank; the message says which. If this rank had no host memory for its list
+ *                        of allocations, the communicator has failed.
+ *   ceclRemoteError; ceclTimeout (a rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
@@ -641,7 +640,8 @@ typedef struct ceclRegistration *ceclRegistration_t;
  * background. Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be
  * registered, without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
- * ceclCommDeregister once no call uses it. A registration that is left ends with comm.
+ * ceclCommDeregister once no call uses it. The registration ends with comm
+ * at the latest.
  * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
  * memory of another device, freed memory; a range that passes the end of its allocation),
  * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
@@ -767,13 +767,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Collective: all ranks call with equal sendcount and datatype, in the same order on `comm`. Each
  * rank may be in place or not.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
- * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
- * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
- * buffer that passes the end of its allocation; a stream of another device; on the host device a
- * destroyed stream), ceclInvalidUsage (symmetric memory past the end of its allocation, or a
- * peer's; a graph captures the call on some ranks only; under CECL_SM_NEVER out of place on a
- * communicator of one rank; under CECL_CHECK=1 ranks differ), ceclOutOfMemory (also if there is no
- * room for a bounce buffer). */
+ * Errors, nothing enqueued:
+ *   ceclInvalidArgument  NULL; partly overlapping buffers; unknown datatype; size overflow; memory of the
+ *                        host or of another device, managed memory, freed memory; a buffer that passes
+ *                        the end of its allocation; a stream of another device; on the host device a
+ *                        destroyed stream.
+ *   ceclInvalidUsage     Symmetric memory past the end of its allocation, or a peer's; only some ranks
+ *                        capture the call into a graph; under CECL_SM_NEVER a call out of place on a
+ *                        communicator of one rank; under CECL_CHECK=1 ranks differ.
+ *   ceclOutOfMemory      Also if there is no room for a bounce buffer. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
@@ -935,9 +937,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
  * may be in a group.
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
- * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, the contents
- * of recvbuff are undefined, but nothing after its last block is written; CECL_CHECK=1 compares the
- * counts and places.
+ * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, recvbuff has
+ * undefined contents, but nothing is written after its last block. CECL_CHECK=1 compares counts and
+ * places.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
@@ -1002,8 +1004,7 @@ typedef struct {
      * `align`. */
     size_t align;
     /* A second array with as many rows, such as the scales of fp8 numbers. Its rows go the same
-     * way. scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses
-     * are ignored. */
+     * way. scalebytes: bytes of each of its rows; 0: no such array, its addresses are ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
@@ -1039,8 +1040,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sen
                                                 ceclStream_t stream);
 
 /* Sends rows back from the experts to the ranks that they came from. Each rank receives its rows in
- * the order that they had in its sendbuff of ceclDispatch. ceclSumRows then adds the rows of each
- * token.
+ * the order of its sendbuff in ceclDispatch. ceclSumRows adds each token's rows.
  * sendbuff    rows, each at the place that ceclDispatch gave it in recvbuff. Padding is not sent.
  * sendsplits  [2 * experts * nranks] the recvsplits that ceclDispatch wrote: the number of rows of
  *             each block, and where each block begins. The blocks of one expert are for rank 0, then
@@ -1074,8 +1074,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
  * stream    orders the call; any stream of the device. It may be capturing.
  *
- * One kernel does this, on at most maxSms SMs (default 16). Buffers may lie in any memory of the
- * rank's device.
+ * One kernel does this, on at most maxSms SMs (default 16). Buffers are any memory of the device.
  * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
  * the caller's, and must stay allocated until the stream has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
@@ -1100,8 +1099,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
                                               ceclStream_t stream);
 
 /* Sends block r of root's `sendbuff` to rank r.
- * sendbuff  [nranks * count] elements on root's device, read only on root; other ranks may pass
- *           NULL.
+ * sendbuff  [nranks * count] elements, read only on root; other ranks may pass NULL.
  * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * count     elements for one rank, equal on all; 0: the call has no effect.
@@ -1111,8 +1109,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
                                                ceclDataType_t datatype, int root, ceclComm_t comm,
                                                ceclStream_t stream);
 
-/* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two ranks make
- * calls.
+/* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two make calls.
  * sendbuff  [count] elements.
  * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
  *           the two ranks still wait for each other.
@@ -1122,12 +1119,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *           host does not wait for that.
  * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one.
  * Outside of a group later work in the stream, and every later call on `comm`, waits until the
- * message has arrived. So if two ranks both send first, and then receive, they wait until the
- * timeout.
+ * message has arrived. If two ranks both send first and then receive, they wait until the timeout.
  * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
- * Each ends once both of its ranks have reached their groups, which may hold different calls. If a
- * group also has collectives, messages come after them. Messages of a group may overlap in memory;
- * but bytes that one receives and another uses are undefined.
+ * Each ends once both of its ranks have reached their groups. The two groups may hold different
+ * calls. If a group also has collectives, messages come after them. Messages of a group may overlap
+ * in memory; but bytes that one receives and another uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
@@ -1166,9 +1162,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  *
  * The arithmetic needs a few SMs (ceclConfig_t.maxSms). A small call is one kernel. A larger call
  * goes one of two ways, which ceclGroupExplain tells. Either SMs read the blocks in the peers'
- * memory; this needs that no rank's sendbuff is private, and that no rank comes late. Or copy
- * engines bring the blocks to staging in chunks, and a kernel reduces one chunk while the next
- * arrives.
+ * memory, if no sendbuff is private and no rank comes late. Or copy engines bring the blocks to
+ * staging in chunks, and a kernel reduces one chunk while the next arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
  * Leave enough other SMs free for kernels that a peer needs before it makes this call, and for
@@ -1343,7 +1338,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
- * Errors, with none of the calls enqueued: that of the first call that is refused. If arguments
+ * Errors, after which no call is enqueued: that of the first call that is refused. If arguments
  * alone show an error, the call itself returns it, too. Three errors are found only here: a buffer
  * that passes the end of its allocation, a stream of another device, and a call that CECL_SM_NEVER
  * forbids. Also ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was
@@ -1358,7 +1353,7 @@ typedef struct {
     int copies;      /* copies this rank issues; a small call's kernel stores data itself */
     int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
-    int kernels;     /* kernels this rank launches: one a reduction, or one for a small call */
+    int kernels;     /* kernels this rank launches: one for each reduction, or for a small call */
     int barriers;    /* times that all ranks signal and wait */
     /* bytes that this rank's copies move, local ones included, or that a small call's kernel sends;
      * other bytes that SMs read or write do not count */
@@ -1383,7 +1378,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
 /* Ends a group as ceclGroupEnd does, but enqueues nothing. Instead it tells how the calls would be
  * carried out together, under the assumptions of ceclExplain. It takes every call that may be in a
  * group, even a single one.
- * comm         all calls of the group are on it.
+ * comm         the communicator of all calls of the group.
  * explanation  [out] written on success only.
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
  * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument
@@ -1418,9 +1413,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             one peer arrive in the order in which the host made the calls, even on different
  *             streams: the n-th comes once the first n calls are done. Every signal is counted;
  *             none is lost if the peer waits late.
- *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
- *             them in the order in which the host made the waits, so this wait ends once `count`
- *             signals have come that no earlier wait takes. Waiting takes no SM.
+ *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals
+ *             count in the host's order: a wait ends once `count` signals have come that no earlier
+ *             wait takes. Waiting takes no SM.
  *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
  *             may write where and when; cecl adds no order between peers. A window may lie in
  *             memory that collectives use, too. A put may have no bytes. A put to this rank itself
@@ -1504,13 +1499,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow
  *           of both ranks.
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * buffers stay their owners'.
- * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
- * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
- * communicator; bytes that lie outside of what the peer shares; a peer's file that has become too
- * short; a stream as in ceclAllGather), ceclInvalidUsage (a buffer that passes the end of its
- * allocation; the peer has freed or unmapped its memory, which on GPUs is known only once a call of
- * the peer has found it; the peer is this rank, and an SM is not allowed; inside a group; `stream`
- * captures a graph), ceclRemoteError (the peer has left: the communicator has failed). */
+ * Errors, nothing enqueued:
+ *   ceclInvalidArgument  sendbuff NULL or in no memory of the device; unknown datatype; a peer that is no
+ *                        rank; a window that is NULL, was freed, or is of another communicator; bytes
+ *                        that lie outside of what the peer shares; a peer's file that has become too
+ *                        short; a stream as in ceclAllGather.
+ *   ceclInvalidUsage     A buffer that passes the end of its allocation. The peer has freed or unmapped
+ *                        its memory; on GPUs this is known only once a call of the peer has noticed it.
+ *                        The peer is this rank, and an SM is not allowed. Inside a group. `stream`
+ *                        captures a graph.
+ *   ceclRemoteError      The peer has left: the communicator has failed. */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
                                            size_t offset, ceclComm_t comm, ceclStream_t stream);
@@ -1594,10 +1592,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
  * stream). Any communicator of this process on that device may use it, also in the functions below.
  * stream  [out] written on success only.
- * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; streams that
- * are left end with comm: ceclCommDestroy waits for all that they hold, even for calls of other
- * communicators. Work that a stream still holds when it ends is carried out; later calls that pass
- * the stream are refused.
+ * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy, or
+ * else until comm ends: ceclCommDestroy waits for all work that the stream holds, even for calls of
+ * other communicators. Work that is left then is carried out; later calls that pass the stream are
+ * refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
@@ -1644,14 +1642,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t 
 CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream,
                                                        ceclEvent_t event);
 
-/* Destroys an event. Waits that are enqueued keep their effect. Works on a failed communicator,
- * too.
+/* Destroys an event. Waits that are enqueued keep their effect. Works even if comm has failed.
  * Local; does not wait. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument
  * (NULL, no such event), ceclUnhandledCudaError. Since 0.3.0. */
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
 
-/* Copies `bytes` from `src` to `dst` in the order of `stream`. Both may be memory of the device or
- * of the host.
+/* Copies `bytes` from `src` to `dst` in the order of `stream`. Each may lie on the device or host.
  * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's;
  * host memory must be kept until the stream gets there.
  * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. */
@@ -1661,8 +1657,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
 /* -- graphs -- */
 
 /* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture).
- * The four functions below do the same on every device. A captured call is carried out whenever the
- * graph is launched.
+ * The four functions below do the same on every device. A captured call runs whenever the graph is
+ * launched.
  *
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
@@ -1678,8 +1674,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
  *     other. If the peer captures a send and a receive in the other order, put both into one group.
  *     A captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
- *     ceclCommLimits is less). Launch graphs with messages in the order in which
- *     they were captured.
+ *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
  *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls:
  *     its last launch may still run, and the driver reports the end of a graph late. */
