@@ -282,7 +282,7 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up
-     * to 1.4 s later (3.4 s if several peers are late, because one of them may name the rank at
+     * to 1.4 s later (3.4 s if several peers are late: one of them may first name the rank at
      * fault). If this process stands still for more than 1.4 s, that time does not count for
      * enqueued calls, except for small ones by a kernel. */
     int timeoutMs;
@@ -398,7 +398,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   timeout. NCCL does not say for which rank it waits, so the error names a rank only if it has
  *   left. The process that made the id must live as long as the ranks, because they learn of each
  *   other's ends through it. After a failure the remaining ranks join anew, with a new id.
- * CECL_NODE_SIZE and CECL_HOST_ID pretend several hosts.
+ * CECL_NODE_SIZE and CECL_HOST_ID pretend that there are several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current at the call, and all ranks join at the outermost ceclGroupEnd.
@@ -466,21 +466,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
  * another kind; if one rank gets this error, all do), and ceclInvalidUsage (between ceclGroupStart
  * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable.
- * If a new communicator cannot be made, only its ranks get an error, which is one of
+ * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
-/* Makes a new communicator of the ranks of `comm` that stay, in their order. By this call a program
- * goes on after ranks have died; `comm` may have failed or not. The call changes nothing on `comm`:
- * the caller still destroys it, and its memory stays until then. If a rank that stays knows that
- * `comm` has failed, the call first waits for all work that the staying ranks have enqueued on
+/* Makes a new communicator of the ranks of `comm` that stay; they keep their order. By this call a
+ * program goes on after ranks have died; `comm` may have failed or not. The call changes nothing on
+ * `comm`: the caller still destroys it, and its memory stays until then. If a rank that stays knows
+ * that `comm` has failed, the call first waits for all work that the staying ranks have enqueued on
  * `comm`, so none of their copies reaches buffers of later calls. It waits 5 s at most. If work is
  * pending after that, CECL_DEBUG=warn prints a line, and copies of this work may still arrive.
  * Copies of an excluded rank that is alive may still arrive, too.
- * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
- *               ranks on every rank that stays. NULL where excludeCount is 0.
+ * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order. All ranks
+ *               that stay name the same ranks. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
  * newcomm       [out] written on success only.
  * config        as in ceclCommSplit.
@@ -1062,8 +1062,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
- * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
- * result is rounded once to the datatype. Thus the bits do not depend on how rows travelled.
+ * Products and sums are fp32, in the order of places. Each is rounded to nearest even, and none is
+ * fused; the result is rounded once to the datatype. Thus the bits do not depend on how rows
+ * travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. Numbers of nrows or more are skipped;
@@ -1354,7 +1355,7 @@ typedef struct {
     int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
     int kernels;     /* kernels this rank launches: one for each reduction, or for a small call */
-    int barriers;    /* times that all ranks signal and wait */
+    int barriers;    /* how often all ranks signal each other and wait */
     /* bytes that this rank's copies move, local ones included, or that a small call's kernel sends;
      * other bytes that SMs read or write do not count */
     uint64_t bytesSent;
@@ -1594,8 +1595,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
  * stream  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy, or
  * else until comm ends: ceclCommDestroy waits for all work that the stream holds, even for calls of
- * other communicators. Work that is left then is carried out; later calls that pass the stream are
- * refused.
+ * other communicators. Work that it holds at its end is carried out; later calls that pass the
+ * stream are refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
@@ -1672,8 +1673,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). A group with captured calls ends before their capture does.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
- *     other. If the peer captures a send and a receive in the other order, put both into one group.
- *     A captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
+ *     other. If they capture two messages in different orders, put these into one group. A captured
+ *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
  *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls:
