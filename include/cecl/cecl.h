@@ -90,14 +90,14 @@
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
- * moves, a rank gets ceclInvalidUsage, and the communicator fails. The message says whether the
- * calls differ in the function, count, datatype, root, op or options, with both values. Small calls
- * (ceclExplain tells which are small), barriers and calls with splits on the device are compared
- * afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference,
- * and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls
- * ahead are not compared.) If splits lie on the device, the call's kernels also compare the call,
- * and move no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host threads
- * compare every collective before it starts. If calls differ, all ranks refuse them
+ * moves, a rank that finds this gets ceclInvalidUsage, and the communicator fails. The message says
+ * whether the calls differ in the function, count, datatype, root, op or options, with both values.
+ * Small calls (ceclExplain tells which are small), barriers and calls with splits on the device are
+ * compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the
+ * difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than
+ * 64 calls ahead are not compared.) If splits lie on the device, the call's kernels also compare
+ * the call, and move no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host
+ * threads compare every collective before it starts. If calls differ, all ranks refuse them
  * (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
  *
  * Several hosts: on GPUs, NCCL carries out all calls of a communicator over several hosts. See
@@ -171,7 +171,7 @@ typedef enum {
     ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
-    /* The call does not fit the state: wrong order, memory that cannot serve, ranks differ. */
+    /* The call does not fit the state: the order is wrong, memory cannot be used, or ranks differ. */
     ceclInvalidUsage = 5,
     ceclRemoteError = 6, /* a peer failed, left, or aborted */
     ceclInProgress = 7,  /* not an error: not finished yet */
@@ -1075,7 +1075,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
  * stream    orders the call; any stream of the device. It may be capturing.
  *
- * One kernel does this, on at most maxSms SMs (default 16). Buffers are any memory of the device.
+ * One kernel does this, on at most maxSms SMs (default 16). Buffers: any memory of the device.
  * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
  * the caller's, and must stay allocated until the stream has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
@@ -1088,8 +1088,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
                                                ceclComm_t comm, ceclStream_t stream);
 
 /* Gathers `count` elements from every rank, in rank order, on root only.
- * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
- *           makes no difference to the other ranks.
+ * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements;
+ *           the other ranks need not know.
  * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
  * count     elements of one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
@@ -1101,8 +1101,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
 
 /* Sends block r of root's `sendbuff` to rank r.
  * sendbuff  [nranks * count] elements, read only on root; other ranks may pass NULL.
- * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
- *           makes no difference to the other ranks.
+ * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements;
+ *           the other ranks need not know.
  * count     elements for one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. */
@@ -1559,7 +1559,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWa
 typedef struct {
     int groupCalls;      /* collectives that a group may have on the communicator */
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
-    uint64_t blockBytes; /* most bytes of a block, or of a buffer that is not divided by rank */
+    uint64_t blockBytes; /* of the largest block, or of the largest buffer without blocks */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
     uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of such elements */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
@@ -1630,7 +1630,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t 
  * streams that already wait for that work still do.
  * stream  any stream of the process on comm's device. On GPUs it may capture a graph, as with
  *         cudaEventRecord; on the host device that is refused.
- * Local; the host does not wait. Threads: any, one at a time with an event. Ownership: none.
+ * Local; the host does not wait. Threads: any; one call at a time for an event. Ownership: none.
  * Errors: ceclInvalidArgument (NULL, no such event, no such stream), ceclInvalidUsage (the stream
  * captures, on the host device), ceclUnhandledCudaError, and the asynchronous error.
  * Since 0.3.0. */
@@ -1682,8 +1682,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
- * Local. Threads: any, one at a time on the stream. Ownership: none. Errors: ceclInvalidUsage (a
- * default stream; one that captures already), ceclInvalidArgument (no such stream),
+ * Local. Threads: any; one call at a time on the stream. Ownership: none. Errors: ceclInvalidUsage
+ * (a default stream; one that captures already), ceclInvalidArgument (no such stream),
  * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
 
@@ -1695,10 +1695,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStr
                                                         ceclGraph_t *graph);
 
 /* Carries out what the graph has captured, in the order of `stream`, any number of times.
- * Local; the host waits only while the driver's queue is full. Threads: any, one at a time for graphs
- * of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, destroyed, no such stream),
- * ceclInvalidUsage (the communicator has ended; `stream` captures), the asynchronous error,
- * ceclUnhandledCudaError. */
+ * Local; the host waits only while the driver's queue is full. Threads: any; one call at a time for
+ * graphs of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, destroyed, no
+ * such stream), ceclInvalidUsage (the communicator has ended; `stream` captures), the asynchronous
+ * error, ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
 
 /* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.
