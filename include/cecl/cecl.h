@@ -31,7 +31,8 @@
  *                rank can compute its address at a peer.
  *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
- *   block        the data that one rank sends to one rank; its own block goes to itself.
+ *   block        the data that one rank sends to one rank. What it sends to itself is its own
+ *                block.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent in one go.
  *   in place     the rank's own block already lies where the result needs it.
@@ -74,7 +75,7 @@
  *                device. If registerOnUse is 0, all memory that was not registered is private.
  *                Peers cannot write a private recvbuff, so they write to a bounce buffer:
  *                registered memory of the communicator, as large as recvbuff. This rank then
- *                carries the bytes from there to recvbuff. If the call is in place, it first
+ *                carries the bytes from there to recvbuff. If the call is in place, the rank first
  *                carries the input to the bounce buffer. Carried bytes go through a peer's staging:
  *                this needs no SM, but the bytes cross the links twice more. Under CECL_SM_ALLOW an
  *                SM copies them instead. A private sendbuff is sent from where it lies, and is
@@ -88,8 +89,8 @@
  * process and its peers'. cecl cannot prevent that.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
- * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
- * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
+ * must be equal on all ranks; buffers may always lie at different places. With the places of their
+ * buffers, ranks tell each other a hash of the call. If the hashes differ, no byte of the call
  * moves, a rank that finds this gets ceclInvalidUsage, and the communicator fails. The message says
  * whether the calls differ in the function, count, datatype, root, op or options, with both values.
  * Small calls (ceclExplain tells which are small), barriers and calls with splits on the device are
@@ -115,13 +116,13 @@
  * that are left, and ceclCommDestroy or ceclCommAbort, which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
- * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
- * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
- * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
- * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure, use
- * registered memory for something else only once the failed communicator has ended on all ranks, or
- * once ceclCommShrink, which waits for late copies, has made a new communicator of all ranks that
- * are alive.
+ * after that, gives ceclSuccess. ceclStreamSynchronize waits and checks. If the communicator fails
+ * later, every recvbuff that is still allocated becomes undefined on all ranks, because a peer's
+ * copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid
+ * if ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure,
+ * use registered memory for something else only once the failed communicator has ended on all
+ * ranks, or once ceclCommShrink, which waits for late copies, has made a new communicator of all
+ * ranks that are alive.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside it. Collectives, messages, ends of groups,
@@ -434,8 +435,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, 
 /* Joins a communicator through the caller's own exchange of data (a store, or MPI).
  * oob  its allGather must be set on every rank; it is used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
- * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; if a callback fails,
- * ceclSystemError. */
+ * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig, and ceclSystemError if
+ * a callback fails. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
@@ -518,7 +519,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Tells which ranks share a host (see Hosts in ceclCommInitRankConfig).
- * nodes  [nranks] [out] for each rank its host. Hosts are numbered from 0, by their first ranks.
+ * nodes  [nranks] [out] for each rank its host's number; rank 0's host is 0, the next new host 1.
  * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
@@ -701,7 +702,7 @@ typedef struct ceclDeviceComm {
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
     /* [nranks] where this rank has mapped each rank's slice of symmetric memory. There may be gaps
      * between slices. The table is the device's memory: on CUDA only kernels read it (host code
-     * calls ceclGetPeerPointer), on the host device host code does. */
+     * calls ceclGetPeerPointer); on the host device host code reads it. */
     char *const *slices;
     /* This rank's words, in its slice: [blocks][nranks] of barriers, then [signals][nranks] of
      * signals, then one word that ends all waits. The second index is the rank that writes the
@@ -729,8 +730,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
  * The calling thread waits a little for peers that have not done so yet. If one of them does not
  * come in that time, the call is late: of each two ranks the later one then moves the bytes of both
- * directions, because the earlier one does not know the later one's buffers. Results are the same,
- * and so is the use of SMs in calls that only move data.
+ * directions, because the earlier one does not know the later one's buffers. Late calls have the
+ * same results. Late calls that only move data use SMs no differently.
  *
  * The calling thread waits for
  *   - a peer that has not said yet where its buffers lie. Say the peer has made n calls. The thread
