@@ -14,9 +14,8 @@
 #define LINE_BYTES 64 /* so that ranks do not share cache lines */
 #define SPINS 1000    /* looks of a wait before it sleeps between looks */
 
-/* What a rank tells. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough: when a
- * rank writes for agreement n + 2, it has seen all words of agreement n + 1, so all ranks have read its
- * word of agreement n. */
+/* What a rank tells. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough,
+ * because a rank ends an agreement only when it has read the words of all ranks. */
 struct cecl_nccl_words {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
     _Atomic uint64_t calls; /* served collectives so far */
@@ -113,9 +112,9 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Why the wait for `rank` must end; ceclSuccess: it goes on. A rank tells before it counts its next call, and before it
- * leaves. So has_told is called after the other words were read: if the rank has counted or left, and has still not
- * told, it will not tell. */
+/* Why the wait for `rank` must end; ceclSuccess: it goes on. A rank tells before it counts its next
+ * call or leaves. So has_told is called last: a rank that has counted or left, and has still not
+ * told, will not tell. */
 static ceclResult_t reason_to_end(const struct cecl_nccl_comm *comm,
                                   const struct cecl_nccl_words *theirs, int rank, int64_t deadline)
 {

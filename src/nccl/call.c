@@ -7,7 +7,7 @@
 #include "nccl/serve.h"
 #include "util/thread.h"
 
-/* Ranks decide together on a captured call. An error: they could not. */
+/* Ranks decide together on a captured call. Returns an error if they could not. */
 static ncclResult_t decide_captured(struct cecl_nccl_call *call)
 {
     if (!call->way.is_captured)
@@ -18,9 +18,9 @@ static ncclResult_t decide_captured(struct cecl_nccl_call *call)
     return result;
 }
 
-/* The thread is inside the communicator's entry while it decides and serves, so no part of the entry ends. It is
- * outside when the call is passed: an abort, which must end NCCL's call, first waits until no thread is inside. If an
- * abort has begun, the call is passed, too, and NCCL returns the error. */
+/* The thread is inside the communicator's entry while it decides and serves, so no part of the entry ends.
+ * It is outside when the call is passed, because an abort must end NCCL's call, but first waits until no
+ * thread is inside. If an abort has begun, the call is passed, too, and NCCL returns the error. */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();

@@ -32,17 +32,17 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
     X(Scatter, send, recv, count, type, root)                                                      \
     X(Send, send, count, type, root)
 
-/* Which way a call goes: decide.c decides, and nothing is done meanwhile. */
+/* Which way a call goes, as decide.c decides it. */
 struct cecl_nccl_way {
     enum cecl_nccl_reason reason; /* why NCCL makes it; NO_REASON: cecl does */
     int policy;                   /* the ceclSmPolicy_t with which cecl makes it */
-    bool is_captured;             /* see captured.h. Found out only if it makes a difference */
-    bool is_open;                 /* it is decided on when its group ends; until then it is not */
+    bool is_captured;             /* see captured.h. Set only if it makes a difference */
+    bool is_open;                 /* the call is still to be decided on, when its group ends */
 };
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces; /* the call computes, and so needs SMs; false: it only moves data */
+    bool reduces; /* the call computes, so it needs SMs; false: it only moves data */
     /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
     ncclComm_t comm;
     size_t count; /* in elements, as the call names them */

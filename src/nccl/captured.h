@@ -12,9 +12,9 @@
 /* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* Ranks decide on the captured calls among `kept`: the collectives of one communicator are all served, or all passed,
- * for the reason CAPTURED if they have no other. Returns the first error, after which no kept call may be carried
- * out: those of cecl_nccl_agree_await. */
+/* Ranks decide on the captured calls among `kept`. The collectives of one communicator are all
+ * served, or all passed. Passed ones get the reason CAPTURED if they have no other. Returns the
+ * first error of cecl_nccl_agree_await. After an error no kept call may be carried out. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
 
 /* -- agree.c. Agreements of ranks, by words in shared memory of cecl's communicator. Ranks wait for each other on the
@@ -29,7 +29,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 /* Notes `count` served collectives. If a rank waits for this rank in an agreement, it sees that this rank
  * makes other calls, and stops waiting. */
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
-/* The same, for a call that may be captured, or a message: those do not count here. */
+/* The same for one call. Captured calls and messages do not count. */
 static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
                                          const struct cecl_nccl_call *call)
 {

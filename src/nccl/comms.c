@@ -57,8 +57,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* Aborts an old entry with this handle first: NCCL may use the address again of a communicator that ended
- * without cecl's knowledge. */
+/* Aborts an old entry with this handle first. NCCL may use the address of a communicator again that
+ * ended without cecl's knowledge. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);

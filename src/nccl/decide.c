@@ -39,9 +39,8 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
 {
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Messages without bytes are served, because their two ranks wait for each other. If only messages without
-     * bytes were passed, a group would finish its passed messages before its served ones, and ranks could wait for
-     * each other in a circle. */
+    /* Messages without bytes are served like others. If they were passed, a group would finish them
+     * before its served messages, and ranks could wait for each other in a circle. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))

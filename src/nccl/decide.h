@@ -39,9 +39,9 @@ bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
 ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
-/* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has no part in
- * trials, and follows the verdict so far. The caller is inside the communicator.
- * way  NO_REASON, with the communicator's own policy, and whether the call is captured */
+/* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has
+ * no part in trials, and follows the verdict so far. The caller is inside the communicator. way [in,
+ * out] at first it has NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
 

@@ -1,5 +1,5 @@
-/* The keys under which the ranks of a communicator meet (meeting.h). All its ranks compute the same key: of NCCL's
- * unique id, or of the parent's key and of how many such children the parent had before. */
+/* The keys under which the ranks of a communicator meet (meeting.h). All its ranks compute the same key, from
+ * NCCL's unique id, or from the parent's key and the number of such children that the parent had before. */
 #ifndef CECL_NCCL_FAMILY_H
 #define CECL_NCCL_FAMILY_H
 

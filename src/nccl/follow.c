@@ -193,8 +193,8 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
                                                      : result);
 }
 
-/* ---- making communicators. Each rank opens its meeting before NCCL's call (meeting.h); ranks of one process, whose
- * communicators only this process makes, after it. */
+/* ---- making communicators. Each rank opens its meeting before NCCL's call (meeting.h). If one
+ * process makes the communicators of all ranks, it opens the meetings after the call. */
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
@@ -348,10 +348,10 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL: the first call of
- * NCCL's ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not
- * do that at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be older
- * than the end of that thread, so what counts is whether the thread had ended before NCCL was asked. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL. NCCL's first
+ * ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not do
+ * that at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be
+ * older than the end of that thread. So it counts whether the thread had ended before NCCL was asked. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     CECL_UNCANCELLED;
@@ -367,7 +367,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (*error != ceclSuccess) {
         if (*error != ceclInProgress)
             (void)!cecl_nccl_comm_error(
-                comm); /* what cecl knows belongs to ncclGetLastError's text */
+                comm); /* cecl's message is added to ncclGetLastError's text */
         return result;
     }
     *error = cecl_nccl_birth_look(comm);

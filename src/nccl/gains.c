@@ -25,9 +25,9 @@ static const struct gain gains[] = {
     /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of
      * place: 26.2 us (below that table), NCCL 36.5. */
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
-    /* "Small calls by one kernel": 1.84 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 and 0.89 x with 16 KiB. Of 4
-     * MiB and more cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests measured 0.80, 0.92
-     * and 0.95 x with 4, 16 and 64 MiB ("nccl-tests under the default policy"). */
+    /* "Small calls by one kernel": 1.84 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 and 0.89 x with
+     * 16 KiB. From 4 MiB on cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests
+     * measured 0.80, 0.92 and 0.95 x with 4, 16 and 64 MiB ("nccl-tests under the default policy"). */
     {CECL_NCCL_OP_ncclAlltoAll, 4, KIB(64), KIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.40 to 1.87 x up to 512 KiB, 1.27 and 1.29 x from 32 MiB on; 0.96 x at
      * 2 MiB. nccl-tests measured cecl slower at 8 KiB, and in place at 8 MiB. */
@@ -72,9 +72,9 @@ static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
 
-/* Reductions were compared with NCCL only as sums of this type; an average is a sum, divided. Kernels of larger
- * reductions wait for flags, and take 50 us longer if these are in memory of the host ("Flags in memory of the
- * host"). */
+/* Reductions were compared with NCCL only as sums of this type; an average is a sum that is
+ * divided. Kernels of larger reductions wait for flags, and take 50 us longer if these are in
+ * memory of the host ("Flags in memory of the host"). */
 static bool is_measured_reduction(const struct cecl_nccl_call *call,
                                   const struct cecl_nccl_comm *comm)
 {

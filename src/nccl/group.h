@@ -19,8 +19,8 @@ struct cecl_nccl_kept {
 
 struct cecl_nccl_group {
     int depth; /* how many nested groups are open */
-    /* the number of the outermost open group; if none is open, of the last group; 0: there was none. No two
-     * groups have the same number, also in other threads */
+    /* the number of the outermost open group or, if none is open, of the last group; 0: there was
+     * none. Groups of all threads have different numbers */
     uint64_t number;
     struct cecl_nccl_kept *kept;
     int count, room;
@@ -50,13 +50,12 @@ struct cecl_nccl_group *cecl_nccl_group(void);
 void cecl_nccl_group_opened(struct cecl_nccl_group *group);
 bool cecl_nccl_group_ended(struct cecl_nccl_group *group);
 
-/* Drops the calls. */
 void cecl_nccl_group_forget_calls(struct cecl_nccl_group *group);
 void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
 /* Closes the meetings of wishes that are not made. */
 void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
-/* has_windows: NCCL has registered the windows. Also true if registering has failed: then some calls are passed
- * that could be served. */
+/* has_windows: NCCL has registered the windows, or registering has failed. After a failure some
+ * calls are passed that could be served. */
 void cecl_nccl_group_end_registering(struct cecl_nccl_group *group, bool has_windows);
 
 /* -- group.c. The calls of a group that are kept until the outermost group ends. Then they are
@@ -69,9 +68,9 @@ void cecl_nccl_group_end_registering(struct cecl_nccl_group *group, bool has_win
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Called before NCCL's outermost group ends, unless it is only simulated. Ranks decide on the calls that are not decided
- * on yet. So the calls of a group that a single rank simulates, or that is refused there, are not in the sequence of
- * learning. If no call is served, puts all into NCCL's group. Returns the first error. */
+/* Called before NCCL's outermost group ends, unless it is only simulated. Ranks decide on the calls
+ * that are not decided on yet. So if a single rank simulates or refuses a group, learning does not see
+ * the group's calls. If no call is served, puts all into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */

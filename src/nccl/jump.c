@@ -5,7 +5,7 @@
  * address as it, unless they are a function of collectives.c or follow.c.
  *
  * The stubs put the symbol's address into a register that no calling convention uses for arguments.
- * cecl_nccl_lazy finds it there. cecl_nccl_lazy hands the symbol and the return address of the call to
+ * cecl_nccl_lazy finds it there, and hands the symbol and the call's return address to
  * cecl_nccl_resolve. */
 #include "nccl/names.h"
 #include "nccl/symbol.h"
@@ -60,8 +60,8 @@
 
 #elif defined(__aarch64__)
 
-/* hint 34 is bti c, which older assemblers do not know. ldar: another thread may have opened NCCL,
- * and whoever sees the target must see what that thread has written. */
+/* hint 34 is bti c, which older assemblers do not know. ldar: if another thread has opened NCCL, a
+ * thread that sees the target must also see what the other one has written. */
 #define STUB_CODE(name)                                                                            \
     "    hint #34\n"                                                                               \
     "    adrp x16, cecl_nccl_at_" name "\n"                                                        \

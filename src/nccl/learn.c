@@ -85,8 +85,8 @@ struct summary {
     uint32_t counts[2];
 };
 
-/* The way with which NCCL's way is compared: the way that was decided on; or, if NCCL's own way was, the best of
- * the other ways. */
+/* The way that is compared with NCCL's: the way that was decided on or, if that is NCCL's, the best
+ * of the other ways. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -109,7 +109,7 @@ static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t ar
                             .counts = {before->count, after->count}};
 }
 
-/* A difference of times that is not clear looks as if a faster way were left. */
+/* Says so if the difference of times is not clear, because it looks as if the faster way were not taken. */
 static const char *way_of(uint32_t arm, const struct summary *found)
 {
     const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;

@@ -276,8 +276,8 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
     return ceclSuccess;
 }
 
-/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail. If an exchange
- * fails, its message says why; ceclCommInitOob's only says that. */
+/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail.
+ * If an exchange fails, its own message says why, and ceclCommInitOob's does not. */
 static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();

@@ -1,6 +1,6 @@
-/* See meeting.h. A rank sends each of its letters to all others, and then waits for theirs. A peer's inbox that is
- * gone says that the peer has left, but what it sent before lies in this rank's inbox. So a rank first finds the
- * inbox gone, then reads its own, and only then knows that nothing of the peer will come. */
+/* See meeting.h. A rank sends each of its letters to all others, and then waits for theirs. If a peer's inbox is
+ * gone, the peer has left, but what it sent before may lie in this rank's inbox. So a rank that finds a peer's
+ * inbox gone reads its own inbox afterwards. Only then it knows that nothing more will come from that peer. */
 #include "nccl/meeting.h"
 
 #include <errno.h>

@@ -42,7 +42,7 @@ extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
  * before. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
-/* That message; empty: none has failed. */
+/* The message that was kept; empty: no communicator has failed. */
 const char *cecl_nccl_failure(void);
 
 /* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns it together

@@ -26,8 +26,8 @@ ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream)
     return lend ? lend(ours, stream) : NULL;
 }
 
-/* A call in a group has the policy that was set when it was made. If the policy cannot be set, the call is made with
- * the one before: its ranks wait for each other. */
+/* A call in a group has the policy that was set when the call was made. If the policy cannot be
+ * set, the call is made with the previous policy, because the other ranks wait for this one. */
 static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_comm *comm,
                        int policy)
 {
@@ -75,7 +75,7 @@ ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                : cecl_nccl_library()->ceclStreamSynchronize(comm->ours, NULL);
 }
 
-/* If explaining the call fails, making it fails too and returns the error. */
+/* If explaining the call fails, making the call fails, too, and returns the error. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();

@@ -82,8 +82,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* Ignores errors of calls: ceclGroupEnd returns them. The only call of a group is made without a cecl group, because a
- * small call is faster that way. */
+/* Ignores errors of calls, because ceclGroupEnd returns them. A single call is made without a cecl
+ * group, because a small call is faster that way. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {

@@ -1,7 +1,7 @@
-/* Only one communicator of a process has a trial at a time, because trials would measure each other's turns. The first
- * communicator that asks gets the reservation. It loses the reservation if it reaches no boundary for a minute and
- * another communicator asks: a program may use a communicator only while it starts, and never end it. If its trial goes
- * on later, two trials run at once, which only blurs their times.
+/* Only one communicator of a process has a trial at a time, because trials would measure each other's turns.
+ * The first communicator that asks gets the reservation. It loses the reservation if it reaches no boundary
+ * for a minute and another communicator asks. (A program may use a communicator only while it starts, and
+ * never end it.) If its trial goes on later, two trials run at once, which only blurs their times.
  *
  * This file knows no clock and no lock. Times are in ns. */
 #ifndef CECL_NCCL_TRIAL_RESERVATION_H

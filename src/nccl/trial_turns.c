@@ -146,7 +146,7 @@ static int next_arm(const struct cecl_trial *trial)
 
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
-    /* no turn follows when the verdict was put off, even if another arm seems best now */
+    /* once the verdict was put off, no turn follows, even if another arm seems best now */
     const int arm = trial->put_off == 0 ? next_arm(trial) : -1;
     if (arm >= 0)
         return CECL_DECISION_TURN | (uint32_t)arm;

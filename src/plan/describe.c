@@ -38,7 +38,7 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     if (__builtin_mul_overflow(count, (size_t)call->element, &one) ||
         __builtin_mul_overflow(one, blocks, &all) || all > PTRDIFF_MAX)
         return cecl_fail(ceclInvalidArgument,
-                         "%s %zu: %zu blocks of as many elements of %u bytes do not fit into the "
+                         "%s %zu: %zu blocks of that many elements of %u bytes do not fit into the "
                          "address space",
                          call->op->count_name ? call->op->count_name : "count", count, blocks,
                          call->element);

@@ -27,8 +27,8 @@ static ceclResult_t extent(const char *buffer, uint64_t blocks, uint64_t stride,
         __builtin_add_overflow(all, within, &all) || __builtin_add_overflow(all, width, &all) ||
         all > PTRDIFF_MAX)
         return cecl_fail(ceclInvalidArgument,
-                         "strided: %s of %" PRIu64 " blocks, %" PRIu64 " bytes apart, of %" PRIu64
-                         " rows, %" PRIu64 " bytes apart: beyond an address space",
+                         "strided: %s has %" PRIu64 " blocks every %" PRIu64 " bytes, of %" PRIu64
+                         " rows every %" PRIu64 " bytes: beyond an address space",
                          buffer, blocks, stride, rows, pitch);
     *out = all;
     return ceclSuccess;
@@ -55,8 +55,9 @@ static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, ui
     if (nranks == 1 || behind || beside)
         return ceclSuccess;
     return cecl_fail(ceclInvalidArgument,
-                     "strided.recvStride: %" PRIu64 " bytes; blocks of %" PRIu64 " rows of %" PRIu64
-                     ", %" PRIu64 " apart, then overlap in recvbuff",
+                     "strided.recvStride: %" PRIu64
+                     " bytes let blocks overlap in recvbuff that have %" PRIu64 " rows of %" PRIu64
+                     " bytes, %" PRIu64 " bytes apart",
                      s->recv_stride, s->rows, s->width, s->recv_pitch);
 }
 

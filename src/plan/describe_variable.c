@@ -89,8 +89,8 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
     if (!given.counts)
         return cecl_fail(ceclInvalidArgument, "recvcounts: NULL");
     if (args->count != given.counts[me])
-        return cecl_fail(ceclInvalidArgument, "sendcount %zu: recvcounts[%d] is %zu", args->count,
-                         me, given.counts[me]);
+        return cecl_fail(ceclInvalidArgument, "sendcount %zu, but recvcounts[%d] is %zu",
+                         args->count, me, given.counts[me]);
     CECL_TRY(to_bytes(&given, call, bytes, at, &in_order));
     if (!in_order)
         CECL_TRY(check_apart(&given, n, bytes, at));
@@ -133,11 +133,11 @@ static ceclResult_t fill_targets(const struct cecl_scope *scope, const struct ce
     CECL_TRY(to_bytes(&given, call, bytes, target, &any_order));
     if (bytes[me] != array_of(scope, CECL_LAYOUT_RECEIVED)[me])
         return cecl_fail(ceclInvalidArgument,
-                         "sendcounts[%d] %zu, from a rank to itself: recvcounts[%d] is %zu", me,
+                         "sendcounts[%d] %zu, but recvcounts[%d] %zu, from a rank to itself", me,
                          args->sendcounts[me], me, args->recvcounts[me]);
     if (bytes[me] > 0 && target[me] != place)
         return cecl_fail(ceclInvalidArgument,
-                         "peerdispls[%d] %zu, from a rank to itself: rdispls[%d] is %zu", me,
+                         "peerdispls[%d] %zu, but rdispls[%d] %zu, from a rank to itself", me,
                          args->peerdispls[me], me, (size_t)(place / call->element));
     return ceclSuccess;
 }
