@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../forked.h"
 #include "../left_child.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
@@ -177,37 +178,6 @@ static void *run_fds(void *argument)
             close(fds[r]);
     }
     return NULL;
-}
-
-/* Ranks 1 and 2 send descriptors while rank 0 exchanges bytes. */
-TEST(descriptors_of_another_call_are_closed)
-{
-    open_all();
-    const int before = open_descriptors();
-    start(&ranks[0], run_exchange);
-    start(&ranks[1], run_fds);
-    start(&ranks[2], run_fds);
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclInvalidUsage);
-    }
-    assert_int_equal(open_descriptors(), before);
-    drop_group();
-}
-
-/* A program that this process starts must not inherit descriptors of peers' memory. */
-TEST(received_descriptors_are_closed_on_exec)
-{
-    open_all();
-    for (int r = 0; r < RANKS; r++)
-        start(&ranks[r], run_fds);
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-        for (int from = 0; from < RANKS; from++)
-            assert_int_equal(ranks[r].all[from], from == r ? 0 : FD_CLOEXEC);
-    }
-    drop_group();
 }
 
 /* Waits until rank 1 has come to the exchange that comes next for rank 0. */
@@ -428,9 +398,7 @@ static int live(const ceclUniqueId *id, int rank, enum death death, const char *
 
 static void expect_the_end_of_rank_2(enum death death, const char *words)
 {
-    ceclUniqueId *id =
-        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(id, MAP_FAILED);
+    ceclUniqueId *id = shared_memory(sizeof(*id));
     const int64_t start = cecl_now_ms();
     pid_t processes[RANKS];
     int made[2];

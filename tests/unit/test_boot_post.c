@@ -1,19 +1,17 @@
-/* Messages between ranks of the mesh at any time: they arrive whole and in order, with working descriptors,
- * wake the thread that watches, and end with the peer. Ranks are threads of this test. */
+/* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
+ * with the peer. Single ones, and those of strangers: tests/fuzz/fuzz_mesh.c. Ranks are threads of this test. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../with_cmocka.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../descriptors.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "boot/mesh_internal.h"
@@ -105,80 +103,6 @@ static void die(int rank)
     for (int r = 0; r < RANKS; r++)
         if (r != rank && ranks[r].mesh)
             atomic_store(&ranks[r].mesh->peers[rank].has_died, true);
-}
-
-TEST_BETWEEN(messages_of_every_pair_arrive_in_order, open_ranks, close_ranks)
-{
-    for (int from = 0; from < RANKS; from++)
-        for (int to = 0; to < RANKS; to++) {
-            char text[32];
-            for (int i = 0; i < 5 && from != to; i++) {
-                snprintf(text, sizeof(text), "%d to %d: %d", from, to, i);
-                assert_int_equal(post(from, to, text, NULL, 0), ceclSuccess);
-            }
-            for (int i = 0; i < 5 && from != to; i++) {
-                snprintf(text, sizeof(text), "%d to %d: %d", from, to, i);
-                expect_text(to, from, text);
-            }
-        }
-    for (int r = 0; r < RANKS; r++)
-        expect_nothing(r);
-}
-
-TEST_BETWEEN(lengths_from_none_to_the_most_are_kept, open_ranks, close_ranks)
-{
-    static const size_t lengths[] = {0, 1, CECL_MESH_POST_BYTES - 1, CECL_MESH_POST_BYTES};
-    char text[CECL_MESH_POST_BYTES];
-    for (size_t i = 0; i < sizeof(text); i++)
-        text[i] = (char)(i * 7);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(
-            cecl_mesh_post(ranks[0].mesh, 1, text, lengths[i], NULL, 0, cecl_deadline(100)),
-            ceclSuccess);
-    for (int i = 0; i < 4; i++) {
-        struct taken taken;
-        assert_int_equal(take(1, &taken), ceclSuccess);
-        assert_int_equal(taken.bytes, lengths[i]);
-        assert_memory_equal(taken.text, text, lengths[i]);
-    }
-}
-
-TEST_BETWEEN(messages_are_taken_in_the_order_in_which_they_came, open_ranks, close_ranks)
-{
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(post(0, 2, "a", NULL, 0), ceclSuccess);
-        assert_int_equal(post(1, 2, "b", NULL, 0), ceclSuccess);
-    }
-    for (int i = 0; i < 3; i++) {
-        expect_text(2, 0, "a");
-        expect_text(2, 1, "b");
-    }
-}
-
-TEST_BETWEEN(descriptors_arrive_work_and_are_closed_on_exec, open_ranks, close_ranks)
-{
-    int pipes[CECL_MESH_POST_FDS][2], ends[CECL_MESH_POST_FDS];
-    struct taken taken;
-    const int before = open_descriptors();
-    for (int i = 0; i < CECL_MESH_POST_FDS; i++) {
-        assert_int_equal(pipe(pipes[i]), 0);
-        ends[i] = pipes[i][1];
-    }
-    assert_int_equal(post(1, 0, "pipes", ends, CECL_MESH_POST_FDS), ceclSuccess);
-    assert_int_equal(take(0, &taken), ceclSuccess);
-    assert_int_equal(taken.nfds, CECL_MESH_POST_FDS);
-    for (int i = 0; i < CECL_MESH_POST_FDS; i++) {
-        const char sent = (char)i;
-        char got = 'x';
-        assert_true(fcntl(taken.fds[i], F_GETFD) & FD_CLOEXEC);
-        assert_int_equal(write(taken.fds[i], &sent, 1), 1);
-        assert_int_equal(read(pipes[i][0], &got, 1), 1);
-        assert_int_equal(got, sent);
-        close(taken.fds[i]);
-        close(pipes[i][0]);
-        close(pipes[i][1]);
-    }
-    assert_int_equal(open_descriptors(), before);
 }
 
 enum { MANY = 20000 };
@@ -330,48 +254,6 @@ static int call_rank_1(void)
     return fd;
 }
 
-static void send_raw(const void *bytes, size_t length, int nfds)
-{
-    int fds[DESCRIPTORS_MOST];
-    for (int i = 0; i < nfds; i++)
-        fds[i] = 2;
-    const int fd = call_rank_1();
-    assert_int_equal(send_descriptors(fd, bytes, length, fds, nfds, 0), (ssize_t)length);
-    close(fd);
-}
-
-/* A stranger knows all but one byte of a message's head. */
-TEST_BETWEEN(who_does_not_know_the_secret_is_not_heard, open_ranks, close_ranks)
-{
-    const int before = open_descriptors();
-    send_raw("", 1, 3);
-    for (size_t i = 0; i < sizeof(((struct head *)0)->secret) + 2; i++) {
-        struct head head = head_from_0();
-        if (i < sizeof(head.secret))
-            head.secret[i] ^= 1;
-        else if (i == sizeof(head.secret))
-            head.magic ^= 1;
-        else
-            head.rank = RANKS;
-        send_raw(&head, sizeof(head), 0);
-    }
-    expect_nothing(1);
-    assert_int_equal(open_descriptors(), before);
-}
-
-/* No rank sends one. */
-TEST_BETWEEN(a_message_that_is_too_long_is_not_heard, open_ranks, close_ranks)
-{
-    const int before = open_descriptors();
-    struct {
-        struct head head;
-        char text[8000];
-    } message = {.head = head_from_0()};
-    send_raw(&message, sizeof(message), 5);
-    expect_nothing(1);
-    assert_int_equal(open_descriptors(), before);
-}
-
 /* More callers say nothing than an inbox keeps. The first ones are turned away, and must call again. */
 TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
 {
@@ -493,15 +375,4 @@ TEST_BETWEEN(a_message_of_a_peer_that_left_is_heard, open_ranks, close_ranks)
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_true(cecl_mesh_left(ranks[1].mesh, 0));
     expect_text(1, 0, "farewell");
-}
-
-TEST(opening_and_closing_leaves_no_descriptor)
-{
-    const int before = open_descriptors();
-    for (int i = 0; i < 20; i++) {
-        open_ranks(NULL);
-        assert_int_equal(post(0, 1, "never taken", &(int){2}, 1), ceclSuccess);
-        close_ranks(NULL);
-        assert_int_equal(open_descriptors(), before);
-    }
 }

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../forked.h"
 #include "../left_child.h"
 #include "../open_descriptors.h"
 #include "boot/net.h"
@@ -112,9 +113,7 @@ static void open_host(struct host *host)
 {
     int ends[2], ready[2];
     char byte = 0;
-    host->id =
-        mmap(NULL, sizeof(*host->id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(host->id, MAP_FAILED);
+    host->id = shared_memory(sizeof(*host->id));
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(pipe(ready), 0);
     fflush(NULL);
@@ -176,51 +175,45 @@ static void run_without_a_rank(const struct life lives[RANKS], const ceclResult_
                 end_as_within("20000", lives, expected, words));
 }
 
-static const struct life good[RANKS] = {
-    {.nranks = RANKS, .rank = 0}, {.nranks = RANKS, .rank = 1}, {.nranks = RANKS, .rank = 2}};
+#define RANK(number)                                                                               \
+    {                                                                                              \
+        .nranks = RANKS, .rank = (number)                                                          \
+    }
+static const struct life good[RANKS] = {RANK(0), RANK(1), RANK(2)};
 static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSuccess};
 
-TEST(ranks_meet_and_exchange)
-{
-    run(good, all_succeed, NULL);
-}
+#define ALL(result)                                                                                \
+    {                                                                                              \
+        result, result, result                                                                     \
+    }
 
-TEST(a_rank_taken_twice_is_told_to_all)
+/* What each rank finds if one does something else than the others. */
+TEST(ranks_meet_or_hear_why_not)
 {
-    struct life lives[RANKS];
-    memcpy(lives, good, sizeof(lives));
-    lives[2].rank = 1;
-    run(lives,
-        (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "two ranks joined as rank 1");
-}
-
-TEST(differing_nranks_are_told_to_all)
-{
-    struct life lives[RANKS];
-    memcpy(lives, good, sizeof(lives));
-    lives[0].nranks = 2;
-    run(lives,
-        (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "nranks");
-}
-
-TEST(a_missing_rank_is_named_to_those_who_came)
-{
-    struct life lives[RANKS];
-    memcpy(lives, good, sizeof(lives));
-    lives[1].stays_away = true;
-    run_without_a_rank(lives, (const ceclResult_t[]){ceclTimeout, ceclSuccess, ceclTimeout},
-                       "missing: rank 1");
-}
-
-TEST(a_wrong_secret_is_refused_and_counts_as_missing)
-{
-    struct life lives[RANKS];
-    memcpy(lives, good, sizeof(lives));
-    lives[2].wrong_secret = true;
-    run_without_a_rank(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage},
-                       NULL);
+    static const struct {
+        struct life lives[RANKS];
+        ceclResult_t expected[RANKS];
+        const char *words;
+        bool lacks_a_rank;
+    } rows[] = {{.lives = {RANK(0), RANK(1), RANK(2)}, .expected = ALL(ceclSuccess)},
+                {.lives = {RANK(0), RANK(1), RANK(1)},
+                 .expected = ALL(ceclInvalidArgument),
+                 .words = "two ranks joined as rank 1"},
+                {.lives = {{.nranks = 2}, RANK(1), RANK(2)},
+                 .expected = ALL(ceclInvalidArgument),
+                 .words = "nranks"},
+                {.lives = {RANK(0), {.stays_away = true}, RANK(2)},
+                 .expected = {ceclTimeout, ceclSuccess, ceclTimeout},
+                 .words = "missing: rank 1",
+                 .lacks_a_rank = true},
+                {.lives = {RANK(0), RANK(1), {.nranks = RANKS, .rank = 2, .wrong_secret = true}},
+                 .expected = {ceclTimeout, ceclTimeout, ceclInvalidUsage},
+                 .lacks_a_rank = true}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].lacks_a_rank)
+            run_without_a_rank(rows[i].lives, rows[i].expected, rows[i].words);
+        else
+            run(rows[i].lives, rows[i].expected, rows[i].words);
 }
 
 TEST(secrets_that_differ_in_any_byte_are_not_equal)
@@ -407,35 +400,42 @@ static void open_small_host(struct host *host, rlim_t callers)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+static void come_as_strangers(const ceclUniqueId *id, int *sockets, int count)
+{
+    struct cecl_tcp_id inside;
+    memcpy(&inside, id, sizeof(inside));
+    for (int i = 0; i < count; i++) {
+        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
+            fail_msg("stranger %d: %s", i, strerror(errno));
+    }
+}
+
+static void close_sockets(const int *sockets, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(sockets[i]);
+}
+
 /* Many more strangers than the root accepts at a time: some silent, some sending nonsense. The job succeeds
  * all the same. */
 TEST(strangers_do_not_disturb_the_job)
 {
     enum { STRANGERS = 600 };
     struct host host;
-    struct cecl_tcp_id inside;
     int sockets[STRANGERS];
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_small_host(&host, 64);
-    memcpy(&inside, host.id, sizeof(inside));
-    for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(sockets[i] >= 0);
-        assert_int_equal(
-            connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
-        if (i % 3 == 0)
-            assert_int_equal(
-                send(sockets[i],
-                     "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60,
-                     MSG_NOSIGNAL),
-                60);
-    }
+    come_as_strangers(host.id, sockets, STRANGERS);
+    for (int i = 0; i < STRANGERS; i += 3) /* the root may have sent it away */
+        (void)!send(sockets[i],
+                    "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60,
+                    MSG_NOSIGNAL);
     const int64_t start = cecl_now_ms();
     run_with(host.id, good, all_succeed, NULL);
     assert_true(cecl_now_ms() - start < PROMPT_MS);
     close_host(&host);
-    for (int i = 0; i < STRANGERS; i++)
-        close(sockets[i]);
+    close_sockets(sockets, STRANGERS);
 }
 
 /* All strangers are in the root's queue before the only rank is. */
@@ -443,17 +443,11 @@ TEST(a_rank_behind_a_queue_of_strangers_joins)
 {
     enum { STRANGERS = 200 };
     struct host host;
-    struct cecl_tcp_id inside;
     int sockets[STRANGERS], status = -1;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
-    memcpy(&inside, host.id, sizeof(inside));
     stop(host.process);
-    for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(
-            connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
-    }
+    come_as_strangers(host.id, sockets, STRANGERS);
     fflush(NULL);
     const pid_t rank = fork();
     if (rank == 0) {
@@ -466,8 +460,7 @@ TEST(a_rank_behind_a_queue_of_strangers_joins)
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
     close_host(&host);
-    for (int i = 0; i < STRANGERS; i++)
-        close(sockets[i]);
+    close_sockets(sockets, STRANGERS);
 }
 
 /* The rank is stopped before it answers, so that the root sends it away in favour of the strangers behind
@@ -476,11 +469,9 @@ TEST(a_rank_that_is_put_off_comes_again)
 {
     enum { STRANGERS = 60 };
     struct host host;
-    struct cecl_tcp_id inside;
     int sockets[STRANGERS], status = -1;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_small_host(&host, 20);
-    memcpy(&inside, host.id, sizeof(inside));
     stop(host.process);
     fflush(NULL);
     const pid_t rank = fork();
@@ -495,19 +486,14 @@ TEST(a_rank_that_is_put_off_comes_again)
     }
     usleep(200000); /* the rank is in the queue by then, and waits for the challenge */
     stop(rank);
-    for (int i = 0; i < STRANGERS; i++) {
-        sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
-            fail_msg("stranger %d: %s", i, strerror(errno));
-    }
+    come_as_strangers(host.id, sockets, STRANGERS);
     kill(host.process, SIGCONT);
     usleep(500000); /* the root has listened to the rank for its minimum time by then */
     kill(rank, SIGCONT);
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
     close_host(&host);
-    for (int i = 0; i < STRANGERS; i++)
-        close(sockets[i]);
+    close_sockets(sockets, STRANGERS);
 }
 
 /* The listener accepts no connection, and its queue is full, so TCP does not answer. */
@@ -723,9 +709,7 @@ TEST(a_rank_that_dies_while_others_join_is_named_at_once)
  * receives that reason: on a busy machine the rank may join too late. */
 static bool a_root_that_dies_after_is_told(useconds_t us)
 {
-    ceclUniqueId *id =
-        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(id, MAP_FAILED);
+    ceclUniqueId *id = shared_memory(sizeof(*id));
     int made[2], status = -1;
     char byte;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
@@ -791,9 +775,7 @@ static bool hears(int fd, ceclResult_t status)
  * the `others`, who all hear the outcome. */
 static void expect_others_hear(const int *others, int count, int nranks, ceclResult_t outcome)
 {
-    ceclUniqueId *id =
-        mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(id, MAP_FAILED);
+    ceclUniqueId *id = shared_memory(sizeof(*id));
     int joined[2], fds[RANKS];
     char byte;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
@@ -832,6 +814,21 @@ TEST(the_reply_goes_to_the_roots_process_last)
     expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
 }
 
+/* Runs in a child process, whose exit code must be 0. */
+static void in_a_child(int (*live_there)(void))
+{
+    int status = -1;
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0) {
+        alarm(200);
+        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
+        _exit(live_there());
+    }
+    waitpid(process, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static long cpu_ms(void)
 {
     struct rusage used;
@@ -840,34 +837,31 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
+static int rest_without_descriptors(void)
+{
+    ceclUniqueId id;
+    struct cecl_tcp_id inside;
+    if (cecl_tcp_unique_id(&id) != ceclSuccess)
+        return 1;
+    memcpy(&inside, &id, sizeof(inside));
+    const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
+    setrlimit(RLIMIT_NOFILE, &none);
+    if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
+        return 2;
+    bool rests = false; /* the processor may be away from a process whose time counts */
+    for (int tries = 0; tries < 3 && !rests; tries++) {
+        const long before = cpu_ms();
+        usleep(500000);
+        rests = cpu_ms() - before < 150;
+    }
+    return rests ? 0 : 3;
+}
+
 /* A connection that cannot be accepted stays ready: the root must not spin on it. */
 TEST(a_root_without_descriptors_rests)
 {
-    fflush(NULL);
-    const pid_t process = fork();
-    if (process == 0) {
-        ceclUniqueId id;
-        struct cecl_tcp_id inside;
-        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-        if (cecl_tcp_unique_id(&id) != ceclSuccess)
-            _exit(1);
-        memcpy(&inside, &id, sizeof(inside));
-        const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
-        setrlimit(RLIMIT_NOFILE, &none);
-        if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
-            _exit(2);
-        bool rests = false; /* the processor may be away from a process whose time counts */
-        for (int tries = 0; tries < 3 && !rests; tries++) {
-            const long before = cpu_ms();
-            usleep(500000);
-            rests = cpu_ms() - before < 150;
-        }
-        _exit(rests ? 0 : 3);
-    }
-    int status = -1;
-    waitpid(process, &status, 0);
-    assert_int_equal(status, 0);
+    in_a_child(rest_without_descriptors);
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
@@ -896,29 +890,31 @@ static void *join_and_wait(void *id)
     return NULL;
 }
 
-/* This process has both ends of a rank's connection: the kernel must delay no small message. */
+/* Begins a job of two ranks in this process, of which rank 0 has come when this returns. */
+static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
+{
+    int count = 0;
+    if (cecl_tcp_unique_id(id) != ceclSuccess ||
+        pthread_create(thread, NULL, join_and_wait, id) != 0)
+        return false;
+    for (int tries = 0; tries < 1500 && count != 2; tries++) {
+        usleep(10000);
+        count = sockets_that_send_at_once();
+    }
+    return count == 2;
+}
+
+static int have_both_ends(void)
+{
+    ceclUniqueId id;
+    pthread_t thread;
+    return !begin_a_job(&id, &thread);
+}
+
+/* The process has both ends of a rank's connection: the kernel must delay no small message. */
 TEST(both_ends_of_a_connection_send_at_once)
 {
-    fflush(NULL);
-    const pid_t process = fork();
-    if (process == 0) {
-        ceclUniqueId id;
-        pthread_t thread;
-        int count = 0;
-        alarm(200);
-        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-        if (cecl_tcp_unique_id(&id) != ceclSuccess ||
-            pthread_create(&thread, NULL, join_and_wait, &id) != 0)
-            _exit(1);
-        for (int tries = 0; tries < 1500 && count != 2; tries++) {
-            usleep(10000);
-            count = sockets_that_send_at_once();
-        }
-        _exit(count == 2 ? 0 : 2);
-    }
-    int status = -1;
-    waitpid(process, &status, 0);
-    assert_int_equal(status, 0);
+    in_a_child(have_both_ends);
 }
 
 /* Waits until this process has that many descriptors again: the root's thread closes its descriptors when
@@ -933,38 +929,31 @@ static bool comes_back_to(int descriptors)
     return false;
 }
 
-/* A process forks while it joins, so the child has copies of all sockets. */
+static int fork_while_joining(void)
+{
+    ceclUniqueId id;
+    pthread_t thread;
+    int all[2];
+    const int descriptors = open_descriptors();
+    if (!begin_a_job(&id, &thread))
+        return 1;
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(200);
+        pause();
+    }
+    const bool joined = join(&id, 2, 1, LONG_MS, 0, all) == ceclSuccess;
+    pthread_join(thread, NULL);
+    const bool ended = comes_back_to(descriptors);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return joined && ended ? 0 : 2;
+}
+
+/* The child has copies of all sockets. */
 TEST(a_child_forked_while_joining_keeps_no_connection_open)
 {
-    fflush(NULL);
-    const pid_t process = fork();
-    if (process == 0) {
-        ceclUniqueId id;
-        pthread_t thread;
-        int all[2];
-        const int descriptors = open_descriptors();
-        alarm(200);
-        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-        if (cecl_tcp_unique_id(&id) != ceclSuccess ||
-            pthread_create(&thread, NULL, join_and_wait, &id) != 0)
-            _exit(1);
-        while (sockets_that_send_at_once() < 2)
-            usleep(1000);
-        const pid_t child = fork();
-        if (child == 0) {
-            alarm(200);
-            pause();
-        }
-        const bool joined = join(&id, 2, 1, LONG_MS, 0, all) == ceclSuccess;
-        pthread_join(thread, NULL);
-        const bool ended = comes_back_to(descriptors);
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
-        _exit(joined && ended ? 0 : 2);
-    }
-    int status = -1;
-    waitpid(process, &status, 0);
-    assert_int_equal(status, 0);
+    in_a_child(fork_while_joining);
 }
 
 struct member {

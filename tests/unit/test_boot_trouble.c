@@ -1,5 +1,5 @@
-/* The system refuses a socket call for lack of memory or descriptors: the rank that was refused reports it,
- * and no peer is blamed. Ranks are threads of this test. */
+/* The system refuses a call of a socket, or carries it out in parts: the rank that was refused reports it, and no peer is
+ * blamed. Other refusals: tests/exhaust. Ranks are threads of this test. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@
 
 /* ---- a system that refuses */
 
-enum call { NONE, CONNECT, SEND, SENDMSG, RECV, RECVMSG };
+enum call { NONE, SEND, RECV };
 
 /* Which call is refused, and with which errno: to this thread, and to threads that the library started. */
 static _Thread_local struct {
@@ -47,9 +46,6 @@ static bool refuses(enum call call)
     {                                                                                              \
         return refuses(which) ? -1 : __real_##name arguments;                                      \
     }
-WRAP(int, connect, CONNECT, (int fd, const struct sockaddr *to, socklen_t length), (fd, to, length))
-WRAP(ssize_t, sendmsg, SENDMSG, (int fd, const struct msghdr *message, int flags),
-     (fd, message, flags))
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 
 #define CRUMB 50u               /* bytes; larger than all other messages of the root */
@@ -65,7 +61,6 @@ ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
     errno = EAGAIN;
     return atomic_fetch_add(&crumbs, 1) % 2 ? -1 : __real_send(fd, data, CRUMB, flags);
 }
-WRAP(ssize_t, recvmsg, RECVMSG, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 
 static void refuse(enum call call, int error)
 {
@@ -81,7 +76,7 @@ struct rank {
     int index;
     struct cecl_oob oob;
     struct cecl_mesh *mesh;
-    enum call refused; /* the call that is refused while the rank opens the mesh or joins */
+    enum call refused; /* the call that is refused while the rank joins */
     int limit_ms;
     int all[RANKS]; /* the numbers that it received when it joined */
     ceclResult_t result;
@@ -100,26 +95,20 @@ static int limit_ms(enum call refused_to_one)
 static void *run_open(void *argument)
 {
     struct rank *me = argument;
-    refuse(me->refused, ENOBUFS);
     me->result = open_mesh(&me->oob, 300, &me->mesh);
-    refuse(NONE, 0);
-    cecl_keep_message(me->words);
     return NULL;
 }
 
-/* Opens the mesh; rank 0 is refused `call`. */
-static void open_ranks(enum call call)
+static void open_ranks(void)
 {
-    refuse(NONE, 0);
     oobs = (struct oob_threads)OOB_THREADS_NONE;
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.index = r, .refused = r == 0 ? call : NONE};
-        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, limit_ms(call));
+        ranks[r] = (struct rank){.index = r, .oob = oob_of_thread(&oobs, RANKS, r, 60000)};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) {
         pthread_join(ranks[r].thread, NULL);
-        assert_true(call != NONE || ranks[r].result == ceclSuccess);
+        assert_int_equal(ranks[r].result, ceclSuccess);
     }
 }
 
@@ -131,7 +120,7 @@ static void close_ranks(void)
 
 TEST(a_refused_look_at_the_news_kills_nobody)
 {
-    open_ranks(NONE);
+    open_ranks();
     refuse(RECV, ENOMEM);
     cecl_mesh_wake(ranks[0].mesh);
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 10), ceclSuccess);
@@ -140,60 +129,6 @@ TEST(a_refused_look_at_the_news_kills_nobody)
     cecl_mesh_tell_abort(ranks[1].mesh, "the real reason");
     assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 1 gave up: the real reason");
-    close_ranks();
-}
-
-TEST(a_refused_post_is_told_as_that)
-{
-    open_ranks(NONE);
-    refuse(SENDMSG, ENOBUFS);
-    assert_int_equal(cecl_mesh_post(ranks[0].mesh, 1, "x", 1, NULL, 0, cecl_deadline(100)),
-                     ceclSystemError);
-    assert_string_equal(cecl_message(), "sending a message to rank 1: No buffer space available");
-    refuse(NONE, 0);
-    close_ranks();
-}
-
-TEST(a_refused_connection_of_the_mesh_is_told_as_that)
-{
-    open_ranks(CONNECT);
-    assert_int_equal(ranks[0].result, ceclSystemError);
-    assert_string_equal(ranks[0].words, "sending a message to rank 1: No buffer space available");
-    assert_int_equal(ranks[1].result, ceclRemoteError);
-    assert_string_equal(ranks[1].words, "rank 0 left while the communicator was made");
-    close_ranks();
-}
-
-static void *send_descriptor(void *argument)
-{
-    struct rank *me = argument;
-    int fds[RANKS];
-    me->result = cecl_mesh_exchange_fd(me->mesh, 2, fds);
-    if (me->result == ceclSuccess)
-        close(fds[0]);
-    return NULL;
-}
-
-/* No descriptor is free. */
-TEST(a_descriptor_too_many_is_told_as_that)
-{
-    enum { MOST = 64 }; /* poll() refuses more descriptors than a process may have */
-    struct rlimit limit;
-    int fds[RANKS], taken[MOST], ntaken = 0;
-    open_ranks(NONE);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const struct rlimit low = {.rlim_cur = MOST, .rlim_max = limit.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    while ((taken[ntaken] = dup(2)) >= 0)
-        ntaken++;
-    assert_int_equal(pthread_create(&ranks[1].thread, NULL, send_descriptor, &ranks[1]), 0);
-    const ceclResult_t result = cecl_mesh_exchange_fd(ranks[0].mesh, 2, fds);
-    pthread_join(ranks[1].thread, NULL);
-    while (ntaken > 0)
-        close(taken[--ntaken]);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(result, ceclSystemError);
-    assert_string_equal(cecl_message(), "rank 0: sending a message to rank 1: Too many open files");
     close_ranks();
 }
 

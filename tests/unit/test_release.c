@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +50,7 @@ static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t 
     return comm;
 }
 
-static pid_t children[4];
+static pid_t children[RANKS];
 
 static int exit_code(int rank)
 {
@@ -64,7 +63,7 @@ static int exit_code(int rank)
 
 static void end_children(void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < RANKS; i++) {
         if (children[i] > 0) {
             kill(children[i], SIGKILL);
             waitpid(children[i], NULL, 0);
@@ -288,53 +287,6 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(exit_code(r), 0);
     munmap(meeting, sizeof(*meeting));
-}
-
-/* Rank 0 has no descriptors for the others' connections: all ranks learn this as the reason, long before
- * the time limit. */
-TEST_BETWEEN(a_rank_without_descriptors_says_so, NULL, calm)
-{
-    int told = 0;
-    set("CECL_INIT_TIMEOUT_MS", "60000");
-    for (int room = 4; room <= 8; room += 2) {
-        struct meeting *meeting = shared_memory(sizeof(struct meeting));
-        const int64_t start = cecl_now_ms();
-        for (int r = 0; r < 4; r++)
-            if ((children[r] = fork()) == 0) {
-                ceclComm_t comm;
-                alarm(200);
-                if (r == 0) {
-                    if (ceclGetUniqueId(&meeting->id.id) != ceclSuccess)
-                        _exit(100);
-                    const struct rlimit limit = {100, 100};
-                    int fds[100], count = 0;
-                    setrlimit(RLIMIT_NOFILE, &limit);
-                    while ((fds[count] = dup(2)) >= 0)
-                        count++;
-                    for (int i = 0; i < room; i++)
-                        close(fds[--count]);
-                    meeting->id.ready = 1;
-                }
-                while (!meeting->id.ready)
-                    usleep(1000);
-                const ceclResult_t result = ceclCommInitRank(&comm, 4, meeting->id.id, r);
-                /* A rank whose connection is still in the listener's queue cannot know the reason. Nor can
-                 * a rank, even rank 0, that comes after the other thread of rank 0's process has stopped
-                 * listening. */
-                meeting->done += result == ceclSystemError;
-                if (result == ceclSystemError || result == ceclInvalidUsage ||
-                    (r > 0 && result == ceclRemoteError))
-                    _exit(0);
-                fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(NULL));
-                _exit(1);
-            }
-        for (int r = 0; r < 4; r++)
-            assert_int_equal(exit_code(r), 0);
-        assert_true(cecl_now_ms() - start < SOON_MS);
-        told += meeting->done;
-        munmap(meeting, sizeof(*meeting));
-    }
-    assert_true(told > 0);
 }
 
 /* ---- ranks in this process */
@@ -801,7 +753,7 @@ TEST_BETWEEN(the_librarys_own_memory_is_nobodys, NULL, calm)
 static int calm(void **state)
 {
     static const char *const names[] = {"CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_FLAGS",
-                                        "CECL_TIMEOUT_MS", "CECL_INIT_TIMEOUT_MS"};
+                                        "CECL_TIMEOUT_MS"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     hold = NO_HOLD;

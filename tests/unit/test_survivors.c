@@ -1,5 +1,6 @@
-/* Ranks die, and survivors make a new communicator and continue. Ranks are child processes of this test; a
- * dead rank was killed, so it could send no message. */
+/* A rank dies, and survivors make a new communicator and continue: who names a dead rank that was not excluded, and what
+ * is left of a failed call. Random deaths: tests/hunt. Ranks are child processes of this test; a dead rank was killed,
+ * so it could send no message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,60 +112,23 @@ static void works(struct life *life)
     barrier(life);
 }
 
-/* Makes calls until one fails because a rank has died. */
-static void see_death(struct life *life)
-{
-    const double start = now();
-    while (collectives(life) == ceclSuccess)
-        HOLDS(now() - start < PROMPT, 30);
-    HOLDS(strstr(ceclGetLastError(life->comm), "ended unexpectedly"), 31);
-}
-
-/* Continues without the ranks dead[0] to dead[count - 1]. */
-static void go_on(struct life *life, const int *dead, int count)
+/* Continues without the dead rank. */
+static void go_on(struct life *life, int dead)
 {
     ceclComm_t rest = NULL;
     const double start = now();
-    STEP(ceclCommShrink(life->comm, dead, count, &rest, NULL), 32);
+    STEP(ceclCommShrink(life->comm, &dead, 1, &rest, NULL), 32);
     HOLDS(now() - start < PROMPT, 33);
     (void)!ceclCommDestroy(life->comm);
     life->comm = rest;
-    for (int i = 0, n = 0; i < life->n; i++) {
-        bool is_dead = false;
-        for (int d = 0; d < count; d++)
-            is_dead = is_dead || dead[d] == i;
-        if (!is_dead)
-            life->world[n++] = life->world[i];
-    }
-    life->n -= count;
+    life->n--;
+    for (int i = dead; i < life->n; i++)
+        life->world[i]++;
     allocate(life);
     works(life);
 }
 
 /* ---- lives; each ends with exit code 0, or kills itself */
-
-static void one_after_the_other_dies(struct life *life)
-{
-    while (life->n > 1) {
-        const int dead = life->n % 3 == 0 ? 0 : life->n % 3 == 1 ? life->n / 2 : life->n - 1;
-        if (life->world[dead] == life->me)
-            die();
-        see_death(life);
-        go_on(life, &dead, 1);
-        works(life);
-    }
-}
-
-static void several_die_at_once(struct life *life)
-{
-    int dead[MOST_RANKS], count = 0;
-    for (int r = life->n - 1; r >= 0; r -= 2)
-        dead[count++] = r;
-    if ((life->n - 1 - life->me) % 2 == 0)
-        die();
-    see_death(life);
-    go_on(life, dead, count);
-}
 
 static void a_dead_rank_that_is_not_excluded_is_named(struct life *life)
 {
@@ -178,7 +142,7 @@ static void a_dead_rank_that_is_not_excluded_is_named(struct life *life)
     HOLDS(ceclCommShrink(life->comm, NULL, 0, &rest, NULL) == ceclRemoteError, 40);
     HOLDS(strstr(ceclGetLastError(NULL), words), 41);
     HOLDS(rest == (ceclComm_t)8 && now() - start < PROMPT, 42);
-    go_on(life, &dead, 1);
+    go_on(life, dead);
 }
 
 #define LARGE ((size_t)16 << 20) /* bytes */
@@ -307,18 +271,6 @@ static int most(void)
 {
     const char *device = getenv("CECL_TEST_DEVICE");
     return device && strcmp(device, "cuda") == 0 ? 4 : MOST_RANKS;
-}
-
-TEST(survivors_go_on_until_one_is_left)
-{
-    for (int n = 2; n <= most(); n++)
-        run_with(n, one_after_the_other_dies);
-}
-
-TEST(half_of_the_ranks_may_die_at_once)
-{
-    for (int n = 2; n <= most(); n++)
-        run_with(n, several_die_at_once);
 }
 
 TEST(a_list_that_lacks_the_dead_names_it)
