@@ -1,11 +1,7 @@
 /* The tests of a program; see with_cmocka.h. */
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "with_cmocka.h"
 

@@ -7,9 +7,6 @@
 
 #include "with_cmocka.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "sm/splits.h"
 
 #define MODEL_RANKS 8

@@ -1,11 +1,16 @@
-/* cmocka.h, after the headers that it needs. */
+/* What each test needs: cmocka.h, after its own headers, and the C library's commonest. */
 #ifndef CECL_TEST_WITH_CMOCKA_H
 #define CECL_TEST_WITH_CMOCKA_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

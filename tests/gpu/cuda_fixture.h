@@ -3,11 +3,7 @@
 #ifndef CECL_TEST_CUDA_FIXTURE_H
 #define CECL_TEST_CUDA_FIXTURE_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../with_cmocka.h"
 #include <cuda_runtime_api.h>

@@ -1,18 +1,12 @@
 /* CUDA graphs that capture calls: their nodes, and their effects when they are launched, cloned,
  * updated and destroyed in any order. Two processes are the ranks, on two GPUs, or on one with
  * CECL_SHARE_GPU=1. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <sys/wait.h>
 
 #define COUNT 20000u /* elements of a block */

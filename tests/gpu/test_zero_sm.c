@@ -2,16 +2,11 @@
  * every SM is held; leaks. (bench/cecl_zerosm and its test
  * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
  * for each GPU. A single thread makes all calls, because none of them blocks the host. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <time.h>
 
 #include "hold_sms.h"

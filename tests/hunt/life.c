@@ -1,9 +1,7 @@
 /* The life of a rank: bursts of calls, in some of which ranks are killed. After such a burst the survivors
  * agree which communicators have failed, make new ones from them, and continue. */
 #include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "arena.h"
 #include "beside.h"

@@ -1,8 +1,5 @@
 /* The embedded kernels: every image has every kernel that the library asks for. No GPU is needed. */
 #include <elf.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 

@@ -1,6 +1,4 @@
 /* Detection of the period in a sequence of calls. A sequence is a string: each letter is a call. */
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "nccl/trial_period.h"

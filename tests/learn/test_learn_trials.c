@@ -1,7 +1,5 @@
 /* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "../share.h"
 #include "../with_cmocka.h"

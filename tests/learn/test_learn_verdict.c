@@ -1,5 +1,4 @@
 /* The verdict on the times of a trial. */
-
 #include "../with_cmocka.h"
 
 #include "nccl/trial_verdict.h"

@@ -1,8 +1,6 @@
 /* Calls on memory that a test provides; see given.h. */
 #include "given.h"
 
-#include <stdio.h>
-
 #define POISON 0x77
 
 ceclComm_t given_comm;

@@ -2,8 +2,6 @@
 #include "held.h"
 
 #include <malloc.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "../threads_alive.h"
 #include "memory.h"

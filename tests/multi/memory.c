@@ -2,7 +2,6 @@
 #include "memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* ---- the host device */
 

@@ -1,9 +1,7 @@
 /* Shared code of the multi-rank tests; see multi.h. */
 #include "multi.h"
 
-#include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../open_descriptors.h"
 #include "../share.h"

@@ -8,9 +8,6 @@
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_mpi.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 extern int multi_rank, multi_nranks;
 

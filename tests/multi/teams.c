@@ -1,8 +1,6 @@
 /* Communicators made from one another at random; see teams.h. */
 #include "teams.h"
 
-#include <unistd.h>
-
 #define COLORS 3
 #define LATE_US 2000
 

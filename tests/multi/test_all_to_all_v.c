@@ -3,8 +3,6 @@
 #include "buffers.h"
 #include "random_call.h"
 
-#include <stdio.h>
-
 #define MOST 2000
 
 static int set_up(void **state)

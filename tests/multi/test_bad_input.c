@@ -1,7 +1,6 @@
 /* Bad input: the result code and the message of each refusal. After each refusal the communicator
  * is still usable. */
 #include <stddef.h>
-#include <stdio.h>
 
 #include "memory.h"
 

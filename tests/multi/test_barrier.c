@@ -2,8 +2,6 @@
  * peers see what was written before it. */
 #include "multi.h"
 
-#include <unistd.h>
-
 #define ROUNDS 200
 #define WORDS 1024
 

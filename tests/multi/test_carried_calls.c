@@ -1,8 +1,6 @@
 /* Random calls over several hosts, which CECL_NODE_SIZE pretends: NCCL carries them, on the host device the stand-in of
  * tests/nccl. CECL_TEST_CALLS and CECL_TEST_SEED override the number of calls and the seed. tests/net tests all else that
  * concerns several hosts. */
-#include <stdio.h>
-
 #include "random_call.h"
 
 #define MOST 4 /* calls of a group */

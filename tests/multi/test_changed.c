@@ -4,7 +4,6 @@
 #include "given.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* ---- mappings of a file, on the host device */
 

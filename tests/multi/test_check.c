@@ -1,7 +1,5 @@
 /* CECL_CHECK=1: if the arguments of ranks differ, all ranks get an error with both values.
  * Nothing is enqueued, and the communicator stays usable. */
-#include <unistd.h>
-
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)

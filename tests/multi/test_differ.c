@@ -2,8 +2,6 @@
  * a byte moves. But no rank takes its result as valid: all ranks get an error that names the difference. */
 #include "multi.h"
 
-#include <stdio.h>
-
 #define COUNT 100 /* count of floats: a small call */
 #define LARGE ((size_t)1 << 18)
 #define CALLS 12

@@ -2,9 +2,7 @@
  * ceclSumRows. */
 #include "buffers.h"
 
-#include <stdio.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define RANKS 16
 #define EXPERTS 4 /* most rows of a rank */

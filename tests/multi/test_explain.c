@@ -2,8 +2,6 @@
  * that they refuse what the call refuses, with the same message. */
 #include "multi.h"
 
-#include <stdio.h>
-
 #define BLOCK 1000
 #define LARGE 1100000 /* bytes: too large for a small call on any device */
 

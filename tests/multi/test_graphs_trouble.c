@@ -3,8 +3,6 @@
 #include "multi.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "flags/turns.h"
 #include "launch/launcher.h"

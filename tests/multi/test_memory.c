@@ -3,8 +3,6 @@
 #include "memory.h"
 #include "random_call.h"
 
-#include <unistd.h>
-
 /* Repeats the same calls with the same pointers, so that plans are kept. Rank after rank replaces
  * its memory at these addresses. */
 TEST(memory_allocated_anew_at_the_same_address_is_used)

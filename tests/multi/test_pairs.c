@@ -1,8 +1,5 @@
 /* Messages between two ranks: they match in order, on any memory; a wrong message is refused or makes the communicator
  * fail. Random messages, in groups that differ at their two ends, are in test_mixed.c. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "launch/launcher.h"
 #include "memory.h"
 #include "multi.h"

@@ -1,8 +1,6 @@
 /* One-sided calls between processes: from and to memory of every kind, on several streams, with
  * bytes that ranks pass on without their hosts, and beside collectives. Tests compare every
  * byte. */
-#include <stdio.h>
-
 #include "memory.h"
 #include "multi.h"
 #include "puts.h"

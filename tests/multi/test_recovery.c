@@ -4,8 +4,6 @@
 #include "held.h"
 #include "multi.h"
 
-#include <stdio.h>
-
 #define COUNT 1000
 /* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
 #define LIMIT_MS 2000

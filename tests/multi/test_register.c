@@ -3,7 +3,6 @@
 #include "memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define BLOCK 3000
 #define POISON 0x77

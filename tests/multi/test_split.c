@@ -2,8 +2,6 @@
  * calls beside those of their parents and ends are checked, are in test_mixed.c. */
 #include "memory.h"
 
-#include <stdio.h>
-
 #define COUNT 1000
 
 static int value(int world, int i)

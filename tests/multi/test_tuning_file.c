@@ -2,8 +2,6 @@
  * thresholds. */
 #include "multi.h"
 
-#include <stdio.h>
-
 #define BLOCK 1024
 
 #define AWAY_MS 400

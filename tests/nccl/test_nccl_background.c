@@ -4,11 +4,8 @@
  * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../with_cmocka.h"
 

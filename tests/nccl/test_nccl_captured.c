@@ -2,8 +2,6 @@
  * results of replays; and graphs that not all ranks capture, or that outlive their communicator.
  *
  * test_nccl_captured [ROUNDS] CECL_NCCL_PATH names the stand-in */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "../with_cmocka.h"

@@ -2,7 +2,6 @@
  * and the files of tests/unit/test_frames.c are compiled for this program without optimization, so no function is
  * inlined. */
 #include <execinfo.h>
-#include <stdlib.h>
 
 #include "../with_cmocka.h"
 

@@ -1,6 +1,5 @@
 /* Which calls CECL_NCCL=auto serves: the smallest and largest size of each op, on plain memory
  * and on NCCL's symmetric windows. */
-
 #include "../with_cmocka.h"
 
 #include "nccl/decide.h"

@@ -4,8 +4,6 @@
  * library. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "../with_cmocka.h"

@@ -4,10 +4,6 @@
  * test_nccl_pass LIBRARY CECL_NCCL_PATH names the library of echo.h */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 

@@ -1,8 +1,5 @@
 /* The report of --stats on trials, as JSON and for people. */
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../decimal_comma.h"
 #include "../with_cmocka.h"

@@ -2,9 +2,6 @@
  * after some steps, and its results are always right. The test sets how long the stand-in for
  * NCCL takes. */
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 

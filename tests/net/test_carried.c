@@ -1,12 +1,8 @@
 /* Communicators over several hosts, which CECL_NODE_SIZE pretends: NCCL carries their calls. On the host device the
  * stand-in of tests/nccl does, which CECL_NCCL_PATH names. tests/multi/test_carried_calls.c makes random calls. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -61,7 +57,7 @@ TEST(a_communicator_ends_beside_a_living_graph)
 
 /* ---- messages */
 
-static void message_round(struct rank *r)
+TEST_ON(two_and_two, messages_are_carried)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
     const size_t bytes = 1000;
@@ -80,11 +76,6 @@ static void message_round(struct rank *r)
               r->host[bytes + i] == rank_byte(7, r->rank, i));
     REFUSED(ceclSend(r->send, bytes, ceclInt8, r->rank, r->comm, r->stream), ceclInvalidUsage,
             "is the rank itself");
-}
-
-TEST(messages_are_carried)
-{
-    assert_true(ranks_run(&two_and_two, message_round));
 }
 
 /* ---- children */
@@ -145,21 +136,16 @@ TEST(children_of_one_host_are_cecls_own)
     assert_true(ranks_run(&two_and_two, split_by_host));
 }
 
-static void nodes_are_the_pretended_hosts(struct rank *r)
+TEST_ON(three_and_one, nodes_are_numbered)
 {
     int nodes[RANKS_MOST];
     OK(ceclCommNodes(r->comm, nodes));
     CHECK(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 0 && nodes[3] == 1);
 }
 
-TEST(nodes_are_numbered)
-{
-    assert_true(ranks_run(&three_and_one, nodes_are_the_pretended_hosts));
-}
-
 /* ---- groups */
 
-static void group_of_both_kinds(struct rank *r)
+TEST_ON(two_and_two, a_group_has_both_kinds_of_communicators)
 {
     ceclComm_t host;
     unsigned char all[8];
@@ -182,13 +168,8 @@ static void group_of_both_kinds(struct rank *r)
     OK(ceclCommDestroy(host));
 }
 
-TEST(a_group_has_both_kinds_of_communicators)
-{
-    assert_true(ranks_run(&two_and_two, group_of_both_kinds));
-}
-
 /* If a call of the group is refused, no call is made, so recvbuffs stay, and later calls find their peers. */
-static void refused_group(struct rank *r)
+TEST_ON(two_and_two, a_refused_group_makes_no_call)
 {
     ceclComm_t host;
     unsigned char before[16], all[16];
@@ -216,14 +197,9 @@ static void refused_group(struct rank *r)
     OK(ceclCommDestroy(host));
 }
 
-TEST(a_refused_group_makes_no_call)
-{
-    assert_true(ranks_run(&two_and_two, refused_group));
-}
-
 /* ---- memory, questions, and what is refused */
 
-static void memory_and_questions(struct rank *r)
+TEST_ON(two_and_two, memory_is_this_ranks_alone)
 {
     ceclExplanation_t e;
     ceclLimits_t limits;
@@ -254,12 +230,7 @@ static void memory_and_questions(struct rank *r)
     CHECK(error == ceclSuccess);
 }
 
-TEST(memory_is_this_ranks_alone)
-{
-    assert_true(ranks_run(&two_and_two, memory_and_questions));
-}
-
-static void refused_calls(struct rank *r)
+TEST_ON(two_and_two, what_nccl_lacks_is_refused_by_name)
 {
     const ceclStrided_t strided = {.width = 4, .rows = 2};
     const ceclTiles_t tiles = {.count = 1, .width = 4, .rows = 2};
@@ -315,11 +286,6 @@ static void refused_calls(struct rank *r)
     REFUSED(ceclSetOptions(comm, &options), ceclInvalidUsage, "maxSms");
     OK(ceclSetOptions(comm, NULL));
     CHECK(gathers(r, comm));
-}
-
-TEST(what_nccl_lacks_is_refused_by_name)
-{
-    assert_true(ranks_run(&two_and_two, refused_calls));
 }
 
 /* ---- other ways to join */
@@ -576,7 +542,7 @@ TEST(a_rank_that_has_left_is_named_at_the_time_limit)
                 time_limit_ends_the_wait("20000", one_leaves));
 }
 
-static void one_revokes(struct rank *r)
+TEST_ON(two_and_two, a_revoked_communicator_fails_everywhere)
 {
     CHECK(gathers(r, r->comm) && meets(r));
     if (r->rank == 2)
@@ -588,13 +554,8 @@ static void one_revokes(struct rank *r)
     r->comm = NULL;
 }
 
-TEST(a_revoked_communicator_fails_everywhere)
-{
-    assert_true(ranks_run(&two_and_two, one_revokes));
-}
-
 /* Ranks that leave after their last call do no harm, not even the rank whose process has made the unique id. */
-static void some_leave_early(struct rank *r)
+TEST_ON(two_and_two, ranks_may_leave_early)
 {
     ceclResult_t error;
     CHECK(gathers(r, r->comm));
@@ -608,11 +569,6 @@ static void some_leave_early(struct rank *r)
     sleep(1);
     OK(ceclCommGetAsyncError(r->comm, &error));
     CHECK(error == ceclSuccess);
-}
-
-TEST(ranks_may_leave_early)
-{
-    assert_true(ranks_run(&two_and_two, some_leave_early));
 }
 
 /* test_carried  on the host device, where CECL_NCCL_PATH names the stand-in; or with CECL_DEVICE=cuda */

@@ -1,8 +1,6 @@
 /* What only the inside of the library shows of communicators that NCCL carries: its functions are replaced. Two ranks on
  * pretended hosts, in one thread. */
 #include <pthread.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "../prompt.h"
 #include "../with_cmocka.h"

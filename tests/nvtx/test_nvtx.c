@@ -1,7 +1,5 @@
 /* CECL_NVTX=1: a tool receives each call with its name. The tool's path is the only argument. */
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 

@@ -5,9 +5,6 @@
 #include "../share.h"
 #include "../with_cmocka.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "../learn_outside.h"
 #include "ce/lower.h"
 #include "plan/tuning.h"

@@ -1,8 +1,6 @@
 /* Groups: several calls in one plan, verified over all ranks, and what the calls of a plan share. */
 #include "plans.h"
 
-#include <stdio.h>
-
 #define GROUP_MAX 6
 
 /* Returns plans[c * nranks + r] of `ncalls` groups; group c has the calls groups[c][0 .. sizes[c]). */

@@ -2,9 +2,6 @@
  * every byte that a rank receives is the one that cecl_call_block says. */
 #include "../with_cmocka.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "net/net.h"
 #include "plan/describe.h"
 

@@ -1,8 +1,6 @@
 /* The shape of plans: batches, order, local copies, and their printed form. */
 #include "plans.h"
 
-#include <stdio.h>
-
 static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
                                   enum cecl_direction direction, int nranks, int rank)
 {

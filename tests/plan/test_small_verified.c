@@ -3,8 +3,6 @@
  * the shape of these plans, and which calls are small. */
 #include "plans.h"
 
-#include <stdio.h>
-
 #define SLOT 512
 #define CALLS 6
 

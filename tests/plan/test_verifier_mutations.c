@@ -5,8 +5,6 @@
  * has used staging yet. */
 #include "plans.h"
 
-#include <stdio.h>
-
 #define CALLS 3
 #define MAX_RANKS 5
 #define SLOT 64

@@ -1,6 +1,4 @@
 /* Communicators that are aborted or revoked; see trouble.h. */
-#include <stdio.h>
-
 #include "bursts.h"
 #include "trouble.h"
 

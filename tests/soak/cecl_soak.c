@@ -10,8 +10,6 @@
  * The default of SECONDS is CECL_SOAK_SECONDS, or 10. */
 #include <malloc.h>
 #include <signal.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "bursts.h"
 #include "held.h"

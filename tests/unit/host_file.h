@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Which questions about single mappings the kernel answers: before Linux 6.11 none, and the library reads the list
  * of mappings. SOME: two of three, so that it changes over to the list. */

@@ -2,12 +2,7 @@
 #ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
 #define CECL_TESTS_UNIT_HOST_FIXTURE_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
-
-#include <unistd.h>
 
 #include "device/host.h"
 #include "util/clock.h"

@@ -3,9 +3,6 @@
 #ifndef CECL_TESTS_UNIT_LATE_PEERS_H
 #define CECL_TESTS_UNIT_LATE_PEERS_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 #include <time.h>
 
@@ -91,6 +88,15 @@ static void holds_within_a_limit(bool (*holds)(int limit_ms))
     }
     assert_true(held);
 }
+
+/* Defines a test of what holds in time under one of the limits. */
+#define TEST_OF_A_LIMIT(name)                                                                      \
+    static bool name##_holds(int limit_ms);                                                        \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        holds_within_a_limit(name##_holds);                                                        \
+    }                                                                                              \
+    static bool name##_holds(int limit_ms)
 
 static void leave(int rank)
 {

@@ -2,15 +2,10 @@
 #ifndef CECL_TESTS_UNIT_ONE_SIDED_H
 #define CECL_TESTS_UNIT_ONE_SIDED_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cecl/cecl.h>
 

@@ -1,5 +1,4 @@
 /* The median that the benchmark programs print. */
-
 #include "../with_cmocka.h"
 
 #include "bench.h"

@@ -3,9 +3,6 @@
  * name this rank by its number in the parent, and no other rank. Ranks are child processes of this test. */
 #include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "../forked.h"
 #include "../prompt.h"
@@ -17,7 +14,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../world/blame.h"
 

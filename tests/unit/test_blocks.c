@@ -1,8 +1,4 @@
 /* Compares sub-allocation of the pool's address range with a plain table of units. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "alloc/blocks.h"

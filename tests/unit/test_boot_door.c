@@ -1,14 +1,11 @@
 /* The door serves callers in parallel, and keeps no caller for ever. Callers are sockets of this test. Time
  * passes only when a test says so. */
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "boot/door.h"
 

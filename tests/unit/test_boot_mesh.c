@@ -1,8 +1,5 @@
 /* Joining as threads, and connecting the mesh: a rank gives up, dies or never comes, or many callers
  * connect. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -11,13 +8,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../forked.h"
 #include "../left_child.h"

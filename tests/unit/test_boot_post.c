@@ -1,8 +1,5 @@
 /* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
  * with the peer. Single ones, and those of strangers: tests/fuzz/fuzz_mesh.c. Ranks are threads of this test. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -10,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "../oob_threads.h"
 #include "../open_descriptors.h"

@@ -1,9 +1,6 @@
 /* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child
  * processes of this test. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 
@@ -15,13 +12,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../forked.h"
 #include "../left_child.h"
@@ -814,7 +809,6 @@ TEST(the_reply_goes_to_the_roots_process_last)
     expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
 }
 
-/* Runs in a child process, whose exit code must be 0. */
 static void in_a_child(int (*live_there)(void))
 {
     int status = -1;
@@ -829,6 +823,15 @@ static void in_a_child(int (*live_there)(void))
     assert_int_equal(status, 0);
 }
 
+/* Defines a test that runs in a child process, whose exit code must be 0. */
+#define TEST_IN_A_CHILD(name)                                                                      \
+    static int name##_there(void);                                                                 \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        in_a_child(name##_there);                                                                  \
+    }                                                                                              \
+    static int name##_there(void)
+
 static long cpu_ms(void)
 {
     struct rusage used;
@@ -837,7 +840,8 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
-static int rest_without_descriptors(void)
+/* A connection that cannot be accepted stays ready: the root must not spin on it. */
+TEST_IN_A_CHILD(a_root_without_descriptors_rests)
 {
     ceclUniqueId id;
     struct cecl_tcp_id inside;
@@ -856,12 +860,6 @@ static int rest_without_descriptors(void)
         rests = cpu_ms() - before < 150;
     }
     return rests ? 0 : 3;
-}
-
-/* A connection that cannot be accepted stays ready: the root must not spin on it. */
-TEST(a_root_without_descriptors_rests)
-{
-    in_a_child(rest_without_descriptors);
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
@@ -904,17 +902,12 @@ static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
     return count == 2;
 }
 
-static int have_both_ends(void)
+/* The process has both ends of a rank's connection: the kernel must delay no small message. */
+TEST_IN_A_CHILD(both_ends_of_a_connection_send_at_once)
 {
     ceclUniqueId id;
     pthread_t thread;
     return !begin_a_job(&id, &thread);
-}
-
-/* The process has both ends of a rank's connection: the kernel must delay no small message. */
-TEST(both_ends_of_a_connection_send_at_once)
-{
-    in_a_child(have_both_ends);
 }
 
 /* Waits until this process has that many descriptors again: the root's thread closes its descriptors when
@@ -929,7 +922,8 @@ static bool comes_back_to(int descriptors)
     return false;
 }
 
-static int fork_while_joining(void)
+/* The child has copies of all sockets. */
+TEST_IN_A_CHILD(a_child_forked_while_joining_keeps_no_connection_open)
 {
     ceclUniqueId id;
     pthread_t thread;
@@ -948,12 +942,6 @@ static int fork_while_joining(void)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     return joined && ended ? 0 : 2;
-}
-
-/* The child has copies of all sockets. */
-TEST(a_child_forked_while_joining_keeps_no_connection_open)
-{
-    in_a_child(fork_while_joining);
 }
 
 struct member {

@@ -1,16 +1,11 @@
 /* The system refuses a call of a socket, or carries it out in parts: the rank that was refused reports it, and no peer is
  * blamed. Other refusals: tests/exhaust. Ranks are threads of this test. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "../oob_threads.h"
 #include "boot/mesh_internal.h"

@@ -2,10 +2,7 @@
 #define RANKS 2
 #include "../with_cmocka.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "comms.h"
 

@@ -1,7 +1,4 @@
 /* CECL_CHECK=1 with ranks as threads of one process, on the host device: the error that each rank gets. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>

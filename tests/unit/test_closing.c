@@ -3,10 +3,8 @@
  * wait, so here it is made to behave as CUDA. Both ranks are one thread, on one pretended GPU. */
 #include "../with_cmocka.h"
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"

@@ -1,6 +1,4 @@
 /* How errors are recorded: a message for each thread, and a name for each result. */
-#include <string.h>
-
 #include "../with_cmocka.h"
 #include <pthread.h>
 

@@ -1,21 +1,15 @@
 /* Ends of ranks outside of calls: after the last call, in handlers of exits and signals, and while kernels of peers may
  * reach the rank. The fault suite (tests/fault) has ends amid calls. Ranks are child processes of this test. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define RANKS 3
 #define VICTIM 1 /* the rank that ends before the others */

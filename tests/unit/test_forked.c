@@ -1,9 +1,5 @@
 /* A forked child holds nothing of its parent's communicators open, so peers of a dead parent notice its death
  * though the child lives, also where they cannot watch its process. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -18,13 +14,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define RANKS 3
 #define VICTIM 1

@@ -1,9 +1,6 @@
 /* The number of function calls between ceclAllGather and the device (the call path in
  * docs/architecture.md). The files on that path are compiled for this program without optimization, so no
  * function is inlined. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../with_cmocka.h"
 #include <execinfo.h>
 

@@ -1,7 +1,6 @@
 /* The capture of a call fails halfway, so the graph has only a part of the call. A program may launch it nevertheless: its
  * waits end, and the communicator's memory stays for as long as the graph. On the host device. */
 #include "../with_cmocka.h"
-#include <unistd.h>
 
 #include "comm/comm.h"
 #include "flags/turns.h"

@@ -1,8 +1,5 @@
 /* Captured calls of several ranks in one thread: in a group, they are captured and replayed. Outside a
  * group, the first waits for the others until the time limit. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

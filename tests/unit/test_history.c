@@ -1,8 +1,5 @@
 /* The running hash of each rank's calls: it finds calls that differ, and reports none that are equal or
  * still to come. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "comm/history.h"

@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 /* Whether the kernel can read a byte at `addr`. A system call finds out without a fault. */
 static bool is_readable(const void *addr)

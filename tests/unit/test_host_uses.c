@@ -2,8 +2,6 @@
  * that using it raises no signal that would end the process. */
 #include "host_file.h"
 
-#include <stdio.h>
-
 #include "../open_descriptors.h"
 #include "util/fds.h"
 

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../descriptors.h"
 

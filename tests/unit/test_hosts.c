@@ -1,6 +1,4 @@
 /* Which ranks share a host, according to what they report; and which ranks an error names if their settings differ. */
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "api/introduce.h"

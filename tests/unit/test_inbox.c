@@ -1,14 +1,11 @@
 /* A message whose sender closes right after it. recvmsg is replaced: it can answer as the kernel does if the other end
  * sends its last message and closes just then: 0, though the message can be received. (A thread that reads while
  * another one sends and closes sees this about once in 7,000 times.) */
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "../descriptors.h"
 #include "boot/inbox.h"

@@ -1,7 +1,4 @@
 /* Launches: which resources of its communicator a launch holds, on the host device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>

@@ -1,7 +1,4 @@
 /* A rank that ends its communicator tells its peers first, and then waits for its graphs. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../prompt.h"
 #include "../with_cmocka.h"
 

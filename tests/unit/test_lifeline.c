@@ -2,10 +2,7 @@
 #include "boot/lifeline.h"
 
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "../with_cmocka.h"
 

@@ -1,8 +1,5 @@
 /* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
  * it is refused. Ranks of one process, on the host device. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "../with_cmocka.h"

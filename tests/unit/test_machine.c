@@ -3,10 +3,7 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #ifdef __SSE__
 #include <immintrin.h>
 #endif

@@ -1,9 +1,5 @@
 /* Meetings in plain memory: the parts that members bring, refusals, and ranks that stop or end amid a change. Ranks
  * are threads, except where a test says so. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -11,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "boot/meeting.h"
 #include "boot/mesh_internal.h"

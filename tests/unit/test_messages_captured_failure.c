@@ -61,7 +61,7 @@ TEST_WITHIN(SOON, a_send_that_nobody_receives_names_the_peer)
     OK(ceclGraphDestroy(graph));
 }
 
-static bool the_last_in_a_chain_of_graphs_is_named(int limit_ms)
+TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_of_graphs_is_named)
 {
     launch(0, 1, true, 1);
     ceclGraph_t first = graph;
@@ -75,11 +75,6 @@ static bool the_last_in_a_chain_of_graphs_is_named(int limit_ms)
     return named;
 }
 
-TEST(the_rank_at_the_end_of_the_waits_of_graphs_is_named)
-{
-    holds_within_a_limit(the_last_in_a_chain_of_graphs_is_named);
-}
-
 TEST_WITHIN(NEVER, a_graph_that_waits_for_a_rank_that_leaves_ends)
 {
     launch(0, 1, true, 2);
@@ -91,7 +86,7 @@ TEST_WITHIN(NEVER, a_graph_that_waits_for_a_rank_that_leaves_ends)
 
 /* The test is the stream: it has waited for a while, has seen the word of rank 2, and only says so after
  * rank 2 has left. */
-static bool the_wait_ends_after_all(int limit_ms)
+TEST_OF_A_LIMIT(a_rank_that_leaves_after_its_message_is_not_missed)
 {
     struct cecl_flags *flags = &comms[0]->engine.flags;
     _Atomic uint32_t *hold =
@@ -109,11 +104,6 @@ static bool the_wait_ends_after_all(int limit_ms)
     pause_ms(limit_ms / 3);
     OK(ceclCommGetAsyncError(comms[0], &async));
     return async == ceclSuccess;
-}
-
-TEST(a_rank_that_leaves_after_its_message_is_not_missed)
-{
-    holds_within_a_limit(the_wait_ends_after_all);
 }
 
 TEST_WITHIN(NEVER, a_graph_is_launched_while_its_communicator_fails)

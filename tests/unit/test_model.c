@@ -1,12 +1,8 @@
 /* The simulation of machines: small cases against times computed by hand, requirements for measured tuning
  * tables. */
-
 #include "../with_cmocka.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "calls.h"
 

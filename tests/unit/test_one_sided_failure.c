@@ -1,9 +1,7 @@
 /* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer.
  * Each test makes its own communicator, on the host device. */
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../forked.h"
 #include "late_peers.h"
@@ -49,7 +47,7 @@ TEST_WITHIN(SOON, a_wait_has_a_time_of_its_own)
 }
 
 /* The work that the program enqueued before the wait may take longer than the limit. */
-static bool time_begins_at_the_wait(int limit_ms)
+TEST_OF_A_LIMIT(the_time_begins_when_the_stream_comes_to_the_wait)
 {
     struct cecl_device *dev = comms[0]->dev;
     uint32_t *word;
@@ -68,12 +66,7 @@ static bool time_begins_at_the_wait(int limit_ms)
     return held;
 }
 
-TEST(the_time_begins_when_the_stream_comes_to_the_wait)
-{
-    holds_within_a_limit(time_begins_at_the_wait);
-}
-
-static bool signals_renew_the_time(int limit_ms)
+TEST_OF_A_LIMIT(each_signal_renews_the_time)
 {
     const ceclSignalWait_t wait = {1, 5, 4};
     OK(ceclWaitSignal(1, &wait, comms[0], NULL));
@@ -83,11 +76,6 @@ static bool signals_renew_the_time(int limit_ms)
         held = ceclSignal(0, 5, comms[1], NULL) == ceclSuccess;
     }
     return held && ceclStreamSynchronize(comms[0], NULL) == ceclSuccess;
-}
-
-TEST(each_signal_renews_the_time)
-{
-    holds_within_a_limit(signals_renew_the_time);
 }
 
 /* The rank that left is no longer needed: its signals have arrived, and the others continue. */
@@ -136,16 +124,11 @@ TEST_WITHIN(NEVER, an_abort_with_a_call_pending_fails_the_others)
 }
 
 /* Rank 0 waits for rank 1, which waits for rank 2: the error names rank 2. */
-static bool the_last_in_a_chain_is_named(int limit_ms)
+TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_is_named)
 {
     wait_for(0, 1, 5, NULL);
     pause_ms(limit_ms / 3); /* rank 0's time limit passes first */
     return waits_for(1, 2, 5, NULL) && has_error(0, ceclTimeout, "waited for rank 2 for");
-}
-
-TEST(the_rank_at_the_end_of_the_waits_is_named)
-{
-    holds_within_a_limit(the_last_in_a_chain_is_named);
 }
 
 static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)

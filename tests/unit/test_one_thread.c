@@ -1,14 +1,10 @@
 /* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as
  * NCCL programs do. A group that was never ended is reported. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "../threads_alive.h"
 
 #include <cecl/cecl.h>
-#include <unistd.h>
 
 #define RANKS 3
 #define COUNT 1000

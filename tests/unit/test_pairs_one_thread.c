@@ -1,7 +1,4 @@
 /* Messages between ranks that share one thread, and from a rank to itself, on the host device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"

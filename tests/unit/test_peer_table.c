@@ -1,7 +1,5 @@
 /* cecl_device.h as host code, without a communicator: it finds peers through the table of slices, wherever
  * the slices lie. */
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>

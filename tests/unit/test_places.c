@@ -1,17 +1,12 @@
 /* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows after
  * it, and that no record is overwritten while a rank may read it. Ranks are threads, or views that one
  * thread uses in turn. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "alloc/places.h"
 #include "util/clock.h"

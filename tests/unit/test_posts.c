@@ -3,8 +3,6 @@
 #include <sched.h>
 
 #include "../with_cmocka.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc/posts.h"
 

@@ -1,8 +1,5 @@
 /* Rank numbers in messages: a message of a communicator that is being made, translated to its parent's
  * numbers. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "boot/rank_list.h"

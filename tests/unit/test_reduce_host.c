@@ -2,9 +2,6 @@
  * that reduce.h specifies, and round it with reference_number.h. Results must be equal bit for bit: the
  * reference accumulates in fp32 where the library does, so no tolerance is needed. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 

@@ -1,8 +1,5 @@
 /* Every public function is given a wrong argument. Its message begins with the function's name, and says the argument and its
  * value. A function of cecl.h that is missing here fails the test. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>

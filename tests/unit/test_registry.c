@@ -2,13 +2,10 @@
  * what a call waits for, and the state after an error. Messages go through a
  * queue instead of the mesh. */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../with_cmocka.h"
 #include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"

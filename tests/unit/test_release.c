@@ -1,10 +1,6 @@
 /* What happens to pending work when a communicator fails: its waits end, its memory is freed, and no peer
  * takes its data as valid. Ranks are threads of this process, or child processes if a rank must stop or
  * die. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -14,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "comm/comm.h"
 #include "sm/reduce.h"

@@ -1,8 +1,5 @@
 /* The pool where one rank is refused memory: a smaller growth, and an error. Ranks are threads on the host device. (The
  * exhaustion suite refuses all other requests of a growth.) */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>

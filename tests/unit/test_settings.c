@@ -1,12 +1,7 @@
 /* Settings from the environment: numbers, sizes, choices, and the messages for invalid values. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "util/settings.h"
 

@@ -1,7 +1,4 @@
 /* How explanations describe calls of ranks that share a GPU. The host device simulates such a GPU. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -1,5 +1,4 @@
 /* Compares SipHash-2-4 with its authors' test vectors (key 00..0f, message 00, 01, ...). */
-
 #include "../with_cmocka.h"
 
 #include "util/siphash.h"

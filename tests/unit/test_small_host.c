@@ -2,14 +2,10 @@
  * loops, blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, a
  * meeting carries out all its parts, and waits end. Ranks are threads of this program, and slots are
  * in its memory. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "../reduce_reference.h"
 #include "sm/small_args.h"

@@ -1,7 +1,4 @@
 /* Splits and shrinks among ranks that are threads of one process, on the host device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -1,9 +1,6 @@
 /* Calls by splits on the device: their effect on other calls, and when they fail. After a reduce-scatter,
  * which ends on a rank while peers still reduce out of its staging, neither call disturbs the other. Rows
  * that do not fit fail a rank only after its call has ended. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"

@@ -3,7 +3,6 @@
  * not fit. */
 #include "../splits_model.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #define TIMES 10000

@@ -2,10 +2,6 @@
  * defines them, by ceclAlltoAllvDevice, ceclDispatch and ceclCombine. The tables list each rank's input
  * rows and the rows that it must receive. Rows are letters: rank 0's blocks are a, b, c, ... and rank 1's
  * are A, B, C, ... */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #define RANKS 2

@@ -1,12 +1,8 @@
 /* A repeated collective is a look-up and a few calls to the device, without an allocation or a new plan.
  * Two ranks are threads on the host device. This program wraps the allocator. Sanitizers also wrap it, so
  * this program skips itself under them. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../with_cmocka.h"
 #include <pthread.h>
-#include <unistd.h>
 
 #include "launch/launcher.h"
 

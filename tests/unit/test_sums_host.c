@@ -1,9 +1,6 @@
 /* Sums of rows on the host (sm/sums.h): equal bit for bit to a plain loop that represents number formats as
  * lists of their values. */
-
 #include "../with_cmocka.h"
-
-#include <stdlib.h>
 
 #include "../reduce_reference.h"
 #include "../sums_model.h"

@@ -1,21 +1,15 @@
 /* A rank dies, and survivors make a new communicator and continue: who names a dead rank that was not excluded, and what
  * is left of a failed call. Random deaths: tests/hunt. Ranks are child processes of this test; a dead rank was killed,
  * so it could send no message. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MOST_RANKS 8
 #define COUNT 1000

@@ -1,13 +1,9 @@
 /* Ranks as threads of one process, on the host device: mixed collectives on several streams, with every
  * value checked. The thread sanitizer can see all ranks. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "../threads_alive.h"
 

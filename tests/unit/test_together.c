@@ -1,6 +1,5 @@
 /* Tasks of a group, each on a thread of its own. */
 #include <signal.h>
-#include <stdbool.h>
 
 #include "../with_cmocka.h"
 

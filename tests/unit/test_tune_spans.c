@@ -1,5 +1,4 @@
 /* The sizes at which cecl_tune --against says that one library is faster. */
-
 #include "../with_cmocka.h"
 
 #include "tuner/spans.h"

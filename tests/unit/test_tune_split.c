@@ -1,5 +1,4 @@
 /* cecl_tune's decision: the threshold that follows from the times of two methods at some sizes. */
-
 #include "../with_cmocka.h"
 
 #include "tuner/split.h"

@@ -1,9 +1,5 @@
 /* Thresholds: which row applies, reading and writing a tuning file, and messages for invalid files. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "../with_cmocka.h"
 

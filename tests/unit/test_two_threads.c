@@ -1,17 +1,11 @@
 /* Two threads make calls on one communicator at once, which cecl.h forbids: the second call is refused with
  * a message that names the problem, and nothing else is disturbed. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <unistd.h>
 
 #define RANKS 2
 #define COUNT 100 /* ints in each block */

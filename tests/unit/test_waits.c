@@ -1,8 +1,5 @@
 /* Which rank each rank waits for: the watchdog finds the rank at the end of a chain, and old messages
  * excuse no rank. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "../with_cmocka.h"
 
 #include "comm/waits.h"
