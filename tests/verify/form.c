@@ -184,21 +184,6 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_plan 
     return check_target(v, plan, copy);
 }
 
-/* Checks that data and its flags go to one peer's staging, from the main lane. */
-static ceclResult_t check_post(const struct verifier *v, const struct cecl_plan *plan, int rank,
-                               const struct cecl_step *step)
-{
-    if (step->peer >= v->nranks || step->peer == rank || step->lane != CECL_LANE_MAIN ||
-        step->phase < 1 || step->phase > plan->phases[CECL_COUNTER_SLOTS])
-        return VERIFY_FAULT("a post is out of the plan: peer %u, phase %" PRIu32, step->peer,
-                            step->phase);
-    const struct cecl_copy *copy = &plan->copies[step->first];
-    if (copy->dst.rank != step->peer || copy->dst.area != CECL_AREA_STAGING || copy->rows != 1)
-        return VERIFY_FAULT("a post to rank %u goes to area %u of rank %u", step->peer,
-                            copy->dst.area, copy->dst.rank);
-    return check_copy(v, plan, copy);
-}
-
 static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                const struct cecl_step *step)
 {
@@ -207,7 +192,7 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
     if (step->kind == CECL_STEP_REDUCE)
         return check_reductions(v, plan, rank, step);
     if (step->kind == CECL_STEP_POST)
-        return check_post(v, plan, rank, step);
+        return check_copy(v, plan, &plan->copies[step->first]);
     if (step->kind != CECL_STEP_COPY)
         return check_meeting(v, plan, rank, step);
     for (uint32_t i = 0; i < step->count; i++)
