@@ -1,6 +1,4 @@
 /* Each GPU is given the right one of the images that kernel_images.inc, beside this file, names. Each holds that file. */
-#include <stdbool.h>
-
 #include "../with_cmocka.h"
 
 #include "sm/images.c"

@@ -1,7 +1,5 @@
 /* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call,
  * and ids whose ranks do not match. No failure leaks a descriptor or a thread. */
-#include <stdio.h>
-
 #include "held.h"
 #include "multi.h"
 

@@ -3,7 +3,6 @@
 #include "multi.h"
 
 #include <ctype.h>
-#include <stdio.h>
 
 #define COUNT 1000
 #define SHORT_WAIT "3000" /* ms, for calls that end by their deadline */

@@ -4,8 +4,6 @@
 #include "buffers.h"
 #include "random_call.h"
 
-#include <stdio.h>
-
 #define MOST 16 /* ranks */
 #define ROWS 40 /* of a block, at most */
 #define ROW 24  /* bytes of a row */
