@@ -356,7 +356,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  *     one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
  * on this host, in the same network namespace (container), reach. Set it if ranks are on several
- * hosts. With ceclCommInitOob and ceclCommInitMpi set it on rank 0, which makes such an id.
+ * hosts. With ceclCommInitOob and ceclCommInitMpi, rank 0 makes such an id: set it there.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -418,7 +418,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
                                                           ceclUniqueId id, int rank,
                                                           const ceclConfig_t *config);
 
-/* Makes a whole communicator in this process, with one rank for each device.
+/* Makes all ranks of a communicator in this process, one for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     number of ranks, 1 .. 1024. The process needs more than ndev * ndev + 4 * ndev descriptors
  *          for a moment (ulimit -n; above 1022 ranks also fs.nr_open), or else ceclSystemError.
@@ -743,8 +743,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *         late.wait_ns_per_mib), because a late call takes that much longer;
  *       - for any peer up to 500 us (late.pending_ns), while an earlier call of this rank is pending
  *         on its GPU.
- *     The last two waits together take at most 2 ms and a 64th of the elapsed time
- *     (late.pending_sum_ns). More than 64 ranks all wait for all. cecl_info --tuning prints these times.
+ *     The last two waits together take at most 2 ms plus a 64th of the elapsed time
+ *     (late.pending_sum_ns). More than 64 ranks all wait for all. cecl_info --tuning prints these
+ *     times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1069,7 +1070,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. Numbers of nrows or more are skipped;
- *           a token without other numbers has the sum 0. Memory of the device, 8-byte aligned.
+ *           a token that has no others gets the sum 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
  * sums      [tokens * rowcount] written. Must not overlap any other buffer.
  * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
