@@ -91,15 +91,15 @@
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; buffers may always lie at different places. With the places of their
  * buffers, ranks tell each other a hash of the call. If the hashes differ, no byte of the call
- * moves, a rank that finds this gets ceclInvalidUsage, and the communicator fails. The message says
- * whether the calls differ in the function, count, datatype, root, op or options, with both values.
- * Small calls (ceclExplain tells which are small), barriers and calls with splits on the device are
- * compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the
- * difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than
- * 64 calls ahead are not compared.) If splits lie on the device, the call's kernels also compare
- * the call, and move no row if ranks differ. With CECL_CHECK=1 in the environment, the ranks' host
- * threads compare every collective before it starts. If calls differ, all ranks refuse them
- * (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
+ * moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage. The
+ * message says whether the calls differ in the function, count, datatype, root, op or options, with
+ * both values. Small calls (ceclExplain tells which are small), barriers and calls with splits on
+ * the device are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog
+ * find the difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is
+ * more than 64 calls ahead are not compared.) If splits lie on the device, the call's kernels also
+ * compare the call, and move no row if ranks differ. With CECL_CHECK=1 in the environment, the
+ * ranks' host threads compare every collective before it starts. If calls differ, all ranks refuse
+ * them (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
  *
  * Several hosts: on GPUs, NCCL carries out all calls of a communicator over several hosts. See
  * Hosts in ceclCommInitRankConfig.
@@ -121,8 +121,8 @@
  * copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid
  * if ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure,
  * use registered memory for something else only once the failed communicator has ended on all
- * ranks, or once ceclCommShrink, which waits for late copies, has made a new communicator of all
- * ranks that are alive.
+ * ranks, or ceclCommShrink has made a new one of all ranks that are alive. (ceclCommShrink waits
+ * for late copies.)
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made beside it. Collectives, messages, ends of groups,
@@ -249,8 +249,8 @@ typedef enum {
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
-     * reports on stderr, once in a process. */
+    /* Default. CUDA if each rank has a GPU of its own, otherwise the host device. In that case rank
+     * 0 says so on stderr, once in a process. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
