@@ -25,7 +25,7 @@ struct cecl_hosted {
     uint64_t half_bytes;
 };
 
-/* How many 64-bit words count the captured calls of one kernel. They lie in each row, behind the
+/* How many 64-bit words count captured calls that are one kernel. They lie in each row, behind the
  * two words for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {

@@ -295,7 +295,7 @@ static uint64_t unspent(const struct cecl_places *places)
     return places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
 }
 
-/* How much longer waits may still take in all. */
+/* The time that longer waits may still take, all together. */
 static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;

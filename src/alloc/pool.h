@@ -104,7 +104,7 @@ enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
 /* What ranks compare before anything changes. */
 struct cecl_proposal {
-    /* bytes that the caller asked for, and the same rounded up to the alignment */
+    /* bytes that the caller asked for; these bytes, rounded up to the alignment */
     uint64_t asked, bytes;
     uint64_t calls, hash;
 };

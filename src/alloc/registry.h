@@ -38,8 +38,8 @@ struct cecl_leaving_window {
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window as this rank has opened it. The list of the peer's windows and kept plans hold
- * references. The memory may be closed before the last reference is given back. */
+/* A peer's window as this rank has opened it. Kept plans and the list of the peer's windows hold
+ * references to it. The memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 #define CECL_IMPORT_LISTS 16
@@ -185,9 +185,9 @@ void cecl_registry_made(struct cecl_registry *registry);
  * regions takes some milliseconds, and the worker has other work. The error of a failed import is kept for the
  * call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
-/* Closes imports that peers have dropped, of all communicators of this process on this GPU, if no call uses them
- * and the GPU has no work now. Threads of the program call this where they wait for the GPU, or free memory. It
- * waits for 1 ms at most, and only while there are such imports. */
+/* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and
+ * the GPU has no work now. Threads of the program call this where they wait for the GPU, or free
+ * memory. It waits for 1 ms at most, and only while there are such imports. */
 void cecl_registry_close_dropped(struct cecl_registry *registry);
 
 #endif

@@ -41,8 +41,8 @@ static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_
     return ceclSuccess;
 }
 
-/* Whether some memory of a window is still the same, or may be. If so, the window is kept, because calls
- * that are being made may use it. */
+/* Whether some memory of a window is, or may be, what it was when the window was made. If so, the
+ * window is kept, because calls that are being made may use it. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
@@ -275,9 +275,9 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* Makes a range of addresses private in which only some memory can be shared. If memory of each kind had a window
- * of its own, these windows would overlap, and a call with a buffer of each kind would replace them again and
- * again. */
+/* Makes a private window of a range in which only some memory can be shared. If shared and private
+ * memory had windows of their own, these would overlap, and calls that use both kinds would replace
+ * them again and again. */
 static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, uint64_t home,
                                uint64_t bytes)
 {

@@ -9,7 +9,7 @@
 #include "util/fds.h"
 #include "util/grow.h"
 
-/* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
+/* Checks that all ranks ask for one size, and have made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};

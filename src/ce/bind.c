@@ -244,8 +244,8 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
                      add_op(bound, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the main lane's last command runs on the side lane's stream. If so the side lane already follows
- * the main lane. */
+/* Whether the main lane's last command runs on the side lane's stream. If so, the side lane already
+ * follows the main lane. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
     const struct cecl_command *last = last_command(bound);

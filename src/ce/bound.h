@@ -44,7 +44,7 @@ struct cecl_bound {
     struct cecl_batch batch;    /* the contiguous copies of all commands */
     struct cecl_row_copy *rows; /* the copies of rows of all commands */
     struct cecl_reduction *reductions;
-    const void **sources; /* of all reductions */
+    const void **sources; /* the sources of all reductions */
     /* [nreductions] for reductions whose kernels signal and wait */
     struct cecl_meeting *meetings;
     struct cecl_splits *splits; /* the steps of a call by splits on the device */
@@ -54,7 +54,7 @@ struct cecl_bound {
     void *memory;
     uint32_t steps, copies; /* how many there is room for */
     int nlanes;             /* highest lane of a command, plus 1 */
-    /* for a plan of messages: both ends of each message; NULL: places come from `told` */
+    /* both ends of each message, if this is a plan of messages; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
     const uint64_t *given;

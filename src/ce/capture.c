@@ -37,7 +37,7 @@ static void add_phase(struct capture *capture)
     add_item(capture, ITEM_SIGNAL, 0);
 }
 
-/* Replaces the signal before, if no wait has followed it. */
+/* If no wait has followed the previous signal, the new signal replaces it. */
 static void add_signal(struct capture *capture, uint32_t lane, uint32_t phase)
 {
     if (capture->is_open) {
@@ -167,7 +167,7 @@ static void emit_items(const struct capture *capture, const struct cecl_plan *pl
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
 }
 
-/* The captured call's steps replace those of the plan; the rest stays. */
+/* Replaces the plan's steps by those of the captured call. The rest of the plan stays. */
 static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
 {
     struct cecl_plan built;

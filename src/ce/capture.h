@@ -1,5 +1,5 @@
-/* The plan of a captured call: the same copies and reductions as the call's own plan, between signals
- * whose values are fixed, so that a graph may run it any number of times.
+/* The plan of a captured call. It has the copies and reductions of the call's own plan, between
+ * signals whose values are fixed, so a graph may run it any number of times.
  *
  * All steps are on the main lane, in the order of the plan. Lanes may run in this order anyway,
  * because they may share one queue of the hardware. Epochs become one word of each rank, which all
@@ -8,8 +8,8 @@
  * wait for all phases before it. Each wait is for the phase that was signalled last. A signal is
  * left out if the next signal comes before any wait.
  *
- * A call begins with the wait for the last phase of the call before. Mostly this phase is reached
- * by then. A barrier, and a call between two barriers:
+ * A call begins with the wait for the last phase of the call before. Usually its peers have reached
+ * that phase by then. A barrier, and a call between two barriers:
  *
  *     wait 0 | signal 1, wait 1 | signal 2, wait 2 | signal 3
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3

@@ -36,16 +36,16 @@ struct cecl_engine {
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* slots of small calls, as bytes from the start of staging: where the first slot lies, and where the
-     * first slot for captured calls lies. Then the bytes of a slot; 0: there are no slots */
+    /* where the first slot of small calls lies, and the first one for captured calls, in bytes from
+     * the start of staging. slot_bytes: the bytes of a slot; 0: there are no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
-    /* the table for calls by splits on the device: bytes from the start of staging, and the table's bytes;
-     * 0: no table, because there are too many ranks */
+    /* where the table for calls by splits on the device lies, in bytes from the start of staging,
+     * and its bytes; 0: there is no table, because there are too many ranks */
     uint64_t table_offset, table_bytes;
     /* bytes from the start of staging to the part that only the rank before this one uses, and
      * bytes of that part */
     uint64_t carry_offset, carry_bytes;
-    /* time limit of waits in small calls' kernels; 0: none; set by the opener */
+    /* time limit of waits in small calls' kernels, set by the opener; 0: there is none */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
     /* streams for the lanes of messages. The opener owns them. These lanes are numbered after the side lane */

@@ -21,8 +21,8 @@ static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, in
 {
     return cecl_place_at(CECL_AREA_STAGING, rank, part->means.staging_offset + offset);
 }
-/* Where a sender's place in a receiver's staging begins. Places have `bytes` each, in the order of
- * the ranks, without the receiver. */
+/* Where a sender's place in a receiver's staging begins. Each rank except the receiver has a place
+ * of `bytes` bytes, in rank order. */
 static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t bytes)
 {
     return (uint64_t)(sender - (sender > receiver)) * bytes;
@@ -37,7 +37,7 @@ const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 struct cecl_extent {
     struct cecl_place at; /* where byte `from` of the block lies */
     uint64_t from;
-    uint64_t pitch; /* of the block's rows, if the call has rows (`from` is then 0); 0: dense */
+    uint64_t pitch; /* the pitch of the block's rows, if it has rows (`from` is then 0); 0: dense */
 };
 /* The block from rank `from` to rank `to`, in the receiver's recvbuff. A gathered block is at the
  * same place on all ranks. */
@@ -103,7 +103,7 @@ static inline void cecl_end_side(struct cecl_plan *plan)
  * memory. */
 struct cecl_pieces {
     int count;
-    uint64_t bytes; /* of each piece; the last may be smaller */
+    uint64_t bytes; /* bytes of each piece; the last may be smaller */
 };
 /* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`, there are
  * several rounds, and these are the pieces of the first round. */

@@ -10,14 +10,14 @@ struct cecl_message {
     int32_t peer;
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
-    /* A graph captures the message; the same for all messages of a group. Then the sender is `second`. The six values
+    /* A graph captures the message, and all other messages of the group. Then the sender is `second`. The six values
      * from given[first_given] on are three pairs, each with a slot and a value: the first for this rank's word when a
      * wait begins, the second for that word when the wait ends, the third for HANDED and TAKEN (flags/awaited.h). */
     bool captured;
     uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */
     uint64_t number;
-    uint64_t group; /* if `second`: the number of the peer's group; captured: that group's ticket */
+    uint64_t group; /* if `second`: the number of the peer's group, or a captured group's ticket */
 };
 #define CECL_MESSAGE_GIVEN 6u /* how many values are given for a captured message */
 

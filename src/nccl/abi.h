@@ -23,7 +23,7 @@ typedef struct ncclWindow *ncclWindow_t;
 typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
 #endif
 
-enum { CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
+enum { CECL_NCCL_BFLOAT16 = 9 }; /* a value of ncclDataType_t */
 
 /* Bytes of an element, by ncclDataType_t. */
 #define CECL_NCCL_TYPE_BYTES                                                                       \

@@ -20,8 +20,8 @@ ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
 /* -- agree.c. Agreements of ranks, by words in shared memory of cecl's communicator. Ranks wait for each other on the
  * host, without calling the driver -- */
 
-/* Finds the words of a communicator whose `ours` is set; they follow those of learn.c. A communicator
- * without room for them has no such words. All ranks alike have words, or have none. */
+/* Finds the words of a communicator whose `ours` is set. They lie behind those of learn.c. If there
+ * is no room for them, no rank of the communicator has words. */
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
 /* Tells the peers that this rank has left. */
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);

@@ -105,10 +105,12 @@ void cecl_nccl_birth_forget(ncclComm_t parent);
 
 /* -- make.c. For begin.c -- */
 
-/* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get one in their
- * `entry`, or none does, and all that meet have the same reason. `together` is how many communicators the thread
- * makes at once. Takes over the meeting. Returns an error only if ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first waits for
- * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error soon. */
+/* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get
+ * one in their `entry`, or none does, and then all that meet have the same reason. `together` is
+ * how many communicators the thread makes at once. Takes over the meeting. Returns an error only if
+ * ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first
+ * waits for NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and
+ * returns an error soon. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background, struct cecl_nccl_meeting *meeting);
 

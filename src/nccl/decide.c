@@ -107,7 +107,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm);
-    /* also needed in groups, whose captured calls are served or passed together, and for counting */
+    /* groups need this too, to serve or pass their captured calls together; so does counting */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))

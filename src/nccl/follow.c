@@ -14,7 +14,7 @@
  * address of the exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
-/* The beginning of a function whose calls by NCCL itself are only passed on. */
+/* Begins a function. If NCCL itself calls it, the call is only passed on. */
 #define BEGIN(name, arguments)                                                                     \
     CECL_UNCANCELLED;                                                                              \
     if (IS_NCCLS_OWN())                                                                            \

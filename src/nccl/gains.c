@@ -1,10 +1,10 @@
 /* For which calls cecl is faster than NCCL; see decide.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
  * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured.
  *
- * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the loops of
- * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from
- * which both programs measured cecl faster, and no row for 4 ranks begins at a smaller size, except that of
- * all-to-alls. Trials decide on small calls that a program repeats. */
+ * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the
+ * loops of nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at
+ * the size from which both programs measured cecl faster. No row for 4 ranks begins at a smaller size
+ * than that, except the row of all-to-alls. Trials decide on small calls that a program repeats. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
@@ -35,12 +35,12 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(32), MIB(128)},
     /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. In programs it is out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). */
+    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; equal with plain memory (4 to 64 MiB). */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.93 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 4, MIB(4), MIB(1024)},
-    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; the same with plain memory, out of place. On H100s 0.87 x at 1 MiB. */
+    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; equal with plain memory, out of place. On H100s 0.87 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 2, MIB(4), MIB(1024)},
 };

@@ -1,9 +1,9 @@
-/* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group. Most NCCL groups
- * are carried out in one stage. Calls that cecl refuses to have in one group go into consecutive stages. Sends
- * and receives have their own stages after all others, because ranks need not have the same ones in their groups.
- * Before them come the passed collectives and the passed messages, each in
- * an NCCL group. NCCL orders only the streams of its own group's calls, so a stage also waits for the streams of
- * the group's other calls, and they wait for the stage. */
+/* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group.
+ * Most NCCL groups are carried out in one stage. Calls that cecl refuses to have in one group go
+ * into consecutive stages. Sends and receives have their own stages after all others, because ranks
+ * may have different ones in their groups. Before them come the passed collectives and the passed
+ * messages, each in an NCCL group. NCCL orders only the streams of its own group's calls, so a
+ * stage also waits for the streams of the group's other calls, and they wait for the stage. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static void warn_of_stages(const struct cecl_nccl_call *call)
             most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
 }
 
-/* Finds the stage of a call, after those of the calls before it. */
+/* Finds the stage of a call. The calls before it have their stages already. */
 static void place(struct cecl_nccl_kept *kept)
 {
     const struct cecl_nccl_call *call = &kept->call;

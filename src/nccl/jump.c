@@ -1,8 +1,8 @@
 /* Passes calls on without knowing their signatures, which NCCL may change. Each function is only a jump to
  * the symbol's target, so arguments in registers and on the stack stay as the caller set them.
  *
- * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME have the same
- * address as it, unless they are a function of collectives.c or follow.c.
+ * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME have
+ * its address, unless they are functions of collectives.c or follow.c.
  *
  * The stubs put the symbol's address into a register that no calling convention uses for arguments.
  * cecl_nccl_lazy finds it there, and hands the symbol and the call's return address to

@@ -16,7 +16,7 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* --stats is updated after every this many calls, and when a trial begins or ends. */
+/* --stats is updated once in so many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
 
 /* The arms of trials: the ways that are tried. cecl_nccl_arm_words names them. */
@@ -65,7 +65,6 @@ static void release(void *context, uint64_t id)
     pthread_mutex_unlock(&trying.lock);
 }
 
-/* Called at each boundary of a trial. */
 static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 {
     if (!trial->holds)

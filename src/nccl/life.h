@@ -35,11 +35,11 @@ enum cecl_nccl_state {
     STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */                    \
     STEP(FINALIZING, READY)   /* the calls are done */                                             \
     STEP(READY, DESTROYING)   /* destroy */                                                        \
-    STEP(READY, ENDING)       /* abort or revoke; the same in the next two steps */                \
+    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
     STEP(FINALIZING, ENDING)                                                                       \
     STEP(DESTROYING, ENDING) /* also when the calls are done */                                    \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \
-    STEP(ENDING, LOST)       /* a thread is still inside when the wait for it ends */
+    STEP(ENDING, LOST)       /* a thread has not left in time */
 
 enum cecl_nccl_step {
 #define STEP(from, to) CECL_NCCL_##from##_TO_##to = CECL_NCCL_##from << 4 | CECL_NCCL_##to,

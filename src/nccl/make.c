@@ -51,7 +51,7 @@ static bool is_given_up(const struct cecl_nccl_comm *entry)
     return !cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(MAKING));
 }
 
-/* entry: NULL: no other thread can end `comm` */
+/* If `entry` is NULL, no other thread can end `comm`. */
 static ceclResult_t enter_nccls(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
     return !entry || cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING))
@@ -342,7 +342,7 @@ static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(meeting, entry) : ceclSuccess;
 }
 
-/* meeting: NULL: this rank meets nobody */
+/* If `meeting` is NULL, this rank meets nobody. */
 static ceclResult_t find_and_make(ncclComm_t comm, struct cecl_nccl_comm *entry,
                                   struct cecl_nccl_meeting *meeting)
 {

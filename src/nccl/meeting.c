@@ -17,7 +17,7 @@
 #include "util/settings.h"
 
 #define LOOK_MS 20             /* ms between two looks of a wait */
-#define MOST_BYTES (64 * 1024) /* of a letter */
+#define MOST_BYTES (64 * 1024) /* the most bytes of a letter */
 
 struct envelope {
     int32_t place, rank; /* the sender's */
@@ -42,9 +42,9 @@ struct cecl_nccl_meeting {
     uint64_t key;
     int inbox; /* -1: none */
     int rank, nranks;
-    struct envelope mine; /* of the latest letter */
+    struct envelope mine; /* envelope of the latest letter */
     const cecl_nccl_life *life;
-    ceclResult_t result;    /* of the first gather that failed */
+    ceclResult_t result;    /* result of the first gather that failed */
     struct letter *letters; /* received, and not used yet */
     int count;
     struct peer peers[];
@@ -218,7 +218,7 @@ static int64_t limit_ms(void)
     return limit;
 }
 
-/* Whether all letters have been sent, and have come, as far as they will. */
+/* Whether each peer has this rank's letter and has sent its own, or is gone. */
 static bool is_complete(struct cecl_nccl_meeting *meeting)
 {
     bool is = true;

@@ -32,9 +32,9 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    /* like WAITING; at the last attempt another communicator was being tried */
+    /* like WAITING, but at the last attempt another communicator was being tried */
     CECL_NCCL_TRIAL_PUT_OFF,
-    /* like WAITING; at the last attempt a rank's host was too many steps behind */
+    /* like WAITING, but at the last attempt a rank's host was too many steps behind */
     CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
     /* like PUT_OFF or APART, but all attempts of this round were made; a later round tries again */
@@ -50,7 +50,7 @@ struct cecl_nccl_report {
     uint32_t trials;             /* how many trials have begun */
     uint32_t calls;              /* length of the period in calls; 0: none was found */
     uint32_t arm;                /* the way that was decided on, if one was */
-    struct cecl_verdict verdict; /* of the last trial on a period; without times: there was none */
+    struct cecl_verdict verdict; /* of the last trial on a period; if none, it has no times */
     uint32_t repeated;           /* how many periods that trial timed as one step */
     uint64_t told, late;         /* ceclCallStats_t */
 };

@@ -8,8 +8,8 @@
 /* Makes cecl's call on `stream`, with the policy of call->way. The caller is inside the communicator. */
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream);
-/* Must follow, after the end of a cecl group if the call is in one. On the host device it waits for the communicator's
- * calls, unless `call` is captured; on GPUs it returns at once. */
+/* Must follow the call or, if the call is in a cecl group, the end of that group. On the host device
+ * it waits for the communicator's calls, unless `call` is captured; on GPUs it returns at once. */
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm);
 

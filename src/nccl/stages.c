@@ -7,8 +7,8 @@
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
-/* The first call of the stage that is on the same communicator as call `index`: that call itself, if there is no
- * earlier one. */
+/* The first call of the stage on the communicator of call `index`, which may be that call
+ * itself. */
 static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, int index)
 {
     int first = 0;

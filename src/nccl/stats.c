@@ -73,7 +73,7 @@ static void print_ranks(FILE *out)
     pthread_mutex_unlock(&largest.lock);
 }
 
-/* A row of the table: calls of one function with the same result. */
+/* A row of the table, for calls of one function that went one way. */
 struct row {
     const char *name, *class, *by, *zero_sm, *why;
     uint64_t calls, bytes;

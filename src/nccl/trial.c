@@ -117,8 +117,8 @@ static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 
 /* ---- beginning */
 
-/* Offers to begin. If this rank's process tries another communicator, the offer says that; all ranks then put
- * the trial off, at the same boundary. */
+/* Offers to begin. If this rank's process tries another communicator, the offer says so. All ranks
+ * then put the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;

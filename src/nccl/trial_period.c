@@ -100,7 +100,7 @@ static void guess(struct cecl_period *period)
         period->run += length;
 }
 
-/* Called when the next call differs from what `candidate` predicts. */
+/* Notes that the next call differs from what `candidate` predicts. */
 static void break_off(struct cecl_period *period)
 {
     if (period->run >= period->broken || period->searched - period->broken_at >= REMEMBERED) {

@@ -114,7 +114,7 @@ struct chunking {
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
     uint64_t staged; /* shares of at least this many bytes go through staging */
-    uint64_t worth;  /* but only if the chunks of such shares have at least this many bytes */
+    uint64_t worth;  /* but only if their chunks then have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)

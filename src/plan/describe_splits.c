@@ -2,7 +2,7 @@
 #include "plan/describe.h"
 #include "plan/splits.h"
 
-/* `by`, `value`: the argument that says how many bytes, or elements, a row has. */
+/* `by` and `value` are the name and value of the argument that gives a row's bytes or elements. */
 static ceclResult_t check_rows(const char *name, size_t rows, uint64_t row_bytes, const char *by,
                                size_t value)
 {

@@ -98,7 +98,7 @@ static void print_value(const char *const *names, uint64_t nnames, uint64_t valu
 struct field {
     const char *name;
     uint64_t one, other;
-    const char *const *names; /* of its values, if they have any */
+    const char *const *names; /* names of the field's values, if they have names */
     uint64_t nnames;
 };
 #define BOTH(member) one->member, other->member

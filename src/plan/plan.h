@@ -31,7 +31,7 @@ static inline bool cecl_area_is_users(uint32_t area)
 }
 
 /* A plan of several calls (a group) has areas for each of them: the areas of call i begin at
- * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist once: all calls use those of call 0. */
+ * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist only once, as those of call 0. */
 #define CECL_GROUP_MAX 4096
 static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
@@ -59,7 +59,7 @@ struct cecl_copy {
  * and the operation are those of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
-    uint64_t bytes;       /* of each source; whole elements, >= 1; of dst: cecl_call_result_bytes */
+    uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
     /* index of the reduction's call in a group, because the places may all be in staging and do not show
      * the call */
@@ -98,7 +98,7 @@ struct cecl_step {
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
-        uint32_t first;   /* COPY, REDUCE, POST; AFTER: a lane; SPLITS: its step */
+        uint32_t first;   /* COPY, REDUCE, POST: an index; AFTER: a lane; SPLITS: a kernel's step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
     uint32_t count; /* COPY, REDUCE: >= 1 */
@@ -175,8 +175,8 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
-/* The copies and reductions that are added next belong to this part of a group. Their places are given as
- * those of a lone call. */
+/* The copies and reductions that are added next belong to this part of a group. The caller gives
+ * their places as in a lone call. */
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);

@@ -121,7 +121,7 @@ uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 /* Reads rows into `file`, which cecl_tuning_forget frees. If the file is refused, `file` is empty, and the
  * message of ceclInvalidArgument names the file and the line, and says what was found and expected. */
 ceclResult_t cecl_tuning_read(const char *path, struct cecl_tuning_file *file);
-/* Does the same with text in memory. `name`: the file's name, for messages. */
+/* Like cecl_tuning_read, but reads text in memory. `name` is the file's name, for messages. */
 ceclResult_t cecl_tuning_parse(const char *name, const char *text, size_t bytes,
                                struct cecl_tuning_file *file);
 void cecl_tuning_forget(struct cecl_tuning_file *file);

@@ -13,9 +13,9 @@ enum cecl_direction { CECL_PUSH, CECL_PULL };
 
 /* The choices for one call. Equal on all ranks. */
 struct cecl_way {
-    bool small;         /* one exchange through slots, by one kernel where the device has kernels */
-    uint32_t small_sms; /* the most SMs that this kernel takes */
-    bool by_host;       /* the call goes through memory of the host */
+    bool small;          /* one exchange through slots; one kernel where the device has kernels */
+    uint32_t small_sms;  /* the most SMs that this kernel takes */
+    bool by_host;        /* the call goes through memory of the host */
     uint32_t splits_sms; /* how many SMs move rows if the splits are on the device */
 
     /* How copies move blocks. */

@@ -78,7 +78,7 @@ ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_ker
                                        const char *prefix, int shared,
                                        CUkernel kernels[CECL_KERNEL_TYPES]);
 
-/* The kernel of a pair that has passed cecl_reduction_check. `type`: of cecl_kernel_type. */
+/* The kernel of a pair that has passed cecl_reduction_check. `type` is from cecl_kernel_type. */
 CUkernel cecl_kernel_table_at(const struct cecl_kernel_table *table, int type, ceclRedOp_t op);
 
 #endif

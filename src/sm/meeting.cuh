@@ -81,7 +81,7 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
 }
 
 /* What a word of a meeting holds for `value`, which includes the base. */
-#define MEET_BITS 12 /* of the value, in a call that numbers itself */
+#define MEET_BITS 12 /* bits of the value in a word of a call that numbers itself */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
@@ -128,7 +128,7 @@ DEVICE void meet_signal(const cecl_meeting &m, const cecl_counting &c, uint32_t 
 }
 
 /* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
- * undefined. same: only words of the same call end it. */
+ * undefined. same: only words of this call end it. */
 template <bool counted>
 DEVICE void meet_wait(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                       uint32_t threads, bool same)

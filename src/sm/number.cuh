@@ -1,5 +1,5 @@
-/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The results are
- * bitwise those of number.h; GPU instructions are used where they give the same bits. */
+/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The results have
+ * the bits of number.h. GPU instructions are used where they give these bits. */
 #ifndef CECL_SM_NUMBER_CUH
 #define CECL_SM_NUMBER_CUH
 
@@ -32,7 +32,7 @@ DEVICE void vector_store(unsigned char *at, const vector &v)
                  : "memory");
 }
 
-/* Loads and stores one element, volatile for the same reason. */
+/* Loads and stores of one element, which are volatile for the reason given above. */
 #define SINGLE(type, width, letter, register_type)                                                 \
     DEVICE void single_load(const unsigned char *at, type *value)                                  \
     {                                                                                              \

@@ -86,7 +86,7 @@ DEVICE double quotient(double a, double by)
     return __ddiv_rn(a, by);
 }
 
-/* ---- sums and averages: the kernels of both are the same. Ends are for `n` elements, with one test for all of
+/* ---- sums and averages have the same kernels. Ends are for `n` elements, with one test for all of
  * them. */
 
 template <int op, typename Acc> DEVICE constexpr bool averages(void)

@@ -43,7 +43,7 @@ struct cecl_reduction {
     void *dst;              /* [count]; equal to one of src (in place), or overlapping none */
     const void *const *src; /* [nsrc], reduced in this order; read during the call */
     uint32_t nsrc;    /* 1 .. CECL_REDUCE_SOURCES_MAX; on CUDA 1 .. CECL_REDUCE_CUDA_SOURCES_MAX */
-    uint32_t max_sms; /* CUDA: the most SMs to use, one block each; 0: 16 */
+    uint32_t max_sms; /* CUDA: the most SMs to use, with one block each; 0 means 16 */
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;

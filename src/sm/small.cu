@@ -52,7 +52,7 @@ DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
  * warp load and store contiguous bytes, so that NVLink carries whole packets. */
 
 struct share {
-    uint32_t vector; /* index of the first vector; the others are 32 and 64 further on */
+    uint32_t vector; /* index of the first vector; the next two are 32 and 64 vectors further on */
     /* how many vectors the block has there, 0 to 3; n vectors take n + 1 lines, 0 vectors take
      * none */
     uint32_t vectors;

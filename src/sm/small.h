@@ -76,7 +76,7 @@ struct cecl_small {
     uint32_t *late;
     /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
     uint64_t timeout_ns;
-    uint32_t max_sms; /* CUDA: most SMs to use; 0: as many as kernels that wait may take */
+    uint32_t max_sms; /* CUDA: the most SMs to use; 0: as many as waiting kernels may take */
     /* NULL, or the part of a meeting that the kernel carries out. With CECL_MEET_SIGNAL_FIRST the
      * kernel signals peers while it sends data. These signals are not ordered with the data: they
      * only show the watchdog that the kernel has begun. With CECL_MEET_DONE the kernel sets

@@ -41,7 +41,7 @@ struct cecl_small_args {
     const unsigned char *from;
     uint64_t slot;
     /* A row of this rank's slots whose lines get a far-away epoch. Lines that hold data of this
-     * call are left out: those of the threads for which the block has vector `renewed_vector` +
+     * call are left out. A thread has such a line if the block has vector `renewed_vector` +
      * thread. If the call numbers itself, this is the first row of the slots, and the kernel finds
      * the row to renew. */
     unsigned char *renewed;

@@ -19,8 +19,8 @@
  *             without rows takes the room of `align` rows.
  *     back    of rank 0: expert 0, expert 1, ... | of rank 1: expert 0, ...
  *
- * The splits of the input lie in the other one of the two orders. With one expert on each rank both
- * are the order of ranks.
+ * The input's splits lie in the order that is not used for recvbuff. With one expert on each rank
+ * both are the order of ranks.
  *
  * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
@@ -131,13 +131,14 @@ struct cecl_splits {
     uint64_t *out;
     /* where rank 0's slice begins; a rank's slice holds its recvbuff and its table */
     unsigned char *slices;
-    uint64_t slice;                      /* bytes from one rank's slice to the next */
-    uint64_t table_offset;               /* bytes from a slice's start; a multiple of 8 */
-    uint64_t recv_offset, scales_offset; /* TELL: from this rank's slice's start */
+    uint64_t slice;        /* bytes from one rank's slice to the next */
+    uint64_t table_offset; /* bytes from a slice's start; a multiple of 8 */
+    uint64_t recv_offset,
+        scales_offset; /* TELL: where these arrays lie in this rank's slice, in bytes */
     /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
     const uint32_t *end;
     struct cecl_splits_trouble *trouble;
-    uint32_t max_sms; /* CUDA: most SMs to use; 0: CECL_SPLITS_SMS */
+    uint32_t max_sms; /* CUDA: the most SMs to use; 0: CECL_SPLITS_SMS */
 };
 #define CECL_SPLITS_SMS 16u
 

@@ -35,7 +35,7 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);
 }
 
-/* Moves this rank's rows of one of the arrays to one rank. */
+/* Moves this rank's rows for rank `to`, of one of the two arrays. */
 static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t offset,
                        const void *array, uint64_t row_bytes, const uint64_t *rows,
                        const uint64_t *places)

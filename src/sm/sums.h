@@ -28,7 +28,7 @@ struct cecl_row_sums {
     uint64_t nrows, count, tokens;
     uint32_t each;
     ceclDataType_t type; /* see cecl_row_sums_adds */
-    uint32_t max_sms;    /* CUDA: most SMs to use; 0: CECL_ROW_SUMS_SMS */
+    uint32_t max_sms;    /* CUDA: the most SMs to use; 0: CECL_ROW_SUMS_SMS */
 };
 #define CECL_ROW_SUMS_SMS 16u
 
@@ -49,7 +49,7 @@ ceclResult_t cecl_row_sums_cuda(ceclStream_t stream, const struct cecl_row_sums 
 /* -- what the kernels of sums.cu and the code that launches them share -- */
 
 #define CECL_ROW_SUMS_THREADS 1024
-#define CECL_ROW_SUMS_TEAMS 4 /* of threads; each has a token */
+#define CECL_ROW_SUMS_TEAMS 4 /* teams of threads, each of which takes a token */
 
 /* X(name of the type, type) for each type that has a kernel */
 #define CECL_ROW_SUMS_TYPES(X)                                                                     \
