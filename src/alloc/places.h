@@ -122,8 +122,8 @@ void cecl_places_publish(struct cecl_places *places, uint32_t count,
 typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 
 /* How long a rank waits for late ranks before it decides LATE. It waits while its GPU is behind
- * (below), and then for `wait_ns`, unless a late rank has not even published the call before this
- * group. Two longer waits begin after that, at the same time:
+ * (below), and then for `wait_ns`. It leaves `wait_ns` out if a late rank has not even published
+ * the call before this group. Two longer waits begin after that, at the same time:
  * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It does
  *   not if the late rank has not published the call before this group.
  * - The rank waits for up to `pending_ns` while `is_pending` returns true. Its GPU has work then,
@@ -150,7 +150,7 @@ struct cecl_places_patience {
     uint64_t pending_ns;           /* [in, out] lowered by what the wait counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
-    uint64_t behind_ns;            /* 0: no wait because the GPU is behind */
+    uint64_t behind_ns;            /* 0: a GPU that is behind causes no wait */
     cecl_places_behind *behind;    /* NULL: the GPU is never behind */
 };
 

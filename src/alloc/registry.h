@@ -30,9 +30,9 @@
 #include "boot/mesh.h"
 #include "device/device.h"
 
-/* A window that this rank has forgotten while a pending call used it. Peers keep the window until that call is
- * done, because a peer that comes late to the call needs the window. Then this rank tells the peers to drop the
- * window. */
+/* A window that this rank has forgotten while a pending call used it. Peers keep the window until
+ * that call is done, because a late peer needs the window. Then this rank tells the peers to drop
+ * the window. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
@@ -120,9 +120,9 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
     window->last_use = target;
 }
 
-/* Makes sure that a buffer's window still describes the memory that is there, from the buffer to the last
- * byte that is used, and that peers know all regions in that range. If there is no window and `make` is
- * set, makes one. registry->changes shows whether a window came or went. */
+/* Looks at the memory from a buffer to the last byte that is used. Makes sure that the buffer's
+ * window describes it, and that peers know all regions in that range. If there is no window and
+ * `make` is set, makes one. registry->changes shows whether a window came or went. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
 /* How many ns this rank has spent on telling peers about regions since the last call of this function. */
@@ -160,13 +160,13 @@ struct cecl_imports {
     struct cecl_import **list; /* [count] each once; the caller frees it */
     uint32_t count, room;
 };
-/* Adds the import in which a peer's buffer lies, if that is in a registered window which this rank has opened. */
+/* Adds the import of a peer's window, if the window is registered and this rank has opened it. */
 ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t number,
                               struct cecl_imports *imports);
 /* Empties a list. */
 void cecl_imports_drop(struct cecl_imports *imports);
-/* Notes that the call that is being made uses these imports, which then stay open until cecl_imports_used
- * or cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
+/* Notes that the current call uses these imports. They then stay open until cecl_imports_used or
+ * cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
 /* Notes that the call that uses these imports was made. It is done once `done` has reached `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,

@@ -249,7 +249,7 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
     return ceclSuccess; /* an error is the import's */
 }
 
-/* Bytes of the dropped imports that are open, with a block for each. */
+/* Bytes of dropped imports that are still open, and a block more for each. */
 static _Atomic uint64_t dropped;
 /* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes
  * too long, because a kernel waits for the host, the next wait comes when as much again was

@@ -42,8 +42,8 @@ struct cecl_engine {
     /* where the table for calls by splits on the device lies, in bytes from the start of staging,
      * and its bytes; 0: there is no table, because there are too many ranks */
     uint64_t table_offset, table_bytes;
-    /* bytes from the start of staging to the part that only the rank before this one uses, and
-     * bytes of that part */
+    /* where the part lies that only the rank before this one uses, in bytes from the start of
+     * staging, and its bytes */
     uint64_t carry_offset, carry_bytes;
     /* time limit of waits in small calls' kernels, set by the opener; 0: there is none */
     uint64_t small_timeout_ns;

@@ -1,5 +1,5 @@
-/* Finds the steps around a reduction that its kernel can do. A kernel signals to all peers at once
- * and waits for all of them. If the tuning table says so, it also writes its result to the peers:
+/* Finds the steps around a reduction that the reduction's kernel can carry out. A kernel signals to all peers
+ * at once and waits for all of them. If the tuning table says so, it also writes its result to the peers:
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *

@@ -6,8 +6,8 @@
  *
  * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
  * same link. But the link is idle for a while when copy engines take over from SMs. In that time
- * SMs may reduce the end of a large block (way.reduce.sms_end), which is as large as SMs can read
- * and send meanwhile:
+ * SMs may reduce the end of a large block (way.reduce.sms_end), as much as they can read and send
+ * meanwhile:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |

@@ -1,4 +1,4 @@
-/* Decides which rank moves which bytes in a late call, that is, a call to which a rank came late.
+/* Decides which rank moves which bytes in a call to which a rank came late.
  *
  * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each other
  * these places when they make the call (alloc/places.h), and no rank waits long for another. So the earlier

@@ -39,9 +39,9 @@ static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
 
 /* Tells whether this rank can. The caller is inside the communicator, and must then call cecl_nccl_agree_await. */
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
-/* Waits for all ranks. *all: whether all ranks can; false if there are no words.
- * Fails if the communicator has failed or was aborted, if a rank has left or makes other calls instead,
- * and after CECL_TIMEOUT_MS, if that is set. */
+/* Waits for all ranks. *all: whether all ranks can; false if there are no words. Fails if the
+ * communicator has failed or was aborted, if a rank has left or makes other calls instead, and
+ * after CECL_TIMEOUT_MS. */
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);
 
 #endif

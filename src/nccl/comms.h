@@ -131,9 +131,9 @@ void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry));
 
 /* Whether the life of the entry of `comm` is in one of `states`. */
 bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
-/* Whether `function` must be refused, because a thread is still making or finalizing cecl's communicator;
- * if so, prints that. All calls except an abort are refused then, as NCCL refuses calls on a communicator
- * that is not ready. */
+/* Whether `function` must be refused, because a thread is still making or finalizing cecl's
+ * communicator. Prints the refusal. All calls except an abort are refused then, as NCCL refuses
+ * calls on a communicator that is not ready. */
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 

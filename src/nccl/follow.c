@@ -175,8 +175,8 @@ ncclResult_t ncclGroupEnd(void)
     return end_group(group, passed == ceclSuccess ? result : passed);
 }
 
-/* Ends the group without carrying out its collectives: NCCL estimates how long all calls would take. In a
- * nested group only the inner group ends, and its calls stay in the outer one. */
+/* Ends the group without carrying out its collectives, because NCCL only estimates how long all calls
+ * would take. In a nested group only the inner group ends, and its calls stay in the outer one. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     BEGIN(ncclGroupSimulateEnd, (info));

@@ -63,8 +63,8 @@ static ceclResult_t cuda_result(int error, const char *what)
 }
 #define TRY(field, ...) CECL_TRY(cuda_result(driver.field(__VA_ARGS__), #field))
 
-/* The GPU is used if its primary context is active, because CUDA's runtime, and so NCCL, uses that
- * context. */
+/* The GPU is used if its primary context is active, because CUDA's runtime uses that context, and
+ * NCCL uses the runtime. */
 bool cecl_nccl_gpu_is_used(int ordinal)
 {
     unsigned flags;

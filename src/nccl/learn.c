@@ -84,8 +84,8 @@ struct summary {
     uint32_t counts[2];
 };
 
-/* The way that is compared with NCCL's: the way that was decided on or, if that is NCCL's, the best
- * of the other ways. */
+/* Which way is compared with NCCL's. It is the one decided on or, if NCCL's was decided on, the
+ * best other one. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -108,7 +108,7 @@ static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t ar
                             .counts = {before->count, after->count}};
 }
 
-/* Says so if the difference of times is not clear, because it looks as if the faster way were not taken. */
+/* If another way looks faster but not clearly, says so, because otherwise the choice of NCCL would look wrong. */
 static const char *way_of(uint32_t arm, const struct summary *found)
 {
     const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;

@@ -37,7 +37,7 @@ enum cecl_nccl_state {
     STEP(READY, DESTROYING)   /* destroy */                                                        \
     STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
     STEP(FINALIZING, ENDING)                                                                       \
-    STEP(DESTROYING, ENDING) /* also when the calls are done */                                    \
+    STEP(DESTROYING, ENDING) /* abort, revoke, or the calls are done */                            \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \
     STEP(ENDING, LOST)       /* a thread has not left in time */
 

@@ -1,4 +1,4 @@
-/* Where the ranks of a communicator meet that have this library: on this host, beside NCCL.
+/* Where those ranks of a communicator meet that have this library. They meet on this host, beside NCCL.
  *
  * Each such rank opens an inbox before it calls NCCL: a Unix socket whose name the other ranks can compute. NCCL
  * makes a communicator only when all its ranks have called it. So once it is made, a rank whose inbox is not there,

@@ -165,8 +165,8 @@ static bool has_several_streams(const struct cecl_nccl_group *group)
     return i < group->count;
 }
 
-/* A stage of passed calls. The thread is not inside an entry while it calls NCCL, because an abort, which must
- * end NCCL's call, first waits until no thread is inside. */
+/* A stage of passed calls. The thread is not inside an entry while it calls NCCL, because an abort
+ * must end NCCL's call, but first waits until no thread is inside. */
 static ncclResult_t pass_stage(struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                int count)
 {

@@ -199,7 +199,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);
-    /* different attempts wait for different times */
+    /* each attempt waits for a time of its own */
     trial->wait = is_early ? EARLY_PERIODS * merged - trial->seen
                            : merged * (least + (uint32_t)(drawn % (least + 1)));
     trial->state = CECL_TRIAL_WAITING;

@@ -7,7 +7,7 @@
  * - RUNNING: arms take turns
  *
  * A start is put off if a rank has not offered yet or is busy, or if the subject is short and has not come often
- * enough: a benchmark that calls each size some hundred times is over before a trial could tell anything.
+ * enough. (A benchmark that calls each size some hundred times is over before a trial could tell anything.)
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
  * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from

@@ -1,11 +1,11 @@
 /* Finds the period in a sequence of calls. In a training, the period is the step. Every rank of a
  * communicator makes the same sequence of collectives, so all ranks find the same period at the same call.
  *
- * Each call is represented by a number, its token. A period is found when the sequence has repeated itself
- * three times, over at least 64 calls. If a shorter repetition broke off before, the run must be three times
- * as long as that repetition, because layers within a step repeat, too. Once a period is found, a new one
- * begins whenever the last `length` calls were exactly one period. So a different step, such as an
- * evaluation, is skipped: periods begin again behind the next regular step.
+ * Each call is represented by a number, its token. A period is found when the sequence has repeated
+ * itself three times, over at least 64 calls. Layers within a step repeat, too. So if a shorter
+ * repetition broke off before, the run must be three times as long as that repetition. Once a period
+ * is found, a new one begins whenever the last `length` calls were exactly one period. So a different
+ * step, such as an evaluation, is skipped: periods begin again behind the next regular step.
  *
  * The search looks at CECL_PERIOD_SEARCH calls at once, which costs less than a search at each call. So it
  * finds a period up to CECL_PERIOD_SEARCH - 1 calls later, at the same call on all ranks.

@@ -7,7 +7,7 @@
 /* Arguments of calls whose splits are on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* how many rows sendbuff and recvbuff have */
-    /* [nranks] for each expert; in a call that returns rows, offsets follow */
+    /* [nranks] for each expert; offsets follow if the call returns rows */
     const uint64_t *splits;
     uint64_t *out; /* [2][nranks] for each expert */
     const ceclExperts_t *experts;

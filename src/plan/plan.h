@@ -111,8 +111,8 @@ struct cecl_part {
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
-    /* means.late: bit r is set if rank r came before this rank, so that this rank knows where rank r's
-     * buffers lie. Of two ranks, exactly one has the bit of the other rank set */
+    /* used with means.late: bit r is set if rank r came before this rank, which then knows rank r's
+     * places. Of two ranks, exactly one has the bit of the other rank set */
     uint64_t earlier;
     /* [nranks] used if the call is late and each rank has a layout of its own; otherwise NULL. For each
      * rank that came before: where its block for this rank lies, in bytes from the start of that rank's

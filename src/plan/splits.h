@@ -34,7 +34,7 @@ static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
                : NULL;
 }
 
-/* The arrays that only kernels use; touched.c lists them. An array that the call does not have has 0
+/* The arrays that only kernels use; touched.c lists them. Arrays that the call lacks have 0
  * bytes. */
 struct cecl_splits_array {
     int word; /* the layout's word that holds the array's address */

@@ -1,6 +1,6 @@
-/* See kernels.h. An image becomes a library of the driver's (CUlibrary), which belongs to no context: it
- * is made once for the process, and never unloaded, because contexts may use its kernels until the
- * process ends. */
+/* See kernels.h. An image becomes a library of the driver's (CUlibrary), which belongs to no
+ * context. It is made once in a process. It is never unloaded, because contexts may use its kernels
+ * until the process ends. */
 #include "sm/kernels.h"
 
 #include <pthread.h>

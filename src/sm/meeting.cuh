@@ -96,7 +96,7 @@ template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, b
            (!same || (word ^ held) >> MEET_BITS == 0);
 }
 
-/* Shows all hosts, this rank's too, the progress of a call that numbers itself. */
+/* Shows the progress of a call that numbers itself to all hosts, including this rank's. */
 DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                             uint32_t thread, uint32_t threads)
 {

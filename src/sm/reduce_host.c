@@ -11,7 +11,7 @@
 
 #define BLOCK 512 /* elements */
 
-/* A block of accumulators, of any of their types. */
+/* A block of accumulators of one type. */
 union block {
     int8_t i8[BLOCK];
     uint8_t u8[BLOCK];

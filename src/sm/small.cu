@@ -138,7 +138,7 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-/* Stores a share of which each vector has become `n` vectors. `bytes` is the size of the block before that. */
+/* Stores a share after each of its vectors has become `n` vectors. `bytes` is the size of the block before that. */
 template <int n>
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
                         const vector v[PER * n])

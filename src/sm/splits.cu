@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     if (threadIdx.x == 0)
         word_store(call.number, number);
-    fence_sys(); /* a flag may follow by a copy engine */
+    fence_sys(); /* a copied flag may follow */
 }
 
 /* ---- places */
@@ -361,7 +361,7 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const places &p,
               (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
-/* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
+/* All thread blocks send an array's chunks. A warp takes its next chunk as soon as it is free. */
 DEVICE void send_array(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
     find_chunks(call, a, p, b);

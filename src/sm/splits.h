@@ -62,9 +62,9 @@ struct cecl_splits_block {
     uint32_t rows, at;
 } __attribute__((aligned(8))); /* a thread of a GPU writes it at once */
 
-/* A rank's line in a table. It tells where the rank's recvbuff and second array lie, which of the
- * rank's blocks is the first that ends beyond its sendbuff, which call it is from, and where each
- * block lies. Block number to * experts + expert goes to rank `to`. */
+/* A rank's line in a table. It tells where the rank's recvbuff and second array lie, where its
+ * blocks lie, and which of these is the first that ends beyond sendbuff. It also tells which call
+ * it is from. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
@@ -222,7 +222,6 @@ struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form
 void cecl_splits_line_make(const struct cecl_splits *call, uint32_t number,
                            struct cecl_splits_line *line);
 
-/* Does a step on the host. */
 void cecl_splits_host(const struct cecl_splits *call);
 
 /* Loads the kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. */
