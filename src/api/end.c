@@ -51,7 +51,8 @@ static void free_parts(ceclComm_t comm, bool drained)
     free(comm->parent_ranks);
     pthread_mutex_destroy(&comm->async_lock);
     pthread_mutex_destroy(&comm->watch.lock);
-    cecl_worker_close(&comm->worker);
+    pthread_mutex_destroy(&comm->worker.lock);
+    pthread_cond_destroy(&comm->worker.news);
     if (drained)
         cecl_handle_free(&ended, comm, sizeof(*comm));
     else

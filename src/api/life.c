@@ -175,7 +175,9 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_group_forget(comm);
-    if (cecl_comm_owes_nothing(comm)) {
+    /* peers have all that they need from this rank's calls, so only those fail that need it for a later one */
+    if (cecl_comm_hear(comm) == ceclSuccess && cecl_comm_is_done(comm) &&
+        !atomic_load(&comm->gave_pointers)) {
         const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
         cecl_comm_free(comm, comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess);
         return ceclSuccess;

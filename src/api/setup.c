@@ -256,7 +256,8 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->generation = cecl_fork_generation();
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
-    cecl_worker_init(&comm->worker);
+    pthread_mutex_init(&comm->worker.lock, NULL);
+    cecl_cond_init(&comm->worker.news);
     if (cecl_launcher_new(comm))
         return comm;
     cecl_comm_free(comm, true);

@@ -106,10 +106,9 @@ static ceclResult_t make_id(const union cecl_tcp_address *at, ceclUniqueId *out)
 {
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .at = *at, .process = cecl_process_self()};
     int64_t timeout_ms = 0;
-    bool is_set;
     int listener = -1;
 
-    CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
+    CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));

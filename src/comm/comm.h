@@ -168,8 +168,6 @@ ceclResult_t cecl_comm_check_own(ceclComm_t comm, const char *what, const char *
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
-/* Whether the communicator is usable and its ranks compare their calls (CECL_CHECK). Records no message. */
-bool cecl_comm_is_checked(ceclComm_t comm);
 /* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all data of
  * peers that had arrived before the call is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
@@ -243,9 +241,6 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
  * ended, whether or not its first one has begun. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
-/* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave,
- * and only those peers fail that need this rank for a later call. */
-bool cecl_comm_owes_nothing(ceclComm_t comm);
 /* Call it with the `result` of an exchange over the mesh. If the exchange was cut off, no further exchange is
  * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
@@ -302,13 +297,10 @@ void cecl_replays_release(ceclComm_t comm);
 void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */
-void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
 /* Returns false if the worker is still in a driver call after 10 s. The communicator must then stay, because the worker
  * touches it when the driver returns. */
 bool cecl_worker_stop(ceclComm_t comm);
-/* Frees the worker's memory. The worker must not run. */
-void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker for the progress of the pending call, and whether graphs are pending. Results as for
  * cecl_flags_progress; ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress);

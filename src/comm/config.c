@@ -32,13 +32,6 @@ static ceclResult_t check_config(const ceclConfig_t *config)
                            config->size, config->magic, sizeof(*config));
 }
 
-/* Sets *value to the variable's value if the variable is set. */
-static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
-{
-    bool is_set;
-    return cecl_setting_read(id, value, &is_set);
-}
-
 /* Sets *out to a field of ceclConfig_t, unless that is CECL_UNDEF, and then to the variable's value. */
 static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_t high,
                            enum cecl_setting_id id, int64_t *out)
@@ -46,7 +39,7 @@ static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_
     CECL_TRY(cecl_config_check_field("config", field, value, low, high));
     if (value != CECL_UNDEF)
         *out = value;
-    return override(id, out);
+    return cecl_setting_read(id, out);
 }
 
 static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int64_t high,
@@ -103,7 +96,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
     CECL_TRY(override32(CECL_SET_NODE_SIZE, &out->node_size));
-    CECL_TRY(override(CECL_SET_DEBUG, &debug)); /* log.c cannot report an invalid value */
+    CECL_TRY(cecl_setting_read(CECL_SET_DEBUG, &debug)); /* log.c cannot report an invalid value */
     CHOOSE(choose32, cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16, CUDA_DEVICE, &out->cuda_device);
     return ceclSuccess;
 }

@@ -51,13 +51,6 @@ ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const ch
                      (void *)comm, comm->rank, name, other);
 }
 
-bool cecl_comm_is_checked(ceclComm_t comm)
-{
-    return comm && comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&
-           comm->generation == cecl_fork_generation() &&
-           atomic_load(&comm->async_result) == ceclSuccess;
-}
-
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message)
 {
     pthread_mutex_lock(&comm->async_lock);
@@ -88,25 +81,25 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
 }
 
 /* Says which rows do not fit. Every rank finds the same rows, in its own table. */
-static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
+static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
 {
     char expert[32] = "";
     if (trouble->experts > 1)
         snprintf(expert, sizeof(expert), " expert %u of", trouble->expert);
     if (trouble->what == CECL_SPLITS_SEND)
-        cecl_fail(ceclInvalidUsage,
-                  "splits on the device: what rank %u sends to%s rank %u ends beyond its sendbuff "
-                  "of %u rows; last call of rank %d: %s",
-                  trouble->rank, expert, trouble->to, trouble->room, comm->rank,
-                  cecl_comm_last_call(comm));
-    else
-        cecl_fail(ceclInvalidUsage,
-                  "splits on the device: %s%u rows are for rank %u, whose recvbuff has room for "
-                  "%u, and the first that do not fit are for%s rank %u; last call of rank %d: %s",
-                  trouble->rows > CECL_SPLITS_ROWS_MAX ? "more than " : "",
-                  trouble->rows > CECL_SPLITS_ROWS_MAX ? CECL_SPLITS_ROWS_MAX : trouble->rows,
-                  trouble->rank, trouble->room, expert, trouble->rank, comm->rank,
-                  cecl_comm_last_call(comm));
+        return cecl_fail(
+            ceclInvalidUsage,
+            "splits on the device: what rank %u sends to%s rank %u ends beyond its sendbuff of %u "
+            "rows; last call of rank %d: %s",
+            trouble->rank, expert, trouble->to, trouble->room, comm->rank,
+            cecl_comm_last_call(comm));
+    return cecl_fail(
+        ceclInvalidUsage,
+        "splits on the device: %s%u rows are for rank %u, whose recvbuff has room for %u, and the "
+        "first that do not fit are for%s rank %u; last call of rank %d: %s",
+        trouble->rows > CECL_SPLITS_ROWS_MAX ? "more than " : "",
+        trouble->rows > CECL_SPLITS_ROWS_MAX ? CECL_SPLITS_ROWS_MAX : trouble->rows, trouble->rank,
+        trouble->room, expert, trouble->rank, comm->rank, cecl_comm_last_call(comm));
 }
 
 /* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their
@@ -130,30 +123,26 @@ static void hear_trouble(ceclComm_t comm, bool now)
     if (!cecl_flags_trouble(&comm->engine.flags, &trouble) || trouble.what == CECL_SPLITS_OTHER ||
         atomic_load(&comm->async_result) != ceclSuccess || !(now || trouble_has_ended(comm)))
         return;
-    name_trouble(comm, &trouble);
-    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    (void)!cecl_comm_break(comm, name_trouble(comm, &trouble));
 }
 
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
-    if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
-        cecl_fail(ceclTimeout,
-                  "a small collective has waited for rank %d for more than %d ms "
-                  "(CECL_TIMEOUT_MS); did that rank make the same call, and did its stream reach "
-                  "it?%s",
-                  late, comm->config.timeout_ms, cecl_comm_hint(comm));
-        cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-    }
+    if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess)
+        return cecl_comm_break(
+            comm, cecl_fail(ceclTimeout,
+                            "a small collective has waited for rank %d for more than %d ms "
+                            "(CECL_TIMEOUT_MS); did that rank make the same call, and did its "
+                            "stream reach it?%s",
+                            late, comm->config.timeout_ms, cecl_comm_hint(comm)));
     hear_trouble(comm, false);
     return cecl_comm_async(comm);
 }
 
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
 {
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    cecl_comm_set_async(comm, result, words);
+    cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }
 
@@ -209,11 +198,14 @@ static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))
         return;
-    cecl_fail(ceclInvalidUsage,
-              "splits on the device: those of rank %d are not of rank %d's call: rank %d made a "
-              "different call, or not as many before, or has failed; last call of rank %d: %s%s",
-              rank, comm->rank, rank, comm->rank, cecl_comm_last_call(comm), cecl_comm_hint(comm));
-    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    (void)!cecl_comm_break(
+        comm,
+        cecl_fail(ceclInvalidUsage,
+                  "splits on the device: those of rank %d are not of rank %d's call: rank %d made "
+                  "a different call, or not as many before, or has failed; last call of rank %d: "
+                  "%s%s",
+                  rank, comm->rank, rank, comm->rank, cecl_comm_last_call(comm),
+                  cecl_comm_hint(comm)));
 }
 
 void cecl_comm_compare_calls(ceclComm_t comm)
@@ -260,20 +252,10 @@ bool cecl_comm_is_done(ceclComm_t comm)
            cecl_engine_query(&comm->engine) != ceclInProgress;
 }
 
-bool cecl_comm_owes_nothing(ceclComm_t comm)
-{
-    return cecl_comm_hear(comm) == ceclSuccess && cecl_comm_is_done(comm) &&
-           !atomic_load(&comm->gave_pointers);
-}
-
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
     const bool is_broken = comm->net ? comm->net->line->is_broken : cecl_mesh_broken(comm->mesh);
-    if (result == ceclSuccess || !is_broken)
-        return result;
-    /* no effect if the watchdog has already set an error that says more */
-    cecl_comm_set_async(comm, result, cecl_message());
-    return cecl_comm_async(comm);
+    return result == ceclSuccess || !is_broken ? result : cecl_comm_break(comm, result);
 }
 
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure)

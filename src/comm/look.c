@@ -70,7 +70,7 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
     }
     comm->watch.blind.since = 0;
     if (asked != ceclSuccess)
-        cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
+        (void)!cecl_comm_break(comm, ceclUnhandledCudaError);
     else if (!progress.started || progress.late.count == 0)
         clock->since = 0;
     else {
@@ -189,13 +189,13 @@ static bool has_found_difference(ceclComm_t comm)
     struct cecl_turns_difference found;
     if (!cecl_turns_differ(&comm->engine.flags, &found) || cecl_comm_knows_why(comm))
         return false;
-    cecl_fail(
-        ceclInvalidUsage,
-        "rank %d launched a graph whose call is %s (captured call %u), and rank %d one whose call "
-        "is %s (captured call %u): launch graphs in the same order on all ranks",
-        found.rank, cecl_replays_name(comm, found.theirs), found.theirs, comm->rank,
-        cecl_replays_name(comm, found.mine), found.mine);
-    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    (void)!cecl_comm_break(
+        comm, cecl_fail(ceclInvalidUsage,
+                        "rank %d launched a graph whose call is %s (captured call %u), and rank %d "
+                        "one whose call is %s (captured call %u): launch graphs in the same order "
+                        "on all ranks",
+                        found.rank, cecl_replays_name(comm, found.theirs), found.theirs, comm->rank,
+                        cecl_replays_name(comm, found.mine), found.mine));
     return true;
 }
 
@@ -273,9 +273,10 @@ static void lose_leaver(ceclComm_t comm, enum kind kind, int rank)
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
-              rank, comm->rank);
-    cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+    (void)!cecl_comm_break(
+        comm,
+        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
+                  rank, comm->rank));
 }
 
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
@@ -298,9 +299,10 @@ static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t 
         return;
     const char *who = found->is_blind ? "unknown ranks" : cecl_comm_to_blame(comm, &found->late);
     kinds[kind].say(comm, found, detail, sizeof(detail));
-    cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
-              kinds[kind].name, who, (long long)waited_ms, comm->config.timeout_ms, detail);
-    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+    (void)!cecl_comm_break(
+        comm,
+        cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
+                  kinds[kind].name, who, (long long)waited_ms, comm->config.timeout_ms, detail));
 }
 
 void cecl_look(ceclComm_t comm, int64_t now)

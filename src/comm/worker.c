@@ -16,18 +16,6 @@
 #define REST_MS 500 /* ms between two looks */
 #define END_MS 10000
 
-void cecl_worker_init(struct cecl_worker *worker)
-{
-    pthread_mutex_init(&worker->lock, NULL);
-    cecl_cond_init(&worker->news);
-}
-
-void cecl_worker_close(struct cecl_worker *worker)
-{
-    pthread_mutex_destroy(&worker->lock);
-    pthread_cond_destroy(&worker->news);
-}
-
 /* Carries out one message in which a peer says what happened to its memory. The worker answers questions
  * between messages. */
 static void take_message(ceclComm_t comm)
@@ -35,7 +23,7 @@ static void take_message(ceclComm_t comm)
     bool any;
     const ceclResult_t taken = cecl_registry_take(&comm->registry, &any);
     if (taken != ceclSuccess)
-        cecl_comm_set_async(comm, taken, cecl_message());
+        (void)!cecl_comm_break(comm, taken);
 }
 
 static void answer(ceclComm_t comm)

@@ -77,8 +77,9 @@ static void run(struct cecl_launches *all, struct cecl_launch *first)
         behind = next_by_nccl(behind->next);
     if (all->failed == ceclSuccess)
         (void)!cecl_launches_note(all, NULL, dev->ops->within(dev, add_all, first));
+    /* if one of the communicators fails, its thread can end it from here on */
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
-        cecl_net_unlock(l->comm->net);
+        pthread_mutex_unlock(&l->comm->net->lock);
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         (void)!cecl_launches_note(all, NULL, cecl_net_end(l->comm->net, start));
     const int64_t since = cecl_now_ms();

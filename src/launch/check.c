@@ -10,6 +10,7 @@
 #include "comm/together.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
+#include "util/fork.h"
 
 /* What a rank sends to the others. */
 struct told {
@@ -150,12 +151,19 @@ static void *next_compared(void *launch)
     return ((struct cecl_launch *)launch)->next_compared;
 }
 
+static bool is_checked(ceclComm_t comm)
+{
+    return comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&
+           comm->generation == cecl_fork_generation() &&
+           atomic_load(&comm->async_result) == ceclSuccess;
+}
+
 /* Lists the launches whose ranks compare calls. */
 static struct cecl_launch *list_compared(const struct cecl_launches *all)
 {
     struct cecl_launch *first = NULL, **end = &first;
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
-        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !cecl_comm_is_checked(launch->comm))
+        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !is_checked(launch->comm))
             continue;
         launch->all = all;
         launch->is_compared = false;

@@ -211,9 +211,8 @@ static int64_t limit_ms(void)
 {
     const enum cecl_setting_id id = CECL_SET_INIT_TIMEOUT_MS;
     int64_t limit = 0;
-    bool is_set;
     /* a bad value counts as the default here; ceclCommInitOob refuses it, on all ranks */
-    if (cecl_setting_read(id, &limit, &is_set) != ceclSuccess)
+    if (cecl_setting_read(id, &limit) != ceclSuccess)
         (void)!cecl_setting_parse(id, cecl_setting_default(id), &limit);
     return limit;
 }

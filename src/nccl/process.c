@@ -21,13 +21,12 @@ static void mark_forked(void)
 
 static ceclResult_t read_settings(void)
 {
-    int64_t policy, counts, tries, timeout_ms;
-    bool is_set;
-    CECL_TRY(cecl_setting_read(CECL_SET_NCCL, &policy, &is_set));
-    CECL_TRY(cecl_setting_read(CECL_SET_NCCL_STATS, &counts, &is_set));
-    CECL_TRY(cecl_setting_read(CECL_SET_NCCL_TRIALS, &tries, &is_set));
-    CECL_TRY(cecl_setting_read(CECL_SET_TIMEOUT_MS, &timeout_ms, &is_set));
-    process.timeout_ms = is_set ? (int)timeout_ms : 0;
+    int64_t policy, counts, tries, timeout_ms = 0;
+    CECL_TRY(cecl_setting_read(CECL_SET_NCCL, &policy));
+    CECL_TRY(cecl_setting_read(CECL_SET_NCCL_STATS, &counts));
+    CECL_TRY(cecl_setting_read(CECL_SET_NCCL_TRIALS, &tries));
+    CECL_TRY(cecl_setting_read(CECL_SET_TIMEOUT_MS, &timeout_ms));
+    process.timeout_ms = (int)timeout_ms;
     process.policy = (enum cecl_nccl_policy)policy;
     process.counts = counts != 0;
     const char *file = cecl_setting_text(CECL_SET_NCCL_STATS_FILE);

@@ -58,12 +58,6 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     return ceclSuccess;
 }
 
-/* If the group is of several communicators, and one of them fails, its thread can end it from here on. */
-void cecl_net_unlock(struct cecl_net *net)
-{
-    pthread_mutex_unlock(&net->lock);
-}
-
 /* Without connections yet, NCCL enqueues the calls in the background. Work that follows on the stream must not
  * overtake them. */
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)

@@ -136,7 +136,6 @@ ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
 /* A call that was checked. */
 ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call);
-void cecl_net_unlock(struct cecl_net *net);
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start);
 /* Whether no ordinary call is pending. */
 bool cecl_net_is_idle(const struct cecl_net *net);

@@ -14,8 +14,7 @@ bool cecl_log_on(enum cecl_log_level level)
     int now = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (now < 0) {
         int64_t value = CECL_LOG_WARN;
-        bool is_set;
-        if (cecl_setting_read(CECL_SET_DEBUG, &value, &is_set) != ceclSuccess)
+        if (cecl_setting_read(CECL_SET_DEBUG, &value) != ceclSuccess)
             value = CECL_LOG_WARN;
         now = (int)value;
         atomic_store_explicit(&chosen, now, memory_order_relaxed);

@@ -114,13 +114,12 @@ ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64
     return ceclSuccess;
 }
 
-ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set)
+ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value)
 {
     const char *text = getenv(cecl_settings[id].name);
     if (!text || !*text)
         text = cecl_settings[id].fallback;
-    *is_set = strcmp(text, "-") != 0;
-    return *is_set ? cecl_setting_parse(id, text, value) : ceclSuccess;
+    return strcmp(text, "-") != 0 ? cecl_setting_parse(id, text, value) : ceclSuccess;
 }
 
 const char *cecl_setting_text(enum cecl_setting_id id)

@@ -137,9 +137,9 @@ struct cecl_setting {
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
 /* Reads a number, a byte size or a choice. If the environment does not set it and there is no default,
- * *is_set is false and *value is unchanged. An invalid value gives ceclInvalidArgument; the message names the
+ * *value is unchanged. An invalid value gives ceclInvalidArgument; the message names the
  * variable, the value and the range. */
-ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set);
+ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value);
 
 /* The value of a text setting; NULL when it is not set. */
 const char *cecl_setting_text(enum cecl_setting_id id);
