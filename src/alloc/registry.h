@@ -1,9 +1,9 @@
 /* Registered memory: memory that the program has allocated itself, and that peers can reach.
  *
  * Each rank has its own windows: one for each allocation, or for each range of addresses in which the program
- * maps memory piece by piece. The pieces are regions. If a call uses a piece that cannot be shared, the whole range
- * becomes private. The rank sends its peers a message about each region. A peer imports the regions at the same
- * distances from each other. Registering is local: a rank that registers memory waits for no other rank.
+ * maps memory piece by piece. The pieces are regions. If a call uses a piece that cannot be shared, the whole
+ * range becomes private. The rank sends its peers a message about each region. A peer imports the regions at the
+ * distances that they have here. Registering is local: a rank that registers memory waits for no other rank.
  *
  * A rank never uses a window's number twice. So a kept plan that names a peer's window can never
  * reach other memory that was later allocated at the same address. When a call uses a region, the

@@ -154,7 +154,7 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_windo
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
 
-/* Whether a region overlaps one that the window has, whose memory is then gone. */
+/* Whether a region overlaps one of the window's, which shows that the latter's memory is gone. */
 static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
 {
     const size_t count = regions_up_to(window, region->base + region->bytes - 1);

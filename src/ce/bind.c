@@ -1,4 +1,4 @@
-/* Binding: turns a plan's symbolic steps into commands for the device, which makes it a program. */
+/* Binding makes a program of a plan: it turns symbolic steps into commands for the device. */
 #include "ce/bound.h"
 
 /* The last command, or NULL if there is none yet. */

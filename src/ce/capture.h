@@ -17,9 +17,9 @@
  * The signal of phase 1 is the number of the call (CECL_COUNTER_CALL), and the wait for phase 1 is for just this
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to staging.
  *
- * Two phases would not be enough. A rank that waits for phase 1 could take a peer's phase 2 of the
- * call before for phase 2 of this call. Each replay writes the same values, so words do not show to
- * which replay a phase belongs.
+ * Two phases would not be enough. A rank could take a peer's phase 2 of the call before for the
+ * peer's phase 2 of this call. Each replay writes the same values, so words do not show to which
+ * replay a phase belongs.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H

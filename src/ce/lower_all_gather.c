@@ -67,8 +67,8 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "push, one batch");
 }
 
-/* Copies the piece that this rank has of another rank's block back to that rank, the `i`-th before this
- * rank; i begins at 0. */
+/* This rank has a piece of the block of the `i`-th rank before it; i begins at 0. Copies the piece
+ * back to that rank. */
 static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, int i)
 {
     const int owner = cecl_peer_before(part, i + 1);

@@ -18,8 +18,8 @@
  *
  * There is no deadlock: a message ends once the sender's group and the receiver's group have begun,
  * whatever other messages do (docs/models/pairs.pml). A group begins when its stream reaches it.
- * NCCL has the same rule, so every program that ends with NCCL ends here. It holds because a lane
- * has the messages of one peer, in the order of that peer's groups. With a single lane for all
+ * NCCL has the same rule, so every program that ends with NCCL ends here. The rule holds because a
+ * lane has the messages of one peer, in the order of that peer's groups. With a single lane for all
  * peers, a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * A captured group has the main lane only, and the sender always comes second. It needs no lane for

@@ -16,7 +16,7 @@ static uint64_t even(const struct cecl_part *part, uint64_t most)
 }
 
 /* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
- * reduction short: nothing is sent while it runs. */
+ * reduction short, because nothing is sent while it runs. */
 static void cut(const struct cecl_part *part, struct cecl_chunks *chunks)
 {
     const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;

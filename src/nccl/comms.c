@@ -57,7 +57,7 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* Aborts an old entry with this handle first. NCCL may use the address of a communicator again that
+/* Aborts an old entry with this handle first. NCCL may reuse the address of a communicator that
  * ended without cecl's knowledge. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {

@@ -112,9 +112,9 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* Whether NCCL goes on in the background after a call that returned ncclSuccess. It returns that from each split,
- * shrink or grow of a non-blocking communicator; only its ncclGroupEnd returns ncclInProgress.
- * teller  the communicator whose state says so */
+/* Whether NCCL goes on in the background after a call that returned ncclSuccess. It returns
+ * ncclSuccess from each split, shrink or grow of a non-blocking communicator, and ncclInProgress
+ * only from its ncclGroupEnd. teller the communicator whose state says so */
 static bool goes_on(ncclComm_t teller)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
@@ -349,9 +349,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
 }
 
 /* While cecl's communicator is being made, only the thread that makes it asks NCCL. NCCL's first
- * ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not do
- * that at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be
- * older than the end of that thread. So it counts whether the thread had ended before NCCL was asked. */
+ * ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not do that
+ * at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be older
+ * than the end of that thread. So what counts is whether the thread had ended before NCCL was asked. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     CECL_UNCANCELLED;

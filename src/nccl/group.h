@@ -31,7 +31,7 @@ struct cecl_nccl_group {
     struct cecl_nccl_wish *wishes;
     int nwishes, wish_room;
     struct cecl_nccl_comm *to_register; /* communicators that get a symmetric window */
-    /* -- the last stream of which the driver was asked whether a graph captures it -- */
+    /* -- the last stream for which the driver was asked whether a graph captures it -- */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;

@@ -28,7 +28,7 @@ struct hello {
     char words[WORDS];
 };
 
-/* Keeps the message of this process's first failure for the table of calls, and prints it. */
+/* Prints the message of this process's first failure, and keeps it for the table of calls. */
 static void note_failure(int rank, const char *words)
 {
     if (cecl_nccl_note_failure(words))

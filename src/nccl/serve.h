@@ -16,8 +16,8 @@ ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
 /* Whether the call uses SMs, according to ceclGroupExplain. Used only if calls are counted. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm);
 
-/* Asks the stand-in for NCCL, which works on memory of the host, for the stream of the host device on which `ours` must
- * capture calls that the program makes on `stream`. NULL: `stream` is not capturing. */
+/* Asks the stand-in for NCCL, which works on memory of the host: on which stream of the host device
+ * must `ours` capture calls that the program makes on `stream`? NULL: `stream` is not capturing. */
 ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
 /* Passes a call to NCCL. */

@@ -95,7 +95,7 @@ struct cecl_trial {
     /* how long repetitions of the subject have taken on the host: sum, longest, and number */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
-    bool holds;       /* this communicator has its process's reservation of trials */
+    bool holds;       /* this communicator holds the reservation of trials */
     uint32_t first;   /* the decision that began this trial; the next decisions are its turns */
     uint32_t turn;    /* number of the current turn, from 1 */
     bool has_turn;    /* false: the verdict was put off */

@@ -58,9 +58,9 @@ _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t
                    offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 8 * 4,
                "a description is compared by its bytes: it has no gaps");
 
-/* A block that goes from one rank to another. One offset is into the sender's input (in place, the
- * sender's recvbuff), the other into the receiver's recvbuff. The bytes of a strided block are
- * counted as if it were dense. Where the result of a reduction is wider than its input, `bytes` are of the input. */
+/* A block that goes from one rank to another. One offset is into the sender's input (in place, the sender's
+ * recvbuff), the other into the receiver's recvbuff. The bytes of a strided block are counted as if it were
+ * dense. Where the result of a reduction is wider than its input, `bytes` counts the input's bytes. */
 struct cecl_block {
     uint64_t bytes, send_offset, recv_offset;
 };

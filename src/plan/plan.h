@@ -206,7 +206,6 @@ void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
-/* Begins the plan of a group. */
 void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts, uint32_t nparts);
 /* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers
  * the merged plan has everything that these plans have between the same barriers: first copies, then

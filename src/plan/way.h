@@ -68,8 +68,8 @@ struct cecl_means {
     /* where the slots of small calls begin, behind the parts of staging that other calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
-    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: the rank has no
-     * part */
+    /* how many bytes a rank may put into memory of the host at a time, which is half of its part;
+     * 0: it has no part */
     uint64_t host_bytes;
     /* 0 or 1: which half of the slots, or of the rank's part of host memory, the call uses. Calls alternate
      * between the halves */

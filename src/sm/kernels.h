@@ -51,9 +51,9 @@ struct cecl_launch {
 ceclResult_t cecl_kernel_launch(const struct cecl_gpu *gpu, const struct cecl_launch *launch,
                                 ceclStream_t stream, void **arguments);
 
-/* Kernels that wait for peers take at most one in CECL_GPU_WAITING_SHARE of a GPU's SMs.
- * Kernels of several communicators may wait for each other's ranks, so they must all fit on
- * the GPU at the same time. */
+/* Kernels that wait for peers take at most 1 / CECL_GPU_WAITING_SHARE of a GPU's SMs. Kernels of
+ * several communicators may wait for each other's ranks, so they must all fit on the GPU at the
+ * same time. */
 #define CECL_GPU_WAITING_SHARE 4u
 
 static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)

@@ -86,8 +86,8 @@ DEVICE double quotient(double a, double by)
     return __ddiv_rn(a, by);
 }
 
-/* ---- sums and averages have the same kernels. Ends are for `n` elements, with one test for all of
- * them. */
+/* ---- sums and averages have the same kernels. scale_first and divide take `n` elements, with one
+ * test for all of them. */
 
 template <int op, typename Acc> DEVICE constexpr bool averages(void)
 {

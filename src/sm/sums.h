@@ -2,10 +2,10 @@
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
- * Products and sums are fp32, in that order, each rounded to nearest even, and never fused. The result
- * is rounded once, to the type of the elements; sm/reduce.h says how, and what NaN and overflow give.
- * Without weights rows are added as they are. A place that is not the number of a row is skipped. A
- * token without any row gets +0.
+ * Products and sums are computed in fp32, in that order, each rounded to nearest even and never
+ * fused. The result is rounded once, to the type of the elements; sm/reduce.h says how, and what
+ * NaN and overflow give. Without weights rows are added as they are. A place that is not the number
+ * of a row is skipped. A token without any row gets +0.
  *
  * This file knows pointers, and no communicator. Host and GPU give the same bits. */
 #ifndef CECL_SM_SUMS_H
