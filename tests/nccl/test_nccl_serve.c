@@ -346,14 +346,6 @@ TEST_OF_RANKS_UNDER("all", calls_that_cecl_lacks_are_passed, RANKS)
     return is_empty_passed && is_average_passed && is_user_op_passed;
 }
 
-TEST_OF_RANKS_UNDER("all", a_served_call_that_fails_returns_nccls_number, 2)
-{
-    int in = 0;
-    mark(r);
-    return ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == ceclInvalidArgument &&
-           is_served();
-}
-
 /* Halves of 2 ranks each; every second rank destroys the parent first. */
 static bool split_and_destroy(struct rank *r)
 {
@@ -397,17 +389,6 @@ static void *make_and_end_under_a_name(void *argument)
 TEST_UNDER("all", the_programs_threads_keep_their_names)
 {
     assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
-}
-
-/* Rank 3 is in no new communicator. */
-TEST_OF_RANKS_UNDER("all", a_rank_without_a_color_gets_no_communicator, RANKS)
-{
-    struct rank three = {.nranks = 3, .rank = r->rank};
-    bool is = ncclCommSplit(r->comm, r->rank < 3 ? 0 : -1, 0, &three.comm, NULL) == 0;
-    if (r->rank == 3)
-        return is && !three.comm;
-    is = is && gathers(&three, true);
-    return ncclCommDestroy(three.comm) == 0 && is;
 }
 
 /* A call ends on one rank before it ends on another. If a rank revoked the communicator in
@@ -782,15 +763,6 @@ TEST_UNDER("all", ranks_that_one_thread_makes_in_a_group_are_served)
     serve_many();
 }
 
-TEST_UNDER("all", ranks_of_ncclCommInitAll_are_served)
-{
-    ncclComm_t comms[RANKS];
-    assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
-    for (int i = 0; i < RANKS; i++)
-        many[i] = (struct rank){.rank = i, .nranks = RANKS, .comm = comms[i]};
-    serve_many();
-}
-
 /* ---- groups */
 
 #define MANY_CALLS 300 /* in a group, more than cecl takes at once */
@@ -892,15 +864,6 @@ TEST_OF_RANKS_UNDER("all", a_simulated_group_within_another_is_carried_out_with_
                     ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
                     ncclGroupSimulateEnd(NULL) == 0;
     return ncclGroupEnd() == 0 && is && out[3] == 3;
-}
-
-TEST_OF_RANKS_UNDER("all", a_group_with_a_call_that_is_refused_returns_its_error, 2)
-{
-    int in = 0;
-    const bool is = ncclGroupStart() == 0 &&
-                    ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0 &&
-                    ncclAllGather(&in, NULL, 1, ncclInt32, r->comm, NULL) == 0;
-    return ncclGroupEnd() == ceclInvalidArgument && is;
 }
 
 static bool gather_in_a_group(const struct rank *r)

@@ -57,14 +57,3 @@ TEST(a_barrier_of_a_group_is_right)
             cecl_plan_free(&plans[r]);
     }
 }
-
-/* The verifier notices a rank that does not signal another one. */
-TEST(a_signal_that_is_missing_is_a_deadlock)
-{
-    const struct cecl_part part = a_barrier();
-    struct cecl_plan *plans = lower_all(&part, 1, 4);
-    drop_step(&plans[2], 0);
-    assert_int_equal(cecl_verify(plans, 1, 4), ceclInternalError);
-    assert_non_null(strstr(cecl_message(), "deadlock"));
-    free_plans(plans, 4);
-}

@@ -6,12 +6,9 @@ static unsigned char to[BYTES];
 
 /* ---- refused calls */
 
+/* Other arguments: test_refusals.c. */
 TEST(bad_arguments_are_refused_by_name)
 {
-    const ceclSignalWait_t bad[] = {{RANKS, 0, 1}, {0, CECL_SIGNALS, 1}, {0, 0, 0}, {0, -1, 1}};
-    static const char *const words[] = {"peer 4", "signal 64", "count 0", "signal -1"};
-    REFUSED(ceclPut(from, 1, ceclUint8, -1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
-            "peer -1");
     REFUSED(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
             ceclInvalidArgument, "datatype 99");
     REFUSED(ceclPut(from, SIZE_MAX / 2, ceclInt64, 1, window[0], 0, comms[0], NULL),
@@ -28,13 +25,6 @@ TEST(bad_arguments_are_refused_by_name)
             ceclInvalidArgument, "end outside the 6000 bytes that rank 1 shares in window 1");
     REFUSED(ceclGet(to, 1, ceclUint8, 1, window[0], SIZE_MAX, comms[0], NULL), ceclInvalidArgument,
             "end outside");
-    REFUSED(ceclPutSignal(from, 1, ceclUint8, 1, window[0], 0, 64, comms[0], NULL),
-            ceclInvalidArgument, "signal 64: 0 to 63 expected");
-    REFUSED(ceclSignal(1, -1, comms[0], NULL), ceclInvalidArgument, "signal -1");
-    REFUSED(ceclWaitSignal(0, bad, comms[0], NULL), ceclInvalidArgument, "nwaits 0");
-    REFUSED(ceclWaitSignal(1, NULL, comms[0], NULL), ceclInvalidArgument, "waits");
-    for (int i = 0; i < 4; i++)
-        REFUSED(ceclWaitSignal(1, &bad[i], comms[0], NULL), ceclInvalidArgument, words[i]);
     const ceclSignalWait_t more[] = {{1, 50, INT32_MAX}, {1, 51, 1}},
                            twice[] = {{1, 50, 1 << 30}, {1, 50, 1 << 30}};
     REFUSED(ceclWaitSignal(2, more, comms[0], NULL), ceclInvalidArgument, "waits[0].count");

@@ -480,21 +480,6 @@ static void *make_two_calls(void *argument)
     return publish_and_finish(other);
 }
 
-TEST_OF_VIEWS(a_peer_that_catches_up_in_time_makes_the_call_full)
-{
-    pthread_t thread;
-    open_views(2, 0);
-    views[0].most_spent_ns = FOR_EVER;
-    struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
-    struct other other = {&views[1], 2};
-    in_another_thread(&views[1], 1);
-    (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
-    (void)wait_of_next(&views[0], go_on_always, CECL_PLACES_LATE);
-    assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
-    (void)wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
-    pthread_join(thread, NULL);
-}
-
 /* ---- while this rank's GPU is behind the late rank's calls */
 
 /* A GPU with a number of calls to do, of which it does one each time it is looked at, up to `stuck_at`. */

@@ -25,27 +25,17 @@ TEST(names_are_sorted_and_start_with_CECL)
     }
 }
 
+/* Which values are bad: tests/fuzz/fuzz_settings.c. */
 TEST(bad_values_are_refused_with_name_value_and_range)
 {
     static const struct {
         enum cecl_setting_id id;
         const char *text;
     } cases[] = {{CECL_SET_TIMEOUT_MS, "abc"},
-                 {CECL_SET_TIMEOUT_MS, "-1"},
-                 {CECL_SET_TIMEOUT_MS, "12x"},
-                 {CECL_SET_TIMEOUT_MS, "1K"},
                  {CECL_SET_POOL_BYTES, "17T"},
-                 {CECL_SET_POOL_BYTES, "1"},
-                 {CECL_SET_POOL_BYTES, "99999999999999999999"},
-                 {CECL_SET_DEVICE, "gpu"},
-                 {CECL_SET_DEVICE, "cud"},
                  {CECL_SET_DEVICE, "auto|cuda"},
                  {CECL_SET_FLAGS, " write"},
-                 {CECL_SET_CUDA_DEVICE, "-1"},
-                 {CECL_SET_CUDA_DEVICE, "65537"},
-                 {CECL_SET_CUDA_DEVICE, "0..65536"},
-                 {CECL_SET_CUDA_DEVICE, "0x"},
-                 {CECL_SET_CUDA_DEVICE, "by"}};
+                 {CECL_SET_CUDA_DEVICE, "65537"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 77;
         assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value),
