@@ -9,8 +9,6 @@
 #include "boot/mesh_internal.h"
 #include "comm/comm.h"
 
-#define GUARD 64
-#define POISON 0xA5
 #define MOST_SECONDS 280 /* below ctest's limit */
 
 int multi_rank, multi_nranks;
@@ -296,58 +294,6 @@ size_t multi_type_bytes(ceclDataType_t type)
 {
     static const size_t bytes[CECL_NUM_TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return bytes[type];
-}
-
-/* Compares a result with the definition of its collective, and the guards with their poison. */
-static void compare(const struct multi_case *c, const unsigned char *out, size_t block,
-                    uint64_t seed)
-{
-    const size_t all = (size_t)multi_nranks * block;
-    for (size_t i = 0; i < GUARD; i++)
-        if (out[i] != POISON || out[GUARD + all + i] != POISON)
-            fail_msg("rank %d: a guard byte was written (%zu)", multi_rank, i);
-    for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < block; i++) {
-            const size_t index = c->op == ceclOpAllGather ? i : (size_t)multi_rank * block + i;
-            const unsigned char want = multi_byte(seed, r, index),
-                                got = out[GUARD + (size_t)r * block + i];
-            if (got != want)
-                fail_msg("rank %d: op %d type %d count %zu in place %d shift %zu seed %llu: byte "
-                         "%zu of rank %d's block is "
-                         "%#x, %#x expected",
-                         multi_rank, (int)c->op, (int)c->type, c->count, c->in_place, c->shift,
-                         (unsigned long long)seed, i, r, got, want);
-        }
-}
-
-void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
-{
-    const size_t block = c->count * multi_type_bytes(c->type), all = (size_t)multi_nranks * block;
-    const size_t mine = c->op == ceclOpAllGather ? block : all;
-    unsigned char *recv = NULL, *send = NULL, *host = malloc(all + 2 * GUARD);
-    assert_non_null(host);
-    recv = multi_alloc(comm, all + 2 * GUARD + c->shift);
-    send = multi_alloc(comm, mine + 1 + c->shift);
-    unsigned char *out = recv + c->shift + GUARD;
-    unsigned char *in = !c->in_place               ? send + c->shift
-                        : c->op == ceclOpAllGather ? out + (size_t)multi_rank * block
-                                                   : out;
-    memset(host, POISON, all + 2 * GUARD);
-    multi_put(comm, recv + c->shift, host, all + 2 * GUARD);
-    multi_fill(host, seed, multi_rank, mine);
-    multi_put(comm, in, host, mine);
-    /* Other ranks may still fill their own memory. The collective itself waits for its peers. */
-    if (c->op == ceclOpAllGather)
-        multi_ok(comm, ceclAllGather(in, out, c->count, c->type, comm, c->stream));
-    else
-        multi_ok(comm, ceclAlltoAll(in, out, c->count, c->type, comm, c->stream));
-    multi_ok(comm, ceclStreamSynchronize(comm, c->stream));
-    multi_get(comm, host, recv + c->shift, all + 2 * GUARD);
-    if (c->count > 0)
-        compare(c, host, block, seed);
-    multi_ok(comm, ceclMemFree(comm, send));
-    multi_ok(comm, ceclMemFree(comm, recv));
-    free(host);
 }
 
 void multi_works(ceclComm_t comm, const int *members, int count)

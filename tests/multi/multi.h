@@ -78,19 +78,7 @@ void multi_guard(ceclComm_t comm, void *device, size_t bytes);
 void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
                         size_t all);
 
-/* Runs one collective with newly filled input and output. Checks all bytes and the guards around
- * them on this rank. */
-struct multi_case {
-    ceclOp_t op;
-    size_t count; /* elements */
-    ceclDataType_t type;
-    bool in_place;
-    ceclStream_t stream;
-    size_t shift; /* bytes from the start of each allocation to its buffer */
-};
-void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
-
-/* Checks that the members of `comm` are these ranks of all, in this order, and that calls on it are right. */
+/* Checks that the members of `comm` are these ranks of all, in this order, and that calls on it are right. NULL: all ranks. */
 void multi_works(ceclComm_t comm, const int *members, int count);
 
 /* test_share on the host device, and all rounds on GPUs. */

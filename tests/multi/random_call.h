@@ -77,6 +77,9 @@ struct random_call {
 
 uint64_t random_next(uint64_t *x);
 
+/* Describes a call among all ranks in which each block has `count` elements; a reduction sums them up. The caller sets
+ * places. random_make makes it once, without a graph. */
+void random_set(struct random_call *c, enum kind kind, ceclDataType_t type, size_t count);
 /* Draws a call. Leaves ranks, buffers, stream and seed unchanged. */
 void random_draw(struct random_call *c, uint64_t *x);
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);

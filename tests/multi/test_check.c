@@ -62,10 +62,7 @@ TEST(mismatched_calls_are_refused_on_every_rank)
         else
             multi_refused(comm, ceclAllGather(send, recv, 10, ceclInt8, comm, 0), ceclInvalidUsage,
                           "refused its call: sendbuff: NULL");
-        multi_check(
-            comm, &(struct multi_case){.op = ceclOpAllGather, .count = 1000, .type = ceclInt32}, 9);
-        multi_check(
-            comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 1000, .type = ceclInt32}, 9);
+        multi_works(comm, NULL, multi_nranks);
     }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
@@ -84,8 +81,7 @@ TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
                       ceclInvalidUsage,
                       "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
     assert_null(more);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt8},
-                1);
+    multi_works(comm, NULL, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -115,8 +111,7 @@ TEST(a_call_that_one_rank_refuses_is_refused_by_all)
         if (on_host) /* CUDA cannot tell a destroyed stream from garbage */
             multi_refused(comm, ceclAllGather(recv, recv + 512, 4, ceclInt8, comm, gone), expected,
                           "(destroyed?)");
-        multi_check(
-            comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32}, 9);
+        multi_works(comm, NULL, multi_nranks);
     }
     multi_ok(comm, ceclMemFree(comm, recv));
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -146,9 +141,7 @@ TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
         multi_refused(NULL, ceclGroupEnd(), odd ? ceclInvalidArgument : ceclInvalidUsage,
                       "root -1");
         for (int i = 0; i < 2; i++)
-            multi_check(
-                comms[i],
-                &(struct multi_case){.op = ceclOpAllGather, .count = 1000, .type = ceclInt32}, 9);
+            multi_works(comms[i], NULL, multi_nranks);
     }
     for (int i = 0; i < 2; i++)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
@@ -203,9 +196,7 @@ TEST(a_difference_on_a_communicator_refuses_the_group)
         }
         multi_refused(NULL, ceclGroupEnd(), ceclInvalidUsage, "count: 8 on rank 0, 4 on rank");
         for (int i = 0; i < 2; i++)
-            multi_check(comms[i],
-                        &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt32},
-                        3);
+            multi_works(comms[i], NULL, multi_nranks);
     }
     for (int i = 0; i < 2; i++)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
@@ -279,8 +270,7 @@ TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
         multi_refused(works, ceclAllGather(mine, buffer, 8, ceclInt8, works, 0), ceclRemoteError,
                       "rank 0 refused its call: its group failed on another communicator: ");
     }
-    multi_check(works, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt32},
-                3);
+    multi_works(works, NULL, multi_nranks);
     multi_ok(NULL, ceclCommAbort(failed));
     multi_ok(NULL, ceclCommDestroy(works));
 }

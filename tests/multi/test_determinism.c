@@ -91,27 +91,13 @@ static void choose(int sms, int direction)
 
 static void prepare(const struct path *path, ceclDataType_t type)
 {
-    const size_t size = multi_type_bytes(type), count = path->bytes[multi_on_gpus(comm)] / size;
+    const size_t count = path->bytes[multi_on_gpus(comm)] / multi_type_bytes(type);
     for (int i = 0; i < 2; i++) {
         struct random_call *c = &slots[i].call;
-        *c = (struct random_call){.rank = multi_rank,
-                                  .nranks = multi_nranks,
-                                  .kind = path->kind,
-                                  .type = type,
-                                  .op = ceclSum,
-                                  .in_place = i,
-                                  .size = size,
-                                  .count = count,
-                                  .rows = 1,
-                                  .row = SIZE_MAX,
-                                  .send = send,
-                                  .recv = recv,
-                                  .seed = 1024}; /* for random_make: not captured */
-        for (int from = 0; from < multi_nranks; from++)
-            for (int to = 0; to < multi_nranks; to++) {
-                c->counts[from][to] = count;
-                c->sent_at[from][to] = path->kind == REDUCE_SCATTER ? (size_t)to * count : 0;
-            }
+        random_set(c, path->kind, type, count);
+        c->in_place = i;
+        c->send = send;
+        c->recv = recv;
         slots[i].bytes = random_bytes_received(c);
         random_set_places(c, RANDOM_GUARD);
         random_put(comm, &slots[i], host);

@@ -30,19 +30,13 @@ static ceclResult_t join(struct exchange *x, ceclComm_t *comm)
     return ceclCommInitOob(comm, multi_nranks, multi_rank, &oob, &config);
 }
 
-static void works(ceclComm_t comm)
-{
-    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 100, .type = ceclInt32},
-                7);
-}
-
 /* Number of exchanges in one join. */
 static int calls_of_a_join(void)
 {
     struct exchange x = {.fails_at = NEVER};
     ceclComm_t comm = NULL;
     multi_ok(NULL, join(&x, &comm));
-    works(comm);
+    multi_works(comm, NULL, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(comm));
     return x.calls;
 }
@@ -69,10 +63,8 @@ TEST_BETWEEN(callbacks_are_used_until_init_returns_and_never_after, count_before
     multi_ok(NULL, join(&x, &comm));
     const int calls = x.calls;
     assert_true(calls > 0);
-    works(comm);
-    multi_check(comm, /* the pool grows */
-                &(struct multi_case){.op = ceclOpAllGather, .count = 1 << 20, .type = ceclInt32},
-                8);
+    multi_works(comm, NULL, multi_nranks);
+    multi_alloc(comm, (size_t)64 << 20); /* the pool grows */
     multi_ok(NULL, ceclCommDestroy(comm));
     assert_int_equal(x.calls, calls);
 }
@@ -227,7 +219,7 @@ TEST(a_refused_number_of_ranks_leaves_the_id_good)
     multi_refused(NULL, join_by(id, &comm, 1025, multi_rank), ceclInvalidArgument, "nranks 1025");
     assert_null(comm);
     multi_ok(NULL, join_by(id, &comm, multi_nranks, multi_rank));
-    works(comm);
+    multi_works(comm, NULL, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

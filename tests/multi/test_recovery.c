@@ -36,8 +36,7 @@ static ceclComm_t joined(const ceclConfig_t *config)
 static void works_as_new(void)
 {
     ceclComm_t comm = multi_comm(NULL);
-    multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 999, .type = ceclInt32},
-                11);
+    multi_works(comm, NULL, multi_nranks);
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
