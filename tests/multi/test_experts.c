@@ -274,7 +274,6 @@ TEST_BETWEEN(refused_sums_do_no_harm, set_up, tear_down)
 #define REFUSED(result, words, ...)                                                                \
     multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
     const float *const w = (const float *)(const void *)scales[0];
-    REFUSED(ceclInvalidArgument, "datatype", rows[0], 4, splits[0], w, rows[1], 4, 1, 1, ceclInt32);
     REFUSED(ceclInvalidArgument, "rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat);
     REFUSED(ceclInvalidArgument, "places: NULL", rows[0], 4, NULL, w, rows[1], 4, 1, 1, ceclFloat);
     REFUSED(ceclInvalidArgument, "sums: NULL", rows[0], 4, splits[0], w, NULL, 4, 1, 1, ceclFloat);
@@ -306,7 +305,6 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
                   ceclDispatch(rows[0], 8, splits[0], rows[1], 8, splits[1], experts, 1,           \
                                ceclUint8, comm, NULL),                                             \
                   result, words)
-    REFUSED(ceclInvalidArgument, "experts: NULL", NULL);
     bad = fine;
     bad.experts = 0;
     REFUSED(ceclInvalidArgument, "experts 0", &bad);
@@ -315,8 +313,6 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
     bad = fine;
     bad.align = 0;
     REFUSED(ceclInvalidArgument, "align 0", &bad);
-    bad.align = SIZE_MAX;
-    REFUSED(ceclInvalidArgument, "align", &bad);
     bad = fine;
     bad.recvscales = NULL;
     REFUSED(ceclInvalidArgument, "recvscales", &bad);

@@ -75,14 +75,12 @@ TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
     uint64_t *own = malloc(MOST * sizeof(*own));
 #define REFUSED(result, words, ...)                                                                \
     multi_refused(comm, ceclAlltoAllvDevice(__VA_ARGS__, ceclUint8, comm, NULL), result, words)
-    REFUSED(ceclInvalidArgument, "sendsplits", send_buffer, 4, NULL, recv_buffer, 4, out, 1);
     REFUSED(ceclInvalidArgument, "recvsplits", send_buffer, 4, splits, recv_buffer, 4, NULL, 1);
     REFUSED(ceclInvalidArgument, "aligned", send_buffer, 4, (uint64_t *)((char *)splits + 4),
             recv_buffer, 4, out, 1);
     REFUSED(ceclInvalidArgument, "sendbuff", NULL, 4, splits, recv_buffer, 4, out, 1);
     REFUSED(ceclInvalidArgument, "recvbuff", send_buffer, 4, splits, NULL, 4, out, 1);
     REFUSED(ceclInvalidArgument, "recvrows", send_buffer, 4, splits, recv_buffer, 0, out, 1);
-    REFUSED(ceclInvalidArgument, "rowcount", send_buffer, 4, splits, recv_buffer, 4, out, 0);
     REFUSED(ceclInvalidArgument, "sendrows", send_buffer, (size_t)1 << 30, splits, recv_buffer, 4,
             out, (size_t)1 << 40);
     REFUSED(ceclInvalidArgument, "at most", send_buffer, (size_t)1 << 31, splits, recv_buffer, 4,
