@@ -72,8 +72,8 @@ void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 /* The offset of the allocation that starts at `ptr`; ceclInvalidArgument if none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
-/* Allocates for the library itself, at most CECL_POOL_KEPT times. A user's pointer into such memory
- * is refused. Collective. */
+/* Allocates for the library itself, at most CECL_POOL_KEPT times. Users' pointers there are
+ * refused. Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
 /* All ranks succeed, or all fail with the first failing rank's message. Collective. */

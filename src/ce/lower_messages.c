@@ -43,7 +43,6 @@ static uint32_t word_for(uint32_t counter)
     return counter == CECL_COUNTER_READY ? CECL_COUNTER_TAKEN : CECL_COUNTER_HANDED;
 }
 
-/* Signals READY or MOVED to the peer of a message. */
 static void signal_peer(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     if (m->captured)
@@ -52,7 +51,6 @@ static void signal_peer(struct cecl_plan *plan, const struct cecl_message *m, ui
         cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
 
-/* Waits until the peer of a message has signalled READY or MOVED. */
 static void await_peer(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     const int me = plan->part.call.rank;

@@ -148,7 +148,7 @@ struct pipeline {
     const uint32_t *which;
     uint32_t count;
     uint64_t room;      /* bytes from a chunk's room in staging to the next chunk's */
-    uint64_t own;       /* equal in all chunks, as peers may send one before a result has left */
+    uint64_t own;       /* equal in all chunks, as peers may send chunks before a result has left */
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
 

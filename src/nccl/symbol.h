@@ -31,8 +31,8 @@ struct cecl_nccl_symbol {
     _Atomic uint64_t calls[2];
 };
 
-/* jump.c. The first target of every symbol: calls cecl_nccl_resolve, and jumps to the target that it
- * returns, with all arguments unchanged. */
+/* jump.c. The first target of every symbol. It calls cecl_nccl_resolve, and jumps to the target
+ * that this returns, with all arguments unchanged. */
 void cecl_nccl_lazy(void);
 
 /* Finds the target of `symbol`, and stores it. The target of a MOVE or REDUCTION is stored in `found`

@@ -95,11 +95,11 @@ struct cecl_trial {
     /* how long repetitions of the subject have taken on the host: sum, longest, and number */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
-    bool holds;       /* this communicator holds the reservation of trials */
-    uint32_t first;   /* the decision that began this trial; the next decisions are its turns */
-    uint32_t turn;    /* number of the current turn, from 1 */
-    bool has_turn;    /* false: the verdict was put off */
-    uint32_t period;  /* periods of the current turn so far */
+    bool holds;      /* this communicator holds the reservation of trials */
+    uint32_t first;  /* number of the decision that began this trial; the next ones are its turns */
+    uint32_t turn;   /* number of the current turn, from 1 */
+    bool has_turn;   /* false: the verdict was put off */
+    uint32_t period; /* periods of the current turn so far */
     uint32_t counted; /* how many of these periods were counted */
     /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;

@@ -45,8 +45,8 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in NVTX ranges,
-     * and the name of the call to use in a group instead. NULL for other calls. */
+    /* NULL, unless receivers tell senders where blocks belong. asks_places is the name of that
+     * exchange in NVTX ranges, in_group the name of the call to use in a group instead. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and how the device names the operation's small calls. */
     bool may_be_small;

@@ -34,8 +34,8 @@
     X(name, type, prod, ceclProd)                                                                  \
     CECL_REDUCE_ORDERED(X, name, type)
 
-/* X(name of the type, type, sources): sums of floating-point numbers are the usual reductions, and have
- * kernels of their own for the usual numbers of ranks. */
+/* X(name of the type, type, sources) for sums of floating-point numbers. These are the usual
+ * reductions, and have kernels of their own for the usual numbers of ranks. */
 #define CECL_REDUCE_SUMS(X)                                                                        \
     CECL_REDUCE_SUMS_OF(X, float16, ceclFloat16)                                                   \
     CECL_REDUCE_SUMS_OF(X, bfloat16, ceclBfloat16)                                                 \
