@@ -10,11 +10,10 @@ endfunction()
 # Tests, examples and benchmarks of CUDA need a whole toolkit, with cuBLAS: CECL_TOOLKIT_ENABLED.
 set(CECL_CUDA_ENABLED OFF)
 set(CECL_TOOLKIT_ENABLED OFF)
-set(CECL_ARCHITECTURES 80-real 90-real 100-real 90-virtual) # PTX for later chips
 if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
   include(CheckLanguage)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-    set(CMAKE_CUDA_ARCHITECTURES ${CECL_ARCHITECTURES})
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # of examples and tests
   endif()
   # CMake 3.25.1 (Debian 12) stops where CUDA 13 has no nvToolsExt, if the project asks for CMake 3.25.
   set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})

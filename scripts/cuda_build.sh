@@ -55,7 +55,7 @@ no_local_headers() {
 }
 
 # wheel.sh compiles the kernels for all GPUs
-options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
+options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_ARCHITECTURES=90-real -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
 targets=(cecl cecl_nccl cecl_perf cecl_zerosm cecl_reduce_perf cecl_small_perf cecl_overlap example_one_shot_all_reduce
     example_fsdp_loop_cuda example_fsdp_train example_matmul multi_helpers nccl_abi_check test_nvtx test_images
     nvtx_tool)

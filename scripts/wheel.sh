@@ -20,6 +20,27 @@ if ! "$scratch/venv/bin/pip" install -q "ziglang==0.15.*" wheel auditwheel; then
     exit 77
 fi
 zig=$("$scratch/venv/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__) + "/zig")')
+
+# kernels_of IMAGE: the names of its kernels.
+kernels_of() {
+    case $1 in
+    *.ptx) sed -n 's/.*\.entry \(cecl_[a-z0-9_]*\)(.*/\1/p' "$1" ;;
+    *) nm "$1" | sed -n 's/.* T \(cecl_.*\)/\1/p' ;;
+    esac | sort
+}
+
+# All images of a file must have the kernels that its cubin for 9.0 has, which test_images checks.
+check_kernels() {
+    local image kernels
+    for image in "$1"/*.cubin "$1"/*.ptx; do
+        kernels=${image%.*.*}.90.cubin
+        if [ -z "$(kernels_of "$image")" ] || ! diff <(kernels_of "$kernels") <(kernels_of "$image") >&2; then
+            echo "${image##*/} has other kernels than ${kernels##*/}" >&2
+            exit 1
+        fi
+    done
+}
+
 for arch in "${archs[@]}"; do
     # CMake needs the compiler as one word. pip hides the packages of its environment from what it starts.
     cat >"$scratch/cc" <<EOF
@@ -30,6 +51,7 @@ EOF
     options=(-C "build-dir=$scratch/$arch" -C cmake.define.CMAKE_SYSTEM_NAME=Linux -C "cmake.define.CMAKE_SYSTEM_PROCESSOR=$arch")
     [ "$arch" = "${archs[0]}" ] || options+=(-C "cmake.define.CECL_KERNEL_FOLDER=$scratch/${archs[0]}/kernels")
     CC=$scratch/cc LDFLAGS=-Wl,-s "$scratch/venv/bin/pip" wheel -q --no-deps -w "$scratch/built" "${options[@]}" "$root"
+    check_kernels "$scratch/${archs[0]}/kernels"
     tag=manylinux_${glibc/./_}_$arch
     wheel=$(cd "$scratch/built" && "$scratch/venv/bin/wheel" tags --remove --platform-tag "$tag" ./*-linux_*.whl)
     # auditwheel looks at every library's symbols; what it names is the oldest system that has them.

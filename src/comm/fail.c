@@ -223,7 +223,8 @@ void cecl_comm_compare_calls(ceclComm_t comm)
         return;
     }
     snprintf(name, sizeof(name), "%s, call %u of this communicator",
-             cecl_facts_name(&difference.mine, first), difference.call);
+             difference.has_mine ? cecl_facts_name(&difference.mine, first) : "a collective",
+             difference.call);
     const struct cecl_facts *mine = difference.has_facts ? &difference.mine : NULL;
     (void)!cecl_comm_break(comm,
                            cecl_comm_differ(comm, name, difference.rank, mine, &difference.theirs));

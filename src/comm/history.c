@@ -91,8 +91,9 @@ static struct cecl_history_difference difference_at(const struct cecl_history *h
                                                     uint32_t call)
 {
     struct cecl_history_difference difference = {.rank = rank, .call = call};
-    difference.has_facts = read_facts(history, history->rank, call, &difference.mine) &&
-                           read_facts(history, rank, call, &difference.theirs);
+    difference.has_mine = read_facts(history, history->rank, call, &difference.mine);
+    difference.has_facts =
+        read_facts(history, rank, call, &difference.theirs) && difference.has_mine;
     return difference;
 }
 

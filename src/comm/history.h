@@ -34,9 +34,9 @@ struct cecl_history {
 
 /* A difference between this rank and another. */
 struct cecl_history_difference {
-    int rank;       /* the other rank */
-    uint32_t call;  /* the first call that is known to differ, counted from 1 */
-    bool has_facts; /* the facts of both ranks' calls are known */
+    int rank;                 /* the other rank */
+    uint32_t call;            /* the first call that is known to differ, counted from 1 */
+    bool has_mine, has_facts; /* the facts of this rank's call are known; of both ranks' calls */
     struct cecl_facts mine, theirs;
 };
 

@@ -7,9 +7,9 @@
 #include "nccl/process.h"
 
 /* The only function that decides which way a call goes: passed for a reason, or served with a
- * policy. A captured call may still be passed, if ranks find that some of them cannot capture it
- * (captured.h). comm the entry of its communicator; NULL: there is none is_inside the caller has
- * entered it */
+ * policy. A captured call may still be passed, if ranks find that some of them cannot capture it (captured.h).
+ * comm       the entry of its communicator; NULL: there is none
+ * is_inside  the caller has entered it */
 struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
                                       const struct cecl_nccl_call *call,
                                       struct cecl_nccl_comm *comm, bool is_inside,
@@ -40,8 +40,8 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has
- * no part in trials, and follows the verdict so far. The caller is inside the communicator. way [in,
- * out] at first it has NO_REASON, the communicator's own policy, and whether the call is captured */
+ * no part in trials, and follows the verdict so far. The caller is inside the communicator.
+ * way  [in, out] at first NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
 

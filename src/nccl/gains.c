@@ -35,12 +35,12 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(32), MIB(128)},
     /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. In programs it is out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; equal with plain memory (4 to 64 MiB). */
+    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; plain memory takes as long (4 to 64 MiB). */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.93 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 4, MIB(4), MIB(1024)},
-    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; equal with plain memory, out of place. On H100s 0.87 x at 1 MiB. */
+    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; as long with plain memory and out of place. On H100s 0.87 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 2, MIB(4), MIB(1024)},
 };

@@ -108,9 +108,9 @@ static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 /* Whether CECL_NODE_SIZE pretends that the ranks are on several hosts. */
 static bool are_apart(int nranks)
 {
-    const char *sizes = cecl_setting_text(CECL_SET_NODE_SIZE);
-    const long first = sizes ? strtol(sizes, NULL, 10) : 0;
-    return first > 0 && first < nranks;
+    int64_t size = 0;
+    /* ceclCommInitOob refuses a bad value, on all ranks */
+    return cecl_setting_read(CECL_SET_NODE_SIZE, &size) == ceclSuccess && size > 0 && size < nranks;
 }
 
 static enum cecl_nccl_reason own_reason(int nranks)

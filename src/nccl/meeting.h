@@ -15,9 +15,9 @@
 
 struct cecl_nccl_meeting;
 
-/* Opens this rank's inbox. key equal on the ranks that meet, and different from all other keys
- * place this rank's number among `places` numbers, before NCCL tells it its rank Returns NULL if
- * there is no host memory. If the inbox cannot be opened, this rank and the others do not meet. */
+/* Opens this rank's inbox. NULL: no host memory. If the inbox cannot be opened, this rank and the others do not meet.
+ * key    equal on the ranks that meet, and different from all other keys
+ * place  this rank's number among `places` numbers, before NCCL tells it its rank */
 struct cecl_nccl_meeting *cecl_nccl_meeting_open(uint64_t key, int place, int places);
 /* Takes NULL, too. */
 void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting);

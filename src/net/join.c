@@ -89,7 +89,8 @@ ceclResult_t cecl_net_refuse_hosts(int nhosts)
 {
     return cecl_fail(ceclInvalidUsage,
                      "ranks are on %d hosts: all ranks on one host, in one network namespace, "
-                     "expected; over several hosts NCCL carries calls, on GPUs only",
+                     "expected (is CECL_NODE_SIZE set?); over several hosts NCCL carries calls, on "
+                     "GPUs only",
                      nhosts);
 }
 

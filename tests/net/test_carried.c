@@ -418,9 +418,11 @@ TEST(the_host_device_without_a_stand_in_is_refused)
 {
     if (on_gpus())
         skip_because("it needs the stand-in");
-    assert_true(refuses("CECL_NCCL_PATH", NULL, -1, ceclInvalidUsage,
-                        "ranks are on 2 hosts: all ranks on one host, in one network namespace, "
-                        "expected; over several hosts NCCL carries calls, on GPUs only"));
+    assert_true(
+        refuses("CECL_NCCL_PATH", NULL, -1, ceclInvalidUsage,
+                "ranks are on 2 hosts: all ranks on one host, in one network namespace, "
+                "expected (is CECL_NODE_SIZE set?); over several hosts NCCL carries calls, on "
+                "GPUs only"));
 }
 
 /* ---- failures */

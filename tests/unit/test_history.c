@@ -138,5 +138,6 @@ TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
     makes(1, 3 * CECL_HISTORY_CALLS + 1, 4 * CECL_HISTORY_CALLS - 1, 0);
     cecl_history_tell(&ranks[1], &theirs);
     assert_true(cecl_history_differs(&ranks[0], &difference));
+    assert_true(difference.has_mine);
     assert_false(difference.has_facts);
 }
