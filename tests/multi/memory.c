@@ -51,49 +51,42 @@ static void host_renew(struct memory *m, enum memory_kind kind)
 
 static size_t host_granule(ceclComm_t comm)
 {
-    (void)comm;
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static unsigned char *host_reserve(ceclComm_t comm, size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    (void)comm;
     assert_true(at != MAP_FAILED);
     return at;
 }
 
 static void host_unreserve(ceclComm_t comm, unsigned char *at, size_t bytes)
 {
-    (void)comm;
     assert_int_equal(munmap(at, bytes), 0);
 }
 
 static uint64_t host_piece(ceclComm_t comm, size_t bytes)
 {
     const int fd = memfd_create("cecl test", MFD_CLOEXEC);
-    (void)comm;
     assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
     return (uint64_t)fd;
 }
 
 static void host_piece_free(ceclComm_t comm, uint64_t piece)
 {
-    (void)comm;
     assert_int_equal(close((int)piece), 0);
 }
 
 static void host_piece_map(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes)
 {
     const int rights = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
-    (void)comm;
     assert_ptr_equal(mmap(at, bytes, rights, flags, (int)piece, 0), at);
 }
 
 static void host_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    (void)comm;
     assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
 }
 
@@ -301,14 +294,11 @@ int memory_gpu_mib(void)
 
 static void gpu_new(ceclComm_t comm, struct memory *m)
 {
-    (void)comm;
     fail_msg("built without CUDA: no memory of kind %d", (int)m->kind);
 }
 
 static void gpu_free(ceclComm_t comm, struct memory *m)
 {
-    (void)comm;
-    (void)m;
 }
 #endif
 

@@ -377,7 +377,6 @@ static uint32_t large_in[2][LARGE], large_out[2][2 * LARGE];
 
 static bool gather_large(const struct rank *r, struct data *d, cudaStream_t on)
 {
-    (void)d;
     return ncclAllGather(large_in[r->rank], large_out[r->rank], LARGE, ncclUint32, r->comm, on) ==
            0;
 }

@@ -96,12 +96,10 @@ static ceclResult_t ask(ceclComm_t ours, ceclResult_t *error)
 
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
-    (void)entry;
 }
 
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
 {
-    (void)entry;
 }
 
 const struct cecl_nccl_library *cecl_nccl_library(void)
@@ -124,7 +122,6 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
                             bool in_background, struct cecl_nccl_meeting *meeting)
 {
     REQUIRE(!meeting);
-    (void)together;
     entry->ours = NULL;
     entry->reason = CECL_NCCL_NOT_MADE;
     REQUIRE(in_background);

@@ -90,7 +90,6 @@ static pthread_barrier_t start;
  * function whose arguments were lost, or NULL. */
 static void *call_all(void *unused)
 {
-    (void)unused;
     const char *lost = NULL;
     for (size_t symbol = 0; symbol < SYMBOLS; symbol++) {
         pthread_barrier_wait(&start);

@@ -168,8 +168,6 @@ static void reduce(const struct asked *asked, struct blocks *blocks)
 /* Ranks synchronize, and send no data. */
 static void barrier(const struct asked *asked, struct blocks *blocks)
 {
-    (void)asked;
-    (void)blocks;
 }
 
 /* "recvbuff: this rank's tiles, one behind the other". Blocks do not describe where tiles lie in sendbuff;
@@ -184,8 +182,6 @@ static void tiles(const struct asked *asked, struct blocks *blocks)
 /* Only the device knows the blocks between ranks. */
 static void unknown(const struct asked *asked, struct blocks *blocks)
 {
-    (void)asked;
-    (void)blocks;
 }
 
 static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks *) = {

@@ -105,7 +105,6 @@ enum { MANY = 20000 };
 
 static void *post_many(void *argument)
 {
-    (void)argument;
     char text[200];
     for (int i = 0; i < MANY && ranks[0].result == ceclSuccess; i++) {
         snprintf(text, sizeof(text), "%0*d", 1 + i % 190, i);
@@ -182,7 +181,6 @@ TEST_BETWEEN(a_post_to_a_peer_that_left_or_died_says_so, open_ranks, close_ranks
 
 static void *fill(void *argument)
 {
-    (void)argument;
     while (ranks[0].result == ceclSuccess)
         ranks[0].result = cecl_mesh_post(ranks[0].mesh, 1, "x", 2, NULL, 0, cecl_deadline(LONG_MS));
     return NULL;
@@ -303,7 +301,6 @@ TEST_BETWEEN(lost_descriptors_are_told, open_ranks, close_ranks)
 
 static void *post_later(void *argument)
 {
-    (void)argument;
     usleep(50000);
     ranks[0].result = post(0, 1, "wake up", NULL, 0);
     return NULL;
@@ -331,7 +328,6 @@ TEST_BETWEEN(the_watch_rests_while_a_message_is_there, open_ranks, close_ranks)
 
 static void *rouse_later(void *argument)
 {
-    (void)argument;
     usleep(50000);
     cecl_mesh_rouse(ranks[1].mesh);
     return NULL;

@@ -100,7 +100,6 @@ static void close_home(struct home *home)
 
 static int before_each(void **state)
 {
-    (void)state;
     list_descriptors(open_before);
     return 0;
 }
@@ -108,7 +107,6 @@ static int before_each(void **state)
 TEST_BETWEEN(a_child_has_no_descriptor_of_a_communicator, before_each, NULL)
 {
     struct home home;
-    (void)state;
     open_home(&home);
     assert_true(count_new_descriptors() > 10);
     assert_int_equal(child_finds(), 0);
@@ -120,7 +118,6 @@ TEST_BETWEEN(a_child_has_no_descriptor_of_a_communicator, before_each, NULL)
 TEST_BETWEEN(exec_closes_every_descriptor_of_a_communicator, before_each, NULL)
 {
     struct home home;
-    (void)state;
     open_home(&home);
     for (int fd = 0; fd < MOST_FDS; fd++)
         if (is_new(fd))
@@ -143,7 +140,6 @@ static void *make_communicators(void *argument)
 TEST_BETWEEN(a_child_that_is_forked_amid_an_init_has_none_either, before_each, NULL)
 {
     pthread_t thread;
-    (void)state;
     goes_on = true;
     assert_int_equal(pthread_create(&thread, NULL, make_communicators, NULL), 0);
     for (int i = 0; i < FORKS; i++)
@@ -156,7 +152,6 @@ TEST_BETWEEN(a_child_keeps_files_under_numbers_that_a_communicator_had, before_e
 {
     struct home home;
     int files[50], status = 0;
-    (void)state;
     open_home(&home);
     close_home(&home);
     for (int i = 0; i < 50; i++)
@@ -210,7 +205,6 @@ TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each,
 {
     struct home home, own;
     int status = 0;
-    (void)state;
     open_home(&home);
     const pid_t child = fork();
     if (child == 0) {

@@ -13,9 +13,6 @@
 static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
                                   const struct cecl_batch *batch)
 {
-    (void)dev;
-    (void)stream;
-    (void)batch;
     return cecl_fail(ceclUnhandledCudaError, "the device refuses a copy");
 }
 

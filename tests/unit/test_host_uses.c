@@ -180,32 +180,26 @@ TEST_BETWEEN(a_region_of_which_a_part_is_gone_is_not_exported, set_up, tear_down
 /* What a program may do to its pages between two calls. */
 static void unmap_the_last(char *memory, int fd)
 {
-    (void)fd;
     assert_int_equal(munmap(memory + 2 * page(), page()), 0);
 }
 static void unmap_the_middle(char *memory, int fd)
 {
-    (void)fd;
     assert_int_equal(munmap(memory + page(), page()), 0);
 }
 static void shrink(char *memory, int fd)
 {
-    (void)fd;
     assert_ptr_equal(mremap(memory, PAGES * page(), 2 * page(), 0), memory);
 }
 static void take_all_rights(char *memory, int fd)
 {
-    (void)fd;
     assert_int_equal(mprotect(memory + page(), page(), PROT_NONE), 0);
 }
 static void take_the_right_to_write(char *memory, int fd)
 {
-    (void)fd;
     assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
 }
 static void truncate_the_file(char *memory, int fd)
 {
-    (void)memory;
     assert_int_equal(ftruncate(fd, (off_t)(2 * page())), 0);
 }
 

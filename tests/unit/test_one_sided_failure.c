@@ -133,9 +133,6 @@ TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_is_named)
 
 static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
 {
-    (void)dev;
-    (void)stream;
-    (void)work;
     return cecl_fail(ceclUnhandledCudaError, "no join");
 }
 

@@ -85,13 +85,11 @@ static bool is_right(const struct cecl_place_record *record, int nranks, uint64_
 
 static bool go_on_always(void *context)
 {
-    (void)context;
     return true;
 }
 
 static bool stop(void *context)
 {
-    (void)context;
     return false;
 }
 
@@ -433,7 +431,6 @@ TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 
 static bool nothing_is_pending(void *context)
 {
-    (void)context;
     return false;
 }
 
@@ -553,7 +550,6 @@ TEST_OF_VIEWS(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones)
 
 static bool time_passes(void *context)
 {
-    (void)context;
     nanosleep(&(struct timespec){.tv_nsec = PENDING_NS}, NULL);
     return true;
 }

@@ -61,14 +61,12 @@ static uint64_t id_of(uint64_t piece)
 static ceclResult_t fake_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                        const char *name)
 {
-    (void)dev, (void)ptr, (void)bytes, (void)name;
     return ceclSuccess;
 }
 
 static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region)
 {
     const uint64_t at = (uintptr_t)ptr, home = at < OTHER ? HOME : OTHER;
-    (void)dev;
     *region = (struct cecl_region){.base = home + piece_of(at) * PIECE,
                                    .bytes = PIECE,
                                    .home = home,
@@ -98,7 +96,6 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
 static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {
-    (void)dev, (void)use;
     *id = id_of(piece_of((uintptr_t)ptr));
     return ceclSuccess;
 }
@@ -106,7 +103,6 @@ static ceclResult_t fake_id(struct cecl_device *dev, const void *ptr, const stru
 static ceclResult_t fake_export(struct cecl_device *dev, const struct cecl_region *region,
                                 struct cecl_region_export *exported)
 {
-    (void)dev;
     *exported = (struct cecl_region_export){
         .kind = region->kind,
         .process = fake.process,
@@ -122,7 +118,6 @@ static struct opened *place_of(const struct cecl_region_export *exported);
 static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
-    (void)dev;
     fake.nimported++;
     if (fake.refusals > 0) {
         fake.refusals--;
@@ -146,7 +141,6 @@ static ceclResult_t fake_import(struct cecl_device *dev, const struct cecl_regio
 
 static ceclResult_t fake_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev, (void)addr;
     fake.opened[fake.nopened++ % PIECES] = bytes;
     return ceclSuccess;
 }
@@ -159,7 +153,6 @@ static struct opened *place_of(const struct cecl_region_export *exported)
 static void fake_close(struct cecl_device *dev, const struct cecl_region_export *exported,
                        void *addr)
 {
-    (void)dev, (void)addr;
     place_of(exported)->count -= place_of(exported)->id == exported->id;
     fake.nclosed++;
     fake.nbusy += fake.busy;
@@ -167,7 +160,6 @@ static void fake_close(struct cecl_device *dev, const struct cecl_region_export 
 
 static ceclResult_t fake_quiet(struct cecl_device *dev, bool (*go_on)(void *context), void *context)
 {
-    (void)dev;
     fake.nasked++;
     while (fake.busy)
         if (usleep(500) != 0 || !go_on(context))
@@ -177,14 +169,12 @@ static ceclResult_t fake_quiet(struct cecl_device *dev, bool (*go_on)(void *cont
 
 static ceclResult_t fake_reserve(struct cecl_device *dev, size_t bytes, void **base)
 {
-    (void)dev;
     *base = MIRROR + (size_t)fake.nreserved++ * 2 * bytes;
     return ceclSuccess;
 }
 
 static void fake_unreserve(struct cecl_device *dev, void *base, size_t bytes)
 {
-    (void)dev, (void)base, (void)bytes;
     fake.nreserved--;
 }
 
@@ -215,7 +205,6 @@ WRAPPED(ceclResult_t, cecl_mesh_post,
         (struct cecl_mesh * mesh, int peer, const void *message, size_t bytes, const int *fds,
          int nfds, int64_t deadline))
 {
-    (void)mesh, (void)deadline;
     if (fake.refused_posts[peer] != ceclSuccess)
         return cecl_fail(fake.refused_posts[peer], "rank %d takes no message", peer);
     const int at = nposted++ % QUEUE;
@@ -231,7 +220,6 @@ WRAPPED(ceclResult_t, cecl_mesh_take,
         (struct cecl_mesh * mesh, int *peer, void *message, size_t room, size_t *bytes, int *fds,
          int *nfds))
 {
-    (void)mesh, (void)room;
     if (ntaken == nposted)
         return ceclInProgress;
     const int at = ntaken++ % QUEUE;
@@ -253,19 +241,16 @@ static bool captured;         /* the user's calls are */
 
 static bool reached(const void *context, uint32_t target)
 {
-    (void)context;
     return done >= target;
 }
 
 static bool goes_on(void *context)
 {
-    (void)context;
     return asks_left-- > 0;
 }
 
 static bool captures(const void *context)
 {
-    (void)context;
     return captured;
 }
 

@@ -172,7 +172,6 @@ TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly
 
 static void *gather_for_all_ranks(void *unused)
 {
-    (void)unused;
     ceclResult_t result = ceclGroupStart();
     for (int r = 0; r < RANKS && result == ceclSuccess; r++)
         result = ceclAllGather(in[r], out[r], COUNT, ceclInt32, comms[r], NULL);
