@@ -35,20 +35,4 @@ static inline ssize_t send_descriptors(int socket, const void *data, size_t byte
     return sendmsg(socket, &message, MSG_NOSIGNAL | flags);
 }
 
-/* Waits for `bytes` bytes with one descriptor. Returns the descriptor; -1 if something else came. */
-static inline int receive_descriptor(int socket, void *data, size_t bytes)
-{
-    int fd = -1;
-    union descriptors_room room;
-    struct iovec part = {.iov_base = data, .iov_len = bytes};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = room.bytes,
-                             .msg_controllen = sizeof(room.bytes)};
-    memset(&room, 0, sizeof(room));
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) == (ssize_t)bytes && CMSG_FIRSTHDR(&message))
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
-
 #endif

@@ -5,7 +5,6 @@
  * test_nccl_absent LIBRARIES: the folder of another version of the library. CECL_NCCL_PATH names the stand-in. Each rank
  * is a program of its own: test_nccl_absent FILE RANK WAY ABSENT, where FILE is a descriptor of memory that all ranks map. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <sys/mman.h>

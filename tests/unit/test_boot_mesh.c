@@ -2,9 +2,7 @@
  * connect. */
 #include "../with_cmocka.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

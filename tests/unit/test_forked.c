@@ -5,7 +5,6 @@
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -18,7 +17,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define RANKS 3
 #define VICTIM 1

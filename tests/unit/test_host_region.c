@@ -8,10 +8,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../descriptors.h"
 #include "../open_descriptors.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 static uint64_t id_at(const void *ptr)
 {

@@ -2,8 +2,6 @@
  * arrays; what happens to pending work when a stream is destroyed. */
 #include "host_fixture.h"
 
-#include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>

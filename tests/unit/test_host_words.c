@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "../descriptors.h"
-
 /* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
  * only milliseconds if it is woken. Other work of this machine may delay some groups of ten rounds,
  * but not all. */
