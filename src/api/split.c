@@ -21,7 +21,7 @@ struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
-    char *parts;       /* room for the introductions, in the order of the parent's ranks */
+    char *parts;       /* room for the introductions, or for ids, in the order of the parent's ranks */
     bool is_shrink;
     bool is_unmet; /* the meeting has failed: its message has the parent's numbers */
     struct cecl_meeting_plan meeting;
@@ -244,28 +244,21 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
-/* Over several hosts the members of each color join by a unique id, which the first of them makes once no rank lacks
- * memory for it: to an id that nobody gets nobody comes. */
+/* Over several hosts the members of each color join by a unique id, which the first of them makes. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
-    struct cecl_id_offer mine = {.result = ceclSuccess},
-                         *all = calloc((size_t)comm->nranks, sizeof(*all));
-    ceclResult_t result =
-        agree(comm, all ? ceclSuccess
-                        : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks));
-    if (result == ceclSuccess && joins && members->rank == 0)
+    struct cecl_id_offer mine = {.result = ceclSuccess}, *all = (void *)members->parts;
+    if (joins && members->rank == 0)
         mine.result = (int32_t)cecl_tcp_unique_id_beside(comm->net->line, &mine.id);
     cecl_keep_message(mine.words);
-    if (result == ceclSuccess)
-        result = gather(comm, "ids", &mine, all, sizeof(mine));
-    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+    CECL_TRY(gather(comm, "ids", &mine, all, sizeof(mine)));
+    for (int r = 0; r < comm->nranks; r++)
         if (all[r].result != ceclSuccess)
-            result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
-    if (result == ceclSuccess && joins)
+            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
+    if (joins)
         *id = all[members->parent_ranks[0]].id;
-    free(all);
-    return result;
+    return ceclSuccess;
 }
 
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
