@@ -45,11 +45,13 @@ struct made {
 };
 
 static struct made *made;
-static uint32_t nmade;
+static uint32_t nmade, fails_at; /* fails_at: the number of the call that NCCL refuses; 0: none */
 
 static nccl_result note(struct made call)
 {
     made[nmade++] = call;
+    if (nmade == fails_at)
+        return 3;
     return nmade % 2 ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
 }
 
@@ -88,6 +90,16 @@ static nccl_result receive(void *recv, size_t count, int type, int peer, NCCL_ON
     return note((struct made){RECV, NULL, recv, count, type, 0, peer});
 }
 
+static const char *error_string(nccl_result result)
+{
+    return result == 3 ? "refused" : "?";
+}
+
+static const char *last_error(nccl_comm comm)
+{
+    return "";
+}
+
 static uint32_t map_of(const struct cecl_call *call, struct made out[2 * RANKS])
 {
     static const struct nccl nccl = {.AllGather = all_gather,
@@ -96,13 +108,15 @@ static uint32_t map_of(const struct cecl_call *call, struct made out[2 * RANKS])
                                      .ReduceScatter = reduce_scatter,
                                      .Reduce = reduce,
                                      .Send = send_to,
-                                     .Recv = receive};
+                                     .Recv = receive,
+                                     .GetErrorString = error_string,
+                                     .GetLastError = last_error};
     static uint32_t word, nobody;
     const struct cecl_net net = {.nccl = &nccl, .comm = (nccl_comm)&nobody, .word = &word};
     made = out;
     nmade = 0;
     assert_int_equal(cecl_net_check(call, 22809), ceclSuccess);
-    assert_int_equal(cecl_net_add(&net, call), ceclSuccess);
+    assert_int_equal(cecl_net_add(&net, call), fails_at > 0 ? ceclRemoteError : ceclSuccess);
     return nmade;
 }
 
@@ -196,6 +210,16 @@ TEST(messages_carry_every_block)
                 assert_int_equal(sends, block.bytes > 0);
                 assert_int_equal(receives, block.bytes > 0);
             }
+}
+
+TEST(the_first_message_that_nccl_refuses_is_the_last)
+{
+    struct made out[2 * RANKS];
+    const struct cecl_args args = {.count = 7, .type = ceclInt32};
+    const struct cecl_call call = describe(CECL_OP_ALL_TO_ALL, args, 1, false);
+    for (fails_at = 1; fails_at <= 2 * RANKS; fails_at++)
+        assert_int_equal(map_of(&call, out), fails_at);
+    fails_at = 0;
 }
 
 TEST(fp8_is_reduced_by_later_versions)
