@@ -82,11 +82,11 @@
  *                carried only if a peer comes late to the call (see Collectives). ceclReduceScatter
  *                needs no bounce buffer.
  * Each call checks which memory is at the address, so memory that was freed is not confused with
- * memory that was allocated there later. On the host device a call checks all bytes that it uses,
- * and refuses (ceclInvalidArgument) holes, missing access rights, and mappings of files that have
- * become too short. Leave memory as it is until the call is done. If a program frees memory, takes
- * away access rights, or truncates its file while a call is pending, a signal may end this rank's
- * process and its peers'. cecl cannot prevent that.
+ * memory that was allocated there later. On the host device a call checks all bytes from the first
+ * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
+ * mappings of files that have become too short. Leave memory as it is until the call is done. If a
+ * program frees memory, takes away access rights, or truncates its file while a call is pending, a
+ * signal may end this rank's process and its peers'. cecl cannot prevent that.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; buffers may always lie at different places. With the places of their

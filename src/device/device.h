@@ -64,24 +64,14 @@ struct cecl_region_export {
     int fd;                   /* FILE: the exporter closes it; else -1 */
 };
 
-/* Bytes [low, high) of a buffer; low < high. */
-struct cecl_range {
-    uint64_t low, high;
-};
-#define CECL_RANGES_MAX 64
-
-/* Bytes of a buffer that a call uses. */
+/* Bytes of a buffer that a call uses. Bytes between its blocks count, too. */
 struct cecl_use {
     const char *name;   /* the argument's name, for messages */
     const void *buffer; /* as the caller passed it */
-    uint64_t low, high; /* addresses: no byte outside of [low, high) is used; low < high */
-    /* [nranges] the parts of [low, high) that are used, in order, CECL_RANGES_MAX at most; nranges
-     * 0: all of [low, high) is used */
-    const struct cecl_range *ranges;
-    uint32_t nranges;
+    uint64_t low, high; /* addresses: bytes [low, high); low < high */
     bool written;
 };
-#define CECL_USES 2 /* the most buffers that one call uses: sendbuff and recvbuff */
+#define CECL_USES 16 /* the most that one call has */
 
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
@@ -202,8 +192,8 @@ struct cecl_device_ops {
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
     /* Refuses bytes of a call whose copy would end the process by a signal: addresses without
-     * memory, memory without access rights, mappings beyond the end of a file. The uses have CECL_USES *
-     * CECL_RANGES_MAX ranges at most. NULL on CUDA, where the copy returns an error. */
+     * memory, memory without access rights, mappings beyond the end of a file. `count` is CECL_USES at most.
+     * NULL on CUDA, where the copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Whether the process `pid` of this namespace still has the memory at its own `address`, for which region_id
      * returned `id` there; true if that cannot be seen, or the process is ending. NULL

@@ -130,11 +130,10 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 
 /* ---- what a call uses */
 
-/* What is known of a range of bytes that a call uses. */
+/* What is known of the bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
-    uint64_t low, high; /* addresses */
-    uint64_t at;        /* the bytes below this address can be used */
+    uint64_t at; /* the bytes below this address can be used */
     /* the id of the bytes below `at`; 0: there are none, or they belong to several mappings */
     uint64_t id;
     const char *trouble;
@@ -157,8 +156,8 @@ static const char *trouble_of(const struct cecl_use *use, const struct host_mapp
 /* Returns whether further mappings must be looked at. */
 static bool look_on(struct survey *survey, const struct host_mapping *mapping)
 {
-    const uint64_t end = mapping->end < survey->high ? mapping->end : survey->high;
-    if (survey->at >= survey->high || survey->trouble)
+    const uint64_t end = mapping->end < survey->use->high ? mapping->end : survey->use->high;
+    if (survey->at >= survey->use->high || survey->trouble)
         return false;
     if (mapping->end <= survey->at)
         return true;
@@ -167,35 +166,16 @@ static bool look_on(struct survey *survey, const struct host_mapping *mapping)
     if (survey->trouble)
         return false;
     const uint64_t id = id_of(mapping);
-    survey->id = survey->at == survey->low || survey->id == id ? id : 0;
+    survey->id = survey->at == survey->use->low || survey->id == id ? id : 0;
     survey->at = end;
-    return end < survey->high;
+    return end < survey->use->high;
 }
 
 /* Filled in by one reading of /proc/self/maps. */
 struct surveys {
-    struct survey one[CECL_USES * CECL_RANGES_MAX];
+    struct survey one[CECL_USES];
     size_t count;
 };
-
-static void add_survey(struct surveys *surveys, const struct cecl_use *use, uint64_t low,
-                       uint64_t high)
-{
-    low = low > use->low ? low : use->low;
-    high = high < use->high ? high : use->high;
-    if (low < high)
-        surveys->one[surveys->count++] =
-            (struct survey){.use = use, .low = low, .high = high, .at = low};
-}
-
-static void add_surveys(struct surveys *surveys, const struct cecl_use *use)
-{
-    const uint64_t begin = (uintptr_t)use->buffer;
-    if (use->nranges == 0)
-        add_survey(surveys, use, use->low, use->high);
-    for (uint32_t i = 0; i < use->nranges; i++)
-        add_survey(surveys, use, begin + use->ranges[i].low, begin + use->ranges[i].high);
-}
 
 static bool take_for_surveys(void *context, const struct host_mapping *mapping)
 {
@@ -209,21 +189,21 @@ static bool take_for_surveys(void *context, const struct host_mapping *mapping)
 static ceclResult_t survey(const struct cecl_use *uses, size_t count, struct surveys *surveys)
 {
     uint64_t low = UINT64_MAX;
-    surveys->count = 0;
-    for (size_t i = 0; i < count; i++)
-        add_surveys(surveys, &uses[i]);
-    for (size_t i = 0; i < surveys->count; i++)
-        low = surveys->one[i].low < low ? surveys->one[i].low : low;
+    surveys->count = count;
+    for (size_t i = 0; i < count; i++) {
+        surveys->one[i] = (struct survey){.use = &uses[i], .at = uses[i].low};
+        low = uses[i].low < low ? uses[i].low : low;
+    }
     CECL_TRY(host_maps_read(low, take_for_surveys, surveys));
-    for (size_t i = 0; i < surveys->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct survey *one = &surveys->one[i];
         const struct cecl_use *use = one->use;
         const uint64_t begin = (uintptr_t)use->buffer;
-        if (one->at < one->high)
+        if (one->at < use->high)
             return cecl_fail(ceclInvalidArgument, "%s %p: %s, at byte %" PRIu64 " of %" PRIu64,
                              use->name, use->buffer,
                              one->trouble ? one->trouble : "no memory of this process",
-                             one->at - begin, one->high - begin);
+                             one->at - begin, use->high - begin);
     }
     return ceclSuccess;
 }
@@ -245,12 +225,9 @@ ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const stru
     (void)dev;
     if (use) {
         CECL_TRY(survey(use, 1, &surveys));
-        *id = surveys.count > 0 ? surveys.one[0].id : 0;
-        for (size_t i = 1; i < surveys.count; i++)
-            *id = surveys.one[i].id == *id ? *id : 0;
-    }
-    if (use && surveys.count > 0)
+        *id = surveys.one[0].id;
         return ceclSuccess;
+    }
     CECL_TRY(find_run((uintptr_t)ptr, &run));
     *id = run.end == 0 ? 0 : id_of(&run.first);
     return ceclSuccess;

@@ -15,24 +15,15 @@ static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
            !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
 }
 
-/* The bytes of a buffer that a call uses. Blocks that are not adjacent are listed as ranges, because on the
- * host device there may be unmapped memory between them. */
-static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
-                              const struct cecl_touched *touched,
-                              struct cecl_range ranges[CECL_RANGES_MAX])
+/* The bytes of a buffer that a call uses. */
+static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_touched *touched)
 {
     const void *ptr = cecl_buffer_address(touched->buffer);
-    const bool is_recv = touched->written,
-               is_dense = call->op->family == CECL_FAMILY_SPLITS ||
-                          (call->layout_words == 0 && call->view.shape.width == 0);
+    const bool is_recv = touched->written;
     return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
                              .buffer = ptr,
                              .low = (uint64_t)(uintptr_t)ptr + touched->low,
                              .high = (uint64_t)(uintptr_t)ptr + touched->high,
-                             .ranges = ranges,
-                             .nranges = is_dense || !comm->dev->ops->check_uses
-                                            ? 0
-                                            : cecl_call_ranges(call, touched, ranges),
                              .written = is_recv && cecl_call_writes_recv(call)};
 }
 
@@ -94,8 +85,8 @@ static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *
     const bool make = comm->windows.register_on_use && comm->nranks > 1;
     const uint64_t before = comm->registry.changes;
     struct cecl_touched touched[2];
-    struct cecl_range ranges[CECL_USES][CECL_RANGES_MAX];
-    struct cecl_use unshared[CECL_USES + CECL_SPLITS_ARRAYS];
+    struct cecl_use unshared[2 + CECL_SPLITS_ARRAYS];
+    _Static_assert(2 + CECL_SPLITS_ARRAYS <= CECL_USES, "check_uses takes so many");
     size_t nunshared = 0;
     *changed = false;
     if (!cecl_call_has_buffers(call))
@@ -104,7 +95,7 @@ static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *
     for (int i = 0; i < count && comm->registry.changes == before; i++) {
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
-        const struct cecl_use use = use_of(comm, call, &touched[i], ranges[i]);
+        const struct cecl_use use = use_of(call, &touched[i]);
         /* read first, because settling may drop the window, to which the call has no reference yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));

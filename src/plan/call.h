@@ -188,11 +188,6 @@ struct cecl_touched {
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns their number. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
-/* ranges.c: the bytes of one of these parts that the call uses, in order, without the bytes between blocks
- * and rows. Adjacent ranges are joined. Returns the number of ranges. If there are more than CECL_RANGES_MAX,
- * or if blocks are interleaved, there is one range, from `low` to `high`. */
-uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touched *touched,
-                          struct cecl_range ranges[CECL_RANGES_MAX]);
 /* Whether the call writes recvbuff on this rank. A root in place only reads it. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
 /* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on

@@ -265,7 +265,7 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
 }
 
 /* Gathers blocks of one page, two pages apart, so the call uses every other page of `at`. */
-static void gather_apart(struct mapped *m, uint64_t seed)
+static ceclResult_t begin_gather_apart(struct mapped *m, uint64_t seed)
 {
     size_t counts[64], displs[64];
     assert_true(multi_nranks <= 64);
@@ -275,12 +275,16 @@ static void gather_apart(struct mapped *m, uint64_t seed)
     }
     unsigned char *mine = m->at + displs[multi_rank];
     multi_fill(mine, seed, multi_rank, page());
-    multi_ok(given_comm,
-             ceclAllGatherv(mine, page(), m->at, counts, displs, ceclUint8, given_comm, NULL));
+    return ceclAllGatherv(mine, page(), m->at, counts, displs, ceclUint8, given_comm, NULL);
+}
+
+static void gather_apart(struct mapped *m, uint64_t seed)
+{
+    multi_ok(given_comm, begin_gather_apart(m, seed));
     multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < page(); i++)
-            assert_int_equal(m->at[displs[r] + i], multi_byte(seed, r, i));
+            assert_int_equal(m->at[2 * page() * (size_t)r + i], multi_byte(seed, r, i));
 }
 
 /* The pages between the blocks are unmapped, or have no access rights. */
@@ -294,7 +298,7 @@ static void make_holes(struct mapped *m, bool unmapped)
             take_memory(m->at + (2 * r + 1) * page(), page());
 }
 
-TEST(holes_between_blocks_are_no_part_of_the_buffer)
+TEST(holes_between_blocks_are_refused)
 {
     for (int how = ON_USE; how <= PRIVATE; how++) {
         given_open((enum given_mode)how, page());
@@ -303,16 +307,16 @@ TEST(holes_between_blocks_are_no_part_of_the_buffer)
             skip_because("cuMemMap maps and unmaps whole pieces: see test_pieces.c");
         }
         for (int i = 0; i < 4; i++) {
-            const bool before = i < 2, unmapped = i % 2 == 0;
+            const bool after = i < 2, unmapped = i % 2 == 0;
             struct mapped m = mapped_new(2);
             ceclRegistration_t handle = NULL;
             if (how == REGISTERED)
                 multi_ok(given_comm, ceclCommRegister(given_comm, m.at, m.bytes, &handle));
-            if (!before)
+            if (after)
                 gather_apart(&m, 1);
             make_holes(&m, unmapped);
-            gather_apart(&m, 2);
-            gather_apart(&m, 3); /* with a kept plan */
+            multi_refused(given_comm, begin_gather_apart(&m, 2), ceclInvalidArgument,
+                          "no memory of this process");
             if (handle)
                 multi_ok(given_comm, ceclCommDeregister(given_comm, handle));
             mapped_end(&m);

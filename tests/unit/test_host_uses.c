@@ -82,29 +82,6 @@ TEST_BETWEEN(an_id_is_of_all_bytes_that_are_used, set_up, tear_down)
     close(other);
 }
 
-/* Bytes between the ranges of a use are not checked. */
-TEST_BETWEEN(an_id_is_of_ranges_that_are_used, set_up, tear_down)
-{
-    const struct cecl_range ranges[] = {{1, 2}, {2 * page(), 3 * page()}};
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    struct cecl_use use = use_of(memory, PAGES * page(), true);
-    use.ranges = ranges;
-    use.nranges = 2;
-    const uint64_t id = id_of_use(use);
-    assert_int_equal(id, region_at(memory).id);
-    map_over(memory, 1, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    assert_int_equal(id_of_use(use), id);
-    assert_int_equal(dev->ops->check_uses(dev, &use, 1), ceclSuccess);
-    map_over(memory, 0, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd);
-    assert_int_not_equal(id_of_use(use), id);
-    map_over(memory, 0, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
-    map_over(memory, 2, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    assert_use_refused(use, "that can be read, at byte");
-    munmap(memory, PAGES * page());
-    close(fd);
-}
-
 /* Another page of the same file counts as other memory. */
 TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
 {
