@@ -1508,7 +1508,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow
  *                        that lie outside of what the peer shares; a peer's file that has become too
  *                        short; a stream as in ceclAllGather.
  *   ceclInvalidUsage     A buffer that passes the end of its allocation. The peer has freed or unmapped
- *                        its memory; on GPUs this is known only once a call of the peer has noticed it.
+ *                        its memory; this is known only once a call of the peer has noticed it.
  *                        The peer is this rank, and an SM is not allowed. Inside a group. `stream`
  *                        captures a graph.
  *   ceclRemoteError      The peer has left: the communicator has failed. */

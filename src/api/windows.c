@@ -23,9 +23,6 @@ struct told {
     uint32_t number; /* the window's number */
     uint64_t bytes;
     struct cecl_peer_buffer at;
-    struct cecl_process process;
-    uint64_t home,
-        id; /* its own address of the memory, and its region_id there; id 0: nobody can look there */
     uint64_t posted; /* how many messages about its memory the rank has sent so far */
 };
 _Static_assert(sizeof(struct told) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
@@ -121,12 +118,6 @@ static ceclResult_t offer(ceclWindow_t window, void *ptr, size_t bytes, struct t
     mine->bytes = bytes;
     mine->at = cecl_buffer_told(cecl_window_find(&comm->windows, ptr));
     mine->posted = comm->registry.posted;
-    mine->home = (uint64_t)(uintptr_t)ptr;
-    if (comm->dev->ops->region_stays && mine->at.window != CECL_WINDOW_POOL) {
-        const struct cecl_use use = cecl_use_all(ptr, bytes, "ptr");
-        mine->process = cecl_process_self();
-        CECL_TRY(comm->dev->ops->region_id(comm->dev, ptr, &use, &mine->id));
-    }
     window->parts[comm->rank].address = ptr;
     return ceclSuccess;
 }
@@ -164,16 +155,11 @@ static ceclResult_t open_parts(ceclWindow_t window)
     ceclComm_t comm = window->comm;
     const struct told *all = comm->launcher->exchange;
     struct cecl_launch waiting = {.comm = comm}; /* limits the waits */
-    const uint64_t space = cecl_namespace_id("pid");
     ceclResult_t result = ceclSuccess;
     cecl_launch_bound_waits(&waiting);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
         window->parts[r].at = all[r].at;
         window->parts[r].bytes = all[r].bytes;
-        window->parts[r].home = all[r].home;
-        window->parts[r].id = all[r].id;
-        if (all[r].id != 0 && space != 0 && all[r].process.space == space)
-            window->parts[r].pid = all[r].process.pid;
         if (r != comm->rank && all[r].bytes > 0)
             result = open_part(window, r, all[r].posted);
     }

@@ -195,10 +195,6 @@ struct cecl_device_ops {
      * memory, memory without access rights, mappings beyond the end of a file. `count` is CECL_USES at most.
      * NULL on CUDA, where the copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
-    /* Whether the process `pid` of this namespace still has the memory at its own `address`, for which region_id
-     * returned `id` there; true if that cannot be seen, or the process is ending. NULL
-     * on CUDA. */
-    bool (*region_stays)(int32_t pid, uint64_t address, uint64_t bytes, uint64_t id);
     /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
      * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a
      * handle of a small allocation opens the whole 2 MiB block that the driver cut it from. */

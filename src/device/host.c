@@ -21,7 +21,6 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 }
 
 static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
-                                                .region_stays = host_region_stays,
                                                 .words_overwrite = host_words_overwrite,
                                                 CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, host)};
 

@@ -27,7 +27,6 @@ static inline struct host_device *host_of(struct cecl_device *dev)
 
 CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, host)
 CECL_DEVICE_OP_DECLARED(host, check_uses)
-CECL_DEVICE_OP_DECLARED(host, region_stays)
 CECL_DEVICE_OP_DECLARED(host, words_overwrite)
 
 /* host_memory.c. Whether the first and the last byte of a range can be read. */
@@ -47,7 +46,7 @@ void host_streams_end(struct host_device *host);
 /* host_stream.c. Number of entries that a stream's queue can hold. For tests. */
 size_t host_stream_capacity(ceclStream_t stream);
 
-/* Reads /proc/PID/maps, the list of a process's mappings: most often this process's. Since Linux 6.11 the kernel answers questions about
+/* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
  * single mappings, so only those that are needed are read. Allocates nothing, because calls look at the memory of
  * their buffers each time. */
 
@@ -66,9 +65,6 @@ typedef bool host_mapping_taker(void *context, const struct host_mapping *mappin
 /* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has
  * enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
-
-/* The same for the mappings of the process `pid` of this namespace. */
-ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context);
 
 /* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
 

@@ -1,4 +1,4 @@
-/* Reading /proc/PID/maps; see host.h. */
+/* Reading /proc/self/maps; see host.h. */
 #include "device/host.h"
 
 #include <errno.h>
@@ -112,29 +112,16 @@ static ceclResult_t read_list(int fd, uint64_t low, host_mapping_taker *take, vo
                    : ceclSuccess;
 }
 
-static ceclResult_t read_maps(const char *path, uint64_t low, host_mapping_taker *take,
-                              void *context)
+ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
 {
     struct host_mapping mapping;
     enum answer answer;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return cecl_fail(ceclSystemError, "open %s: %s", path, strerror(errno));
+        return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
     while ((answer = ask(fd, low, &mapping)) == FOUND && take(context, &mapping))
         low = mapping.end;
     const ceclResult_t result = answer == UNKNOWN ? read_list(fd, low, take, context) : ceclSuccess;
     close(fd);
     return result;
-}
-
-ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
-{
-    return read_maps("/proc/self/maps", low, take, context);
-}
-
-ceclResult_t host_maps_read_of(int32_t pid, uint64_t low, host_mapping_taker *take, void *context)
-{
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    return read_maps(path, low, take, context);
 }

@@ -233,31 +233,6 @@ ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const stru
     return ceclSuccess;
 }
 
-/* Memory that a process should still have. */
-struct stay {
-    uint64_t at, end; /* the bytes below `at` are there */
-    uint64_t id;
-    bool any; /* the process has memory above the first byte, as each has: its stack */
-};
-
-static bool take_for_stay(void *context, const struct host_mapping *mapping)
-{
-    struct stay *stay = context;
-    stay->any = true;
-    if (mapping->start > stay->at || id_of(mapping) != stay->id)
-        return false;
-    stay->at = mapping->end;
-    return stay->at < stay->end;
-}
-
-bool host_region_stays(int32_t pid, uint64_t address, uint64_t bytes, uint64_t id)
-{
-    struct stay stay = {.at = address, .end = address + bytes, .id = id};
-    /* the list of a process that is ending is empty */
-    return host_maps_read_of(pid, address, take_for_stay, &stay) != ceclSuccess || !stay.any ||
-           stay.at >= stay.end;
-}
-
 /* ---- sharing */
 
 static ceclResult_t no_longer(const struct cecl_region *region)

@@ -100,14 +100,6 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
         comm, cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a one-sided call needs it"), peer));
 }
 
-static ceclResult_t refuse_freed(const struct cecl_one_sided_args *args)
-{
-    return cecl_fail(ceclInvalidUsage,
-                     "window %" PRIu32 ": rank %d has freed or replaced its memory, which must "
-                     "stay until ceclWindowFree",
-                     args->window->number, args->peer);
-}
-
 /* Checks that the bytes lie within the memory that the peer shares. */
 static ceclResult_t check_range(const struct making *making)
 {
@@ -119,20 +111,13 @@ static ceclResult_t check_range(const struct making *making)
             "offset %zu: %" PRIu64 " bytes from this offset on end outside the %" PRIu64
             " bytes that rank %d shares in window %" PRIu32,
             args->offset, making->bytes, part->bytes, args->peer, args->window->number);
-    return cecl_imports_are_dropped(&part->imports) ? refuse_freed(args) : ceclSuccess;
-}
-
-/* Looks whether the peer still has the memory, as far as this process can see. For collectives each rank looks at its
- * own memory, but here the peer makes no call. A peer that has left may free its memory. */
-static ceclResult_t check_stays(const struct making *making)
-{
-    const struct cecl_device_ops *ops = making->comm->dev->ops;
-    const struct cecl_one_sided_args *args = making->args;
-    const struct cecl_share_part *part = &args->window->parts[args->peer];
-    return part->pid == 0 || making->bytes == 0 || !ops->region_stays ||
-                   ops->region_stays(part->pid, part->home + args->offset, making->bytes, part->id)
-               ? ceclSuccess
-               : refuse_freed(args);
+    return cecl_imports_are_dropped(&part->imports)
+               ? cecl_fail(ceclInvalidUsage,
+                           "window %" PRIu32
+                           ": rank %d has freed or replaced its memory, which must "
+                           "stay until ceclWindowFree",
+                           args->window->number, args->peer)
+               : ceclSuccess;
 }
 
 /* Checks both memories, as collectives check theirs: nobody else does, because the peer's host makes no call.
@@ -206,8 +191,7 @@ static ceclResult_t check_args(ceclComm_t comm, struct making *making)
         CECL_TRY(check_signal(comm, args->signal));
     if (args->is_copy)
         CECL_TRY(check_copy(comm, making));
-    CECL_TRY(check_is_there(comm, args->peer));
-    return args->is_copy ? check_stays(making) : ceclSuccess;
+    return check_is_there(comm, args->peer);
 }
 
 /* ---- describing: which slots, and which values */

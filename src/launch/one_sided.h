@@ -18,10 +18,6 @@ struct cecl_share_part {
     struct cecl_peer_buffer at;
     uint64_t bytes; /* 0: the rank shares no memory */
     char *address;  /* the address at which this rank reaches that memory */
-    /* who looks at the owner's mappings: the owner's id in this namespace (0: cannot be seen), its own address of the
-     * memory, and the id of its region there */
-    int32_t pid;
-    uint64_t home, id;
     struct cecl_imports
         imports; /* imports of a peer's registered memory; held until the window ends */
 };

@@ -342,40 +342,6 @@ TEST_BETWEEN(an_export_of_another_kind_is_refused, set_up, tear_down)
     assert_null(addr);
 }
 
-/* The memory of a process that has unmapped it is gone; a process that is ending has no memory, but that is not why. */
-TEST_BETWEEN(memory_stays_while_its_process_has_it_or_ends, set_up, tear_down)
-{
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, 2);
-    const uint64_t at = (uintptr_t)memory, id = id_at(memory);
-    int told[2], go[2];
-    char byte;
-    assert_true(pipe(told) == 0 && pipe(go) == 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        munmap(memory + page(), page());
-        _exit(write(told[1], "", 1) == 1 && read(go[0], &byte, 1) == 1 ? 0 : 1);
-    }
-    assert_int_equal(read(told[0], &byte, 1), 1);
-    assert_true(dev->ops->region_stays(child, at, page(), id));
-    assert_false(dev->ops->region_stays(child, at, 2 * page(), id));
-    assert_false(dev->ops->region_stays(child, at + page(), 1, id));
-    assert_false(dev->ops->region_stays(child, at, 1, id + 1));
-    assert_true(dev->ops->region_stays(getpid(), at, 2 * page(), id));
-    assert_int_equal(write(go[1], "", 1), 1);
-    siginfo_t info;
-    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
-    assert_true(dev->ops->region_stays(child, at, 2 * page(), id));
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_true(dev->ops->region_stays(child, at, 2 * page(), id));
-    for (int i = 0; i < 2; i++) {
-        close(told[i]);
-        close(go[i]);
-    }
-    munmap(memory, 2 * page());
-    close(fd);
-}
-
 int main(void)
 {
     return run_with_all_answers();

@@ -250,46 +250,6 @@ TEST(a_window_whose_file_has_become_too_short_is_refused)
     }
 }
 
-/* Rank 1 unmaps a part of its memory, and maps other memory there, but makes no call that would find this out. */
-TEST(memory_that_the_peer_no_longer_has_is_refused)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    static const char *const words = "rank 1 has freed or replaced its memory";
-    unsigned char *at[RANKS];
-    int files[RANKS];
-    ceclWindow_t shared[RANKS];
-    ceclStream_t stream = stream_of(0);
-    for (int r = 0; r < RANKS; r++) {
-        files[r] = memfd_create("program", MFD_CLOEXEC);
-        assert_true(files[r] >= 0 && ftruncate(files[r], (off_t)(3 * page)) == 0);
-        at[r] = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_SHARED, files[r], 0);
-        assert_ptr_not_equal(at[r], MAP_FAILED);
-    }
-    share(at, 3 * page, shared);
-    OK(ceclPut(from, 100, ceclUint8, 1, shared[0], 2 * page, comms[0], stream));
-    finish(0, stream);
-    assert_int_equal(munmap(at[1] + 2 * page, page), 0);
-    for (int i = 0; i < 2; i++) {
-        REFUSED(ceclPut(from, 100, ceclUint8, 1, shared[0], 2 * page, comms[0], stream),
-                ceclInvalidUsage, words);
-        REFUSED(ceclGet(to, 2, ceclUint8, 1, shared[0], 2 * page - 1, comms[0], stream),
-                ceclInvalidUsage, words);
-        assert_true(mmap(at[1] + 2 * page, page, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at[1] + 2 * page);
-    }
-    assert_int_equal(mprotect(at[1], page, PROT_READ), 0); /* a second line of the same mapping */
-    OK(ceclPut(from, BYTES, ceclUint8, 1, shared[0], 0, comms[0], stream));
-    OK(ceclPut(from, 0, ceclUint8, 1, shared[0], 2 * page, comms[0], stream));
-    OK(ceclPut(from, 100, ceclUint8, 2, shared[0], 2 * page, comms[0], stream));
-    finish(0, stream);
-    end(0, stream);
-    end_windows(shared, ceclSuccess, "");
-    for (int r = 0; r < RANKS; r++) {
-        munmap(at[r], 3 * page);
-        close(files[r]);
-    }
-}
-
 int main(void)
 {
     return tests_run(setup, close_all);
