@@ -2,25 +2,48 @@
 #include "api/introduce.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "boot/net.h"
-#include "boot/process.h"
 #include "util/settings.h"
 
-/* Identifies the host: a boot of a kernel and a network namespace, because Unix sockets reach no further. */
+#define HASH_PRIME UINT64_C(0x100000001b3)
+
+/* Identifies this boot of the kernel and this process's network namespace; 0: they cannot be read. */
+static uint64_t network_id(void)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    char boot[64];
+    struct stat space;
+    ssize_t got = -1;
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        got = read(fd, boot, sizeof(boot));
+        close(fd);
+    }
+    if (got <= 0 || stat("/proc/self/ns/net", &space) != 0)
+        return 0;
+    for (ssize_t i = 0; i < got; i++)
+        hash = (hash ^ (unsigned char)boot[i]) * HASH_PRIME;
+    return (hash ^ (uint64_t)space.st_ino) * HASH_PRIME;
+}
+
+/* Identifies the host. Unix sockets reach no further than a network namespace. */
 static ceclResult_t find_host(int32_t parent_host, uint64_t *host)
 {
     const char *given = cecl_setting_text(CECL_SET_HOST_ID);
     errno = 0;
-    *host = cecl_namespace_id("net");
+    *host = network_id();
     if (*host == 0 && (errno == EMFILE || errno == ENFILE))
         return cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
                          strerror(errno));
     for (; given && *given; given++)
-        *host = (*host ^ (unsigned char)*given) * UINT64_C(0x100000001b3);
+        *host = (*host ^ (unsigned char)*given) * HASH_PRIME;
     *host += (uint64_t)parent_host;
     return ceclSuccess;
 }
@@ -150,7 +173,7 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
 
 static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello *b)
 {
-    return cecl_process_is(&a->invitation.process, &b->invitation.process);
+    return a->invitation.process == b->invitation.process;
 }
 
 /* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1; in one process always: their streams may share a hardware

@@ -28,7 +28,7 @@ static void pause_shortly(void)
  * belongs to the parent process. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
-    return comm->generation == cecl_fork_generation() &&
+    return comm->process == cecl_fork_process() &&
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 

@@ -252,8 +252,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     comm->nranks = nranks;
     comm->config = *config;
     comm->options = cecl_config_options(config);
-    cecl_fork_watch();
-    comm->generation = cecl_fork_generation();
+    comm->process = cecl_fork_process();
     pthread_mutex_init(&comm->async_lock, NULL);
     pthread_mutex_init(&comm->watch.lock, NULL);
     pthread_mutex_init(&comm->worker.lock, NULL);

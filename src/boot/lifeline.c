@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "boot/net.h"
-#include "boot/process.h"
 #include "boot/tcp.h"
 #include "util/thread.h"
 
@@ -41,19 +40,17 @@ static ceclResult_t say(int fd, enum cecl_lifeline_kind kind, const void *part, 
     return cecl_net_send(fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
 }
 
-struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t timeout_ms)
+struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms)
 {
     static const char why[] = "no host memory to hear the root";
     struct cecl_lifeline *line = calloc(1, sizeof(*line));
     if (!line) {
         (void)!say(fd, CECL_LIFELINE_FAILURE, why, sizeof(why));
         cecl_net_close(fd);
-        cecl_net_drop(&process, 1);
         return NULL;
     }
     line->fd = fd;
     line->left = -1;
-    line->process = process;
     line->nranks = nranks;
     line->timeout_ms = timeout_ms;
     pthread_mutex_init(&line->lock, NULL);
@@ -65,7 +62,6 @@ static void hang_up(struct cecl_lifeline *line)
     if (line->fd >= 0)
         cecl_net_close(line->fd);
     line->fd = -1;
-    cecl_net_drop(&line->process, 1);
 }
 
 void cecl_lifeline_close(struct cecl_lifeline *line)
@@ -89,8 +85,7 @@ ceclResult_t cecl_tcp_in_time(ceclResult_t result, int64_t timeout_ms)
 static ceclResult_t take(const struct cecl_lifeline *line, void *data, size_t bytes,
                          int64_t deadline)
 {
-    return cecl_tcp_in_time(cecl_net_recv(line->fd, line->process, data, bytes, deadline, ROOT),
-                            line->timeout_ms);
+    return cecl_tcp_in_time(cecl_net_recv(line->fd, data, bytes, deadline, ROOT), line->timeout_ms);
 }
 
 /* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
@@ -139,8 +134,7 @@ static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadlin
     for (;;) {
         const int left = cecl_ms_left(deadline);
         struct pollfd root = {.fd = line->fd, .events = POLLIN};
-        if (poll(&root, 1, left < 0 || left > TICK_MS ? TICK_MS : left) > 0 ||
-            cecl_process_has_ended(line->process))
+        if (poll(&root, 1, left < 0 || left > TICK_MS ? TICK_MS : left) > 0)
             return ceclSuccess;
         if (ended && atomic_load(ended))
             return cecl_fail(ceclRemoteError, "the communicator has failed");
@@ -213,7 +207,7 @@ static ceclResult_t news(struct cecl_lifeline *line)
     const int look = line->fd < 0 ? -1 : cecl_net_look(line->fd);
     if (look > 0)
         return hear_head(line, &reply, cecl_deadline(SAY_MS));
-    if (look < 0 && !cecl_process_has_ended(line->process))
+    if (look < 0)
         return ceclSuccess;
     hang_up(line);
     return line->root_may_end
@@ -250,7 +244,7 @@ void cecl_lifeline_leave(struct cecl_lifeline *line)
     if (!cecl_lock_until(&line->lock, deadline))
         return;
     if (line->fd >= 0 && say(line->fd, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
-        while (cecl_net_recv(line->fd, line->process, &rest, 1, deadline, ROOT) == ceclSuccess)
+        while (cecl_net_recv(line->fd, &rest, 1, deadline, ROOT) == ceclSuccess)
             ;
     hang_up(line);
     pthread_mutex_unlock(&line->lock);

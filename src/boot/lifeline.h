@@ -31,8 +31,7 @@ struct cecl_lifeline_said {
 };
 
 struct cecl_lifeline {
-    int fd;      /* -1: closed */
-    int process; /* watches the root's process, or -1 */
+    int fd; /* -1: closed */
     int nranks;
     int64_t timeout_ms; /* of the join, for messages */
     bool root_may_end;
@@ -42,8 +41,8 @@ struct cecl_lifeline {
     pthread_mutex_t lock; /* held by the thread that reads */
 };
 
-/* Owns both descriptors, also on failure. NULL: no host memory, and the root is told. */
-struct cecl_lifeline *cecl_lifeline_new(int fd, int process, int nranks, int64_t timeout_ms);
+/* Owns the descriptor, also on failure. NULL: no host memory, and the root is told. */
+struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms);
 /* Closes without a goodbye, and frees. NULL has no effect. */
 void cecl_lifeline_close(struct cecl_lifeline *line);
 

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "boot/mesh_internal.h"
@@ -21,11 +22,13 @@
 #include "util/clock.h"
 #include "util/fds.h"
 #include "util/file.h"
+#include "util/fork.h"
 
 #define OWN_FDS 4    /* of a rank: two inboxes, the bell, rouse_fd */
 #define LINE 64      /* bytes of a cache line */
 #define TICK_MS 10   /* ms between two looks at a rank that does not come */
 #define BEAR_MS 1000 /* how long a message is tried again while descriptors or memory lack */
+#define ENDING_MS 50 /* from the close of a process's sockets until its descriptor tells its end */
 
 ceclResult_t cecl_mesh_check_limit(int nranks)
 {
@@ -61,7 +64,7 @@ static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_ad
 static ceclResult_t open_self(struct cecl_mesh *mesh)
 {
     int ends[2];
-    mesh->self = cecl_process_open_self();
+    mesh->self = CECL_FD((int)syscall(SYS_pidfd_open, getpid(), 0));
     if (mesh->self < 0 && !cecl_net_is_scarce(errno)) {
         cecl_fds_begin();
         if (pipe2(ends, O_CLOEXEC) == 0) {
@@ -104,7 +107,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
 {
     const size_t n = (size_t)oob->nranks;
     struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + n * sizeof(mesh->peers[0]));
-    *invitation = (struct cecl_invitation){.process = cecl_process_self()};
+    *invitation = (struct cecl_invitation){.process = cecl_fork_process()};
     if (!mesh)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     mesh->nranks = oob->nranks;
@@ -235,27 +238,18 @@ static ceclResult_t map_shared(struct cecl_mesh *mesh, struct cecl_shared *share
 
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer)
 {
-    const struct cecl_process *its = &mesh->peers[peer].invitation.process;
-    return its->space == 0 || !cecl_process_is(its, &mesh->peers[mesh->rank].invitation.process);
+    return mesh->peers[peer].invitation.process != mesh->peers[mesh->rank].invitation.process;
 }
 
 ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
 {
-    const struct cecl_invitation *its = &mesh->peers[peer].invitation;
-    int process = cecl_process_watch(&its->process);
-    const bool listens = cecl_inbox_is_taken(its->at.name, MESH_EXCHANGE),
-               is_known = process >= 0 || !mesh_is_elsewhere(mesh, peer),
-               has_ended = cecl_process_ends_within(process, listens ? 0 : CECL_PROCESS_ENDING_MS);
-    cecl_net_drop(&process, 1);
-    if (has_ended)
-        return cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", peer);
-    if (listens)
-        return ceclSuccess;
-    return cecl_fail(ceclRemoteError,
-                     is_known ? "rank %d left while the communicator was made"
-                              : "rank %d has ended, or it is on another host that has the same id; "
-                                "in that case give each host an id of its own (CECL_HOST_ID)",
-                     peer);
+    return cecl_inbox_is_taken(mesh->peers[peer].invitation.at.name, MESH_EXCHANGE)
+               ? ceclSuccess
+               : cecl_fail(ceclRemoteError, "rank %d left while the communicator was made%s", peer,
+                           mesh_is_elsewhere(mesh, peer)
+                               ? ", or it is on another host that has the same id; in that case "
+                                 "give each host an id of its own (CECL_HOST_ID)"
+                               : "");
 }
 
 /* How many descriptors a rank sends a peer: rank 0 the memory, and one in another process its process. */
@@ -390,7 +384,7 @@ static ceclResult_t no_listener(struct cecl_mesh *mesh, int peer)
 {
     if (atomic_load(&mesh->joining))
         CECL_TRY(mesh_check_joining(mesh, peer));
-    for (int ms = 0; ms < CECL_PROCESS_ENDING_MS && mesh_look(mesh, peer) == MESH_ALIVE; ms++)
+    for (int ms = 0; ms < ENDING_MS && mesh_look(mesh, peer) == MESH_ALIVE; ms++)
         poll(NULL, 0, 1);
     return mesh_look(mesh, peer) == MESH_ALIVE
                ? cecl_fail(ceclRemoteError, "rank %d takes no messages any more", peer)

@@ -13,14 +13,13 @@
 
 #include "boot/inbox.h"
 #include "boot/oob.h"
-#include "boot/process.h"
 
 struct cecl_mesh;
 
-/* What a rank tells the others before they connect: where it listens, and its process. */
+/* What a rank tells the others before they connect: where it listens, and its process (util/fork.h). */
 struct cecl_invitation {
     struct cecl_inbox_address at;
-    struct cecl_process process;
+    uint64_t process;
 };
 
 /* At a timeout a rank may not know which of several late ranks is to blame. It then waits at most this

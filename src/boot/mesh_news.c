@@ -84,11 +84,17 @@ void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodby
 
 /* ---- looking */
 
+static bool is_readable(int fd)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    return fd >= 0 && poll(&poller, 1, 0) > 0;
+}
+
 enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     /* first the process: what it wrote before its end is then seen */
-    if (cecl_process_has_ended(peer->process))
+    if (is_readable(peer->process))
         atomic_store(&peer->has_died, true);
     const uint32_t state = mesh->rows ? atomic_load(&mesh->rows[rank].state) : MESH_ALIVE;
     return state == MESH_LEFT || state == MESH_ABORTED ? (enum mesh_state)state

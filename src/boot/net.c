@@ -81,18 +81,13 @@ void cecl_net_drop(int *fds, int count)
     }
 }
 
-/* poll() looks at the process first. So if the process has ended, all that it sent has arrived when poll()
- * looks at `fd`. */
-static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,
-                                const char *who)
+ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who)
 {
     for (;;) {
-        struct pollfd pollers[] = {{.fd = process, .events = POLLIN}, {.fd = fd, .events = events}};
-        const int ready = poll(pollers, 2, cecl_ms_left(deadline));
+        struct pollfd poller = {.fd = fd, .events = events};
+        const int ready = poll(&poller, 1, cecl_ms_left(deadline));
         if (ready > 0)
-            return pollers[1].revents
-                       ? ceclSuccess
-                       : cecl_fail(ceclRemoteError, "the process of %s has ended", who);
+            return ceclSuccess;
         if (ready == 0)
             return cecl_fail(ceclTimeout, "no answer from %s in time", who);
         if (errno != EINTR)
@@ -107,13 +102,8 @@ static ceclResult_t broken(int error, const char *doing, const char *who)
                : cecl_fail(ceclSystemError, "%s %s: %s", doing, who, strerror(error));
 }
 
-ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who)
-{
-    return wait_or_end(fd, -1, events, deadline, who);
-}
-
-static ceclResult_t move(int fd, int process, char *at, size_t bytes, short events,
-                         int64_t deadline, const char *who)
+static ceclResult_t move(int fd, char *at, size_t bytes, short events, int64_t deadline,
+                         const char *who)
 {
     while (bytes > 0) {
         const ssize_t moved = events == POLLOUT ? send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -124,7 +114,7 @@ static ceclResult_t move(int fd, int process, char *at, size_t bytes, short even
         } else if (moved == 0) {
             return cecl_fail(ceclRemoteError, "%s closed the connection", who);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            CECL_TRY(wait_or_end(fd, process, events, deadline, who));
+            CECL_TRY(cecl_net_wait(fd, events, deadline, who));
         } else if (errno != EINTR) {
             return broken(errno, events == POLLOUT ? "sending to" : "receiving from", who);
         }
@@ -135,13 +125,12 @@ static ceclResult_t move(int fd, int process, char *at, size_t bytes, short even
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who)
 {
-    return move(fd, -1, (char *)(uintptr_t)data, bytes, POLLOUT, deadline, who);
+    return move(fd, (char *)(uintptr_t)data, bytes, POLLOUT, deadline, who);
 }
 
-ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
-                           const char *who)
+ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who)
 {
-    return move(fd, process, data, bytes, POLLIN, deadline, who);
+    return move(fd, data, bytes, POLLIN, deadline, who);
 }
 
 ceclResult_t cecl_net_random(void *data, size_t bytes)

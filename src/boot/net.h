@@ -36,10 +36,7 @@ int cecl_net_look(int fd);
  * end has closed, ceclSystemError for an error of this process. `who` names the other end in the message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
-/* process  watches the other end's process (cecl_process_watch); if that process ends, the wait
- *          ends with ceclRemoteError */
-ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
-                           const char *who);
+ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
 /* Ends the connection and closes `fd`. If a child holds a copy of `fd`, close() alone would leave
  * the connection open, and the other end would keep waiting. */

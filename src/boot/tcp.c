@@ -10,6 +10,7 @@
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/fds.h"
+#include "util/fork.h"
 
 #define ROOT CECL_TCP_ROOT
 #define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
@@ -17,7 +18,6 @@
 
 struct client {
     int fd;
-    int process; /* watches the root's process, or -1 */
     int64_t deadline;
     int64_t timeout_ms; /* ms from the start to the deadline */
 };
@@ -53,8 +53,7 @@ static ceclResult_t say(const struct client *client, const void *data, size_t by
 
 static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
 {
-    return in_time(client,
-                   cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
+    return in_time(client, cecl_net_recv(client->fd, data, bytes, client->deadline, ROOT));
 }
 
 /* Begins a connection to the root. Before the root knows of this rank, this rank cannot tell anyone that
@@ -110,16 +109,15 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
         return sent;
     const ceclResult_t heard = hear(client, proof, sizeof(*proof));
     *put_off = heard == ceclSuccess && proof->tag == CECL_TCP_AGAIN;
-    if (heard == ceclSuccess || heard != ceclRemoteError ||
-        cecl_process_ends_within(client->process, CECL_PROCESS_ENDING_MS))
+    if (heard != ceclRemoteError)
         return heard;
     if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
         return cecl_fail(ceclInvalidUsage,
-                         "unique id: the job at its address closed the connection before it read "
-                         "this rank's answer; the job has begun already, or has ended");
+                         "unique id: " ROOT " closed the connection before it read this rank's "
+                         "answer: the job has begun already, or has ended");
     return cecl_fail(ceclInvalidUsage,
-                     "unique id: refused; the job at its address has another secret, or has "
-                     "begun already");
+                     "unique id: " ROOT " closed the connection: the job has another secret, has "
+                     "begun already, or has ended");
 }
 
 /* answer: what this rank sends; its nonce, patience and tag are filled in here */
@@ -180,20 +178,14 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
                                      .rank = oob->rank,
                                      .nranks = oob->nranks,
                                      .timeout_ms = oob->timeout_ms,
-                                     .process = cecl_process_self()};
-    struct client client = {.fd = -1,
-                            .process = cecl_process_watch(&id.process),
-                            .deadline = oob->deadline,
-                            .timeout_ms = oob->timeout_ms};
+                                     .process = cecl_fork_process()};
+    struct client client = {.fd = -1, .deadline = oob->deadline, .timeout_ms = oob->timeout_ms};
     memcpy(answer.part, send, bytes);
     ceclResult_t result = meet_root(&id, &answer, &client);
     oob->is_known = result == ceclSuccess;
-    if (client.fd < 0) {
-        cecl_net_drop(&client.process, 1);
+    if (client.fd < 0)
         return result;
-    }
-    struct cecl_lifeline *line =
-        cecl_lifeline_new(client.fd, client.process, oob->nranks, oob->timeout_ms);
+    struct cecl_lifeline *line = cecl_lifeline_new(client.fd, oob->nranks, oob->timeout_ms);
     if (result == ceclSuccess)
         result = line ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
                       : cecl_fail(ceclOutOfMemory, "no host memory to hear the root");

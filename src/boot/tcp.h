@@ -20,7 +20,6 @@
 
 #include "boot/door.h"
 #include "boot/oob.h"
-#include "boot/process.h"
 #include "util/error.h"
 
 #define CECL_TCP_MAGIC 0x6365636c74637037u /* "cecltcp7" */
@@ -36,7 +35,6 @@ struct cecl_tcp_id {
     uint64_t magic;
     union cecl_tcp_address at; /* where the root listens */
     uint8_t secret[16];
-    struct cecl_process process; /* the root's process */
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
@@ -51,7 +49,7 @@ struct cecl_tcp_answer {
     int32_t rank, nranks;
     int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
     int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
-    struct cecl_process process;
+    uint64_t process;    /* this rank's: see util/fork.h */
     char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks; the rest is 0 */
     uint64_t tag;                   /* over "rank", both nonces and all fields above */
 };

@@ -104,7 +104,7 @@ static ceclResult_t choose_address(union cecl_tcp_address *at)
 /* at  the address, with any port */
 static ceclResult_t make_id(const union cecl_tcp_address *at, ceclUniqueId *out)
 {
-    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .at = *at, .process = cecl_process_self()};
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .at = *at};
     int64_t timeout_ms = 0;
     int listener = -1;
 

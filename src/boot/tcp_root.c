@@ -18,20 +18,18 @@
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/fds.h"
+#include "util/fork.h"
 #include "util/thread.h"
 
 #define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
 #define WORDS_MS 1000   /* ms that sending such a message may take */
 #define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
-#define LIFELINE_TICK_MS                                                                           \
-    500 /* the same on a line, if a child of the rank keeps the connection open */
 /* a rank gets the list of missing ranks at most this many ms before it gives up */
 #define MARGIN_MS 1000
 
 struct seat {
     int fd;
-    int process;  /* watches the rank's process, or -1 */
     bool is_here; /* the rank is in the root's process, see tell() */
     size_t taken; /* bytes of the reply sent so far */
     size_t heard; /* bytes of `said` received so far */
@@ -45,7 +43,6 @@ struct reply {
 
 struct root {
     struct cecl_door door;
-    struct cecl_process self;
     uint8_t secret[16];
     int64_t timeout_ms;
     /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
@@ -132,7 +129,6 @@ static void close_seat(struct seat *seat)
     if (seat->fd >= 0)
         cecl_net_close(seat->fd);
     seat->fd = -1;
-    cecl_net_drop(&seat->process, 1);
 }
 
 /* ---- joining */
@@ -168,7 +164,7 @@ static bool make_seats(struct root *root, int nranks)
         .status = ceclSuccess, .bytes = (uint64_t)nranks * sizeof(root->reply->parts[0])};
     root->nranks = nranks;
     for (int r = 0; r < nranks; r++)
-        root->seats[r].fd = root->seats[r].process = -1;
+        root->seats[r].fd = -1;
     return true;
 }
 
@@ -197,8 +193,7 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
         root->expected = answer->nranks;
     const ceclResult_t status = judge(root, answer);
-    struct seat seat = {
-        .fd = fd, .process = -1, .is_here = cecl_process_is(&answer->process, &root->self)};
+    struct seat seat = {.fd = fd, .is_here = answer->process == cecl_fork_process()};
     if (status != ceclSuccess) {
         if (root->failed == ceclSuccess)
             fail_job(root, status, &seat);
@@ -208,7 +203,6 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
         cecl_net_close(fd);
         return;
     }
-    seat.process = cecl_process_watch(&answer->process);
     root->seats[answer->rank] = seat;
     memcpy(root->reply->parts[answer->rank], answer->part, sizeof(answer->part));
     if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
@@ -251,24 +245,17 @@ static void consider(struct root *root, const struct cecl_caller *caller)
 static void notice_leavers(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
-        if (root->seats[r].fd < 0)
+        if (root->seats[r].fd < 0 || cecl_net_look(root->seats[r].fd) != 0)
             continue;
-        const bool ended = cecl_process_has_ended(root->seats[r].process);
-        if (ended || cecl_net_look(root->seats[r].fd) == 0) {
-            cecl_fail(ceclRemoteError, "rank %d %s while ranks were joining", r,
-                      ended ? "ended" : "left");
-            fail_job(root, ceclRemoteError, NULL);
-        }
+        cecl_fail(ceclRemoteError, "rank %d left while ranks were joining", r);
+        fail_job(root, ceclRemoteError, NULL);
     }
 }
 
-/* Called when no connection can be accepted. Closes the descriptors that watch processes, so that ranks
- * can connect. If there are still none, ranks time out. */
+/* Fails the job if no connection can be accepted. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);
-    for (int r = 0; r < root->nranks && root->door.trouble; r++)
-        cecl_net_drop(&root->seats[r].process, 1);
     if (trouble && root->nranks > 0 && root->failed == ceclSuccess) {
         cecl_fail(ceclSystemError,
                   "the process that made the unique id cannot take connections: %s",
@@ -436,7 +423,7 @@ static void hear_rank(struct root *root, int rank)
         seat->heard += (size_t)got;
         if (seat->heard == sizeof(*root->said))
             consider_said(root, rank);
-    } else if (got == 0 || cecl_process_has_ended(seat->process)) {
+    } else if (got == 0) {
         if (at)
             lose_rank(root, rank, "has ended");
         else
@@ -476,7 +463,7 @@ static void serve_lines(struct root *root)
             open += root->polls[r].fd >= 0;
         }
         if (open > 0)
-            (void)poll(root->polls, (nfds_t)root->nranks, LIFELINE_TICK_MS);
+            (void)poll(root->polls, (nfds_t)root->nranks, root->has_lines ? -1 : cecl_ms_left(end));
         for (int r = 0; r < root->nranks; r++)
             if (root->seats[r].fd >= 0)
                 hear_rank(root, r);
@@ -521,7 +508,6 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
         cecl_fds_close(listener);
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
-    root->self = cecl_process_self();
     memcpy(root->secret, secret, sizeof(root->secret));
     root->timeout_ms = root->bound_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */

@@ -18,7 +18,7 @@ ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
     if (comm->magic != CECL_COMM_MAGIC)
         return cecl_fail(ceclInvalidArgument, "comm %p: not a communicator (destroyed before?)",
                          (void *)comm);
-    if (comm->generation != cecl_fork_generation())
+    if (comm->process != cecl_fork_process())
         return cecl_fail(ceclInvalidUsage,
                          "comm %p: made before this process was forked; only the process that made "
                          "it can use it",

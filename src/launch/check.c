@@ -154,8 +154,7 @@ static void *next_compared(void *launch)
 static bool is_checked(ceclComm_t comm)
 {
     return comm->magic == CECL_COMM_MAGIC && comm->config.check && !comm->finalized &&
-           comm->generation == cecl_fork_generation() &&
-           atomic_load(&comm->async_result) == ceclSuccess;
+           comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
 /* Lists the launches whose ranks compare calls. */

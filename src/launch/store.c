@@ -61,7 +61,7 @@ static void put_back(struct cecl_launch *launch)
 bool cecl_launch_is_left(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
-    return comm->magic != CECL_COMM_MAGIC || comm->generation != cecl_fork_generation();
+    return comm->magic != CECL_COMM_MAGIC || comm->process != cecl_fork_process();
 }
 
 /* If the graph that holds the launch is gone, releases the launch. */

@@ -1,42 +1,29 @@
-/* See fork.h. Every call compares the generation, which costs one load. getpid would be a system call. */
+/* See fork.h. Each call of the program asks for the number, which costs one load; getpid would be a system call. */
 #include "util/fork.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/random.h>
 
-static unsigned generation;
-static uint64_t process;
+static _Atomic uint64_t process; /* 0: not drawn yet */
 
 static void draw(void)
 {
-    (void)!getrandom(&process, sizeof(process), 0);
+    uint64_t drawn = atomic_load(&process) + 1; /* stays if the kernel has no random bytes */
+    (void)!getrandom(&drawn, sizeof(drawn), 0);
+    atomic_store(&process, drawn | 1);
 }
 
-static void count(void)
-{
-    generation++;
-    draw();
-}
-
-static void register_count(void)
+static void begin(void)
 {
     draw();
-    pthread_atfork(NULL, NULL, count);
-}
-
-void cecl_fork_watch(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_count);
-}
-
-unsigned cecl_fork_generation(void)
-{
-    return generation;
+    pthread_atfork(NULL, NULL, draw);
 }
 
 uint64_t cecl_fork_process(void)
 {
-    cecl_fork_watch();
-    return process;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (atomic_load_explicit(&process, memory_order_relaxed) == 0)
+        pthread_once(&once, begin);
+    return atomic_load_explicit(&process, memory_order_relaxed);
 }

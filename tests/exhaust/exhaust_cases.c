@@ -286,7 +286,7 @@ static const struct {
     {"join", "socket@net.c"},
     {"join", "connect@inbox.c"},
     {"join", "sendmsg@inbox.c"},
-    {"join-callbacks", "open@process.c"},
+    {"join-callbacks", "open@introduce.c"},
     {"join-callbacks", "recvmsg@inbox.c"},
     {"join-tuned", "fopen@tuning_file.c"},
     {"group", "pthread_key_create@"},

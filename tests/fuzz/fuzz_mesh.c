@@ -419,7 +419,7 @@ static void open_peers(void)
         theirs[r][0].listener = theirs[r][1].listener = -1;
         if (r == rank)
             continue;
-        all[r] = (struct cecl_invitation){.process = {.space = 1, .pid = 1 + r}};
+        all[r] = (struct cecl_invitation){.process = 1 + (uint64_t)r};
         snprintf(all[r].at.name, sizeof(all[r].at.name), "cecl-fuzz-%d-%d", (int)getpid(), r);
         memset(all[r].at.secret, 'a' + r, sizeof(all[r].at.secret));
         REQUIRE(cecl_inbox_open(&theirs[r][0], &all[r].at, MESH_EXCHANGE) == ceclSuccess &&

@@ -33,7 +33,7 @@ static int open_line(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     root = ends[0];
     fd = ends[1];
-    line = cecl_lifeline_new(fd, -1, RANKS, LONG_MS);
+    line = cecl_lifeline_new(fd, RANKS, LONG_MS);
     assert_non_null(line);
     pthread_barrier_init(&both, NULL, 2);
     is_over = has_hung = false;

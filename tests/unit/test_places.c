@@ -226,7 +226,6 @@ TEST(a_rank_waits_for_a_forked_peer)
 {
     struct cecl_places places[2];
     struct cecl_places_group group;
-    cecl_fork_watch();
     void *shared =
         mmap(NULL, cecl_places_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
