@@ -1,9 +1,10 @@
 /* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are
- * members, and then join as the functions of init.c do. The members meet in the parent's shared memory, and
- * exchange their introductions there. Only a split uses the parent's mesh, to find the members. */
+ * members, and then join as the functions of init.c do. Members exchange their introductions over the parent's
+ * mesh in a split, and by a meeting in its shared memory in a shrink, because then the mesh may be broken. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/introduce.h"
 #include "api/life.h"
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
@@ -21,9 +22,8 @@ struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
-    char *parts;       /* room for the introductions, or for ids, in the order of the parent's ranks */
-    bool is_shrink;
-    bool is_unmet; /* the meeting has failed: its message has the parent's numbers */
+    char *parts;   /* room for the introductions, or for ids, in the order of the parent's ranks */
+    bool is_unmet; /* introductions did not come: the message has the parent's numbers */
     struct cecl_meeting_plan meeting;
 };
 
@@ -65,20 +65,6 @@ static void free_members(struct members *members)
     free(members->parts);
 }
 
-static struct members members_of(ceclComm_t comm, bool is_shrink)
-{
-    return (struct members){
-        .parent = comm,
-        .is_shrink = is_shrink,
-        .meeting = {.memory =
-                        comm->net ? NULL : cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
-                    .mesh = comm->mesh,
-                    .is_split = !is_shrink,
-                    .gone = is_shrink ? "; it is not excluded" : NULL,
-                    .rank = comm->rank,
-                    .nranks = comm->nranks}};
-}
-
 static ceclResult_t make_room(struct members *out, int nranks)
 {
     out->parent_ranks = calloc((size_t)nranks, sizeof(int));
@@ -86,42 +72,6 @@ static ceclResult_t make_room(struct members *out, int nranks)
     return out->parent_ranks && out->parts
                ? ceclSuccess
                : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
-}
-
-/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
- * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
- * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
- * member returns from the shrink before all have joined. */
-static void end_failed_calls(ceclComm_t comm, int64_t deadline)
-{
-    const int half = cecl_ms_left(deadline) / 2 + 1,
-              ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
-    if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
-        cecl_log(CECL_LOG_WARN, comm->rank,
-                 "ceclCommShrink: calls of the failed communicator did not end within %d ms after "
-                 "their release, and may still write to peers' buffers",
-                 ms);
-}
-
-/* The members meet in the parent's memory. */
-static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
-{
-    struct members *members = oob->context;
-    struct cecl_meeting_plan *meeting = &members->meeting;
-    meeting->part = send;
-    meeting->bytes = bytes;
-    const ceclResult_t met = cecl_meeting_join(meeting, members->parts);
-    members->is_unmet = met != ceclSuccess;
-    CECL_TRY(met);
-    for (int m = 0; m < members->count && recv; m++) {
-        int place = 0;
-        for (int r = 0; r < members->parent_ranks[m]; r++)
-            place += cecl_rank_set_has(&meeting->members, r);
-        memcpy((char *)recv + (size_t)m * bytes, members->parts + (size_t)place * bytes, bytes);
-    }
-    if (members->is_shrink)
-        end_failed_calls(members->parent, oob->deadline);
-    return ceclSuccess;
 }
 
 /* Makes the new communicator. Collective over the members. */
@@ -143,17 +93,6 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
         result = name_as_in_parent(members, result);
     }
     return result;
-}
-
-/* The members meet, and make the new communicator. Collective over them. */
-static ceclResult_t join_by_meeting(struct members *members, const struct cecl_resolved *config,
-                                    ceclComm_t *newcomm)
-{
-    struct cecl_oob oob = {
-        .context = members, .deadline = cecl_deadline(config->init_timeout_ms), .allgather = meet};
-    members->meeting.timeout_ms = config->init_timeout_ms;
-    members->meeting.deadline = oob.deadline;
-    return join(members, &oob, config, newcomm);
 }
 
 /* ---- split */
@@ -195,7 +134,6 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
         for (int q = 0; q < comm->nranks; q++)
             place += all[q].color == color && comes_before(all, q, r);
         out->parent_ranks[place] = r;
-        cecl_rank_set_add(&out->meeting.members, r);
         out->count++;
         if (r == comm->rank)
             out->rank = place;
@@ -208,7 +146,7 @@ static int64_t deadline_of(ceclComm_t comm)
     return cecl_deadline(comm->config.init_timeout_ms);
 }
 
-/* Two exchanges of all ranks of the parent: over its mesh, or over several hosts over its lifelines. */
+/* Exchanges of all ranks of the parent: over its mesh, or over several hosts over its lifelines. */
 static ceclResult_t gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
                            size_t bytes)
 {
@@ -261,26 +199,42 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     return ceclSuccess;
 }
 
+/* All ranks of the parent exchange introductions; those of other colors are left out. */
+static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, void *recv,
+                                     size_t bytes)
+{
+    struct members *members = oob->context;
+    const ceclResult_t met = gather(members->parent, "join", send, members->parts, bytes);
+    members->is_unmet = met != ceclSuccess;
+    for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
+        memcpy((char *)recv + (size_t)m * bytes,
+               members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
+    return met;
+}
+
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                           const ceclConfig_t *config)
 {
     const bool joins = color != CECL_SPLIT_NOCOLOR;
     struct cecl_resolved resolved;
-    struct members members = members_of(comm, false);
-    struct cecl_oob oob;
+    struct members members = {.parent = comm};
+    struct cecl_oob oob = {.context = &members, .allgather = exchange_in_mesh};
+    const struct cecl_hello nothing = {0};
     ceclUniqueId id;
 
     const ceclResult_t local = check_split(comm, color, newcomm, config, &resolved);
     ceclResult_t result = find_members(comm, color, key, local, &members);
-    if (result == ceclSuccess && comm->net)
+    oob.deadline = cecl_deadline(resolved.init_timeout_ms);
+    if (result == ceclSuccess && comm->net) {
         result = exchange_ids(&members, joins, &id);
-    if (result == ceclSuccess && !joins) {
-        *newcomm = NULL;
-    } else if (result == ceclSuccess && comm->net) {
         cecl_oob_from_id(&oob, &id, members.count, members.rank, resolved.init_timeout_ms);
+    }
+    if (result == ceclSuccess && joins)
         result = join(&members, &oob, &resolved, newcomm);
-    } else if (result == ceclSuccess) {
-        result = join_by_meeting(&members, &resolved, newcomm);
+    else if (result == ceclSuccess) {
+        *newcomm = NULL;
+        if (!comm->net)
+            result = exchange_in_mesh(&oob, &nothing, NULL, sizeof(nothing));
     }
     free_members(&members);
     return result;
@@ -299,6 +253,34 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 }
 
 /* ---- shrink */
+
+/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
+ * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
+ * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
+ * member returns from the shrink before all have joined. */
+static void end_failed_calls(ceclComm_t comm, int64_t deadline)
+{
+    const int half = cecl_ms_left(deadline) / 2 + 1,
+              ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
+    if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "ceclCommShrink: calls of the failed communicator did not end within %d ms after "
+                 "their release, and may still write to peers' buffers",
+                 ms);
+}
+
+/* The members meet in the parent's memory. */
+static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct members *members = oob->context;
+    members->meeting.part = send;
+    members->meeting.bytes = bytes;
+    const ceclResult_t met = cecl_meeting_join(&members->meeting, recv);
+    members->is_unmet = met != ceclSuccess;
+    CECL_TRY(met);
+    end_failed_calls(members->parent, oob->deadline);
+    return ceclSuccess;
+}
 
 /* A shrink is a split into one color, which the excluded ranks do not have. On an error all have it. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count, struct choice *all)
@@ -345,7 +327,14 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
                            const ceclConfig_t *config)
 {
     struct cecl_resolved resolved = comm->config;
-    struct members members = members_of(comm, true);
+    struct members members = {
+        .parent = comm,
+        .meeting = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
+                    .mesh = comm->mesh,
+                    .gone = "; it is not excluded",
+                    .rank = comm->rank,
+                    .nranks = comm->nranks}};
+    struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
     if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
@@ -356,7 +345,9 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
             cecl_rank_set_add(&members.meeting.members, r);
     if (result == ceclSuccess)
         result = list_members(comm, all, &members);
-    result = result == ceclSuccess ? join_by_meeting(&members, &resolved, newcomm)
+    members.meeting.timeout_ms = resolved.init_timeout_ms;
+    members.meeting.deadline = oob.deadline = cecl_deadline(resolved.init_timeout_ms);
+    result = result == ceclSuccess ? join(&members, &oob, &resolved, newcomm)
                                    : cecl_meeting_refuse(&members.meeting, result);
     free_members(&members);
     return result;

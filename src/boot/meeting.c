@@ -22,7 +22,6 @@
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 1000000 /* or, if that is longer, NAP_RANK_NS for each rank */
 #define NAP_RANK_NS 40000
-#define LONG_MS 500 /* ms after which ranks that do not come may have failed elsewhere */
 /* A rank that sees rows change while it looks at them looks again, at most this often: others that call all the time
  * must not keep it from its deadline. */
 #define LOOKS_MAX 100
@@ -36,8 +35,7 @@ enum state { NONE, WAITS, AGREES, MET, FAILED };
 struct head {
     uint64_t number; /* of the call */
     uint64_t agreed; /* AGREES, MET: the sum of the members' numbers */
-    uint32_t state;  /* enum state */
-    uint32_t is_split;
+    uint64_t state;  /* enum state */
     struct cecl_rank_set members;
 };
 
@@ -45,9 +43,8 @@ struct head {
 struct failure {
     int32_t result;  /* ceclResult_t; ceclSuccess: there is none */
     int32_t missing; /* the member that had gone, or NOBODY */
-    uint32_t lists_differ;
-    uint32_t is_split;            /* of the call that failed */
-    struct cecl_rank_set members; /* its list */
+    uint64_t lists_differ;
+    struct cecl_rank_set members; /* the list of the call that failed */
     char words[CECL_MESSAGE_BYTES];
 };
 
@@ -71,7 +68,6 @@ struct stay {
     const struct cecl_meeting_plan *plan;
     struct slot mine;                     /* as in the row */
     struct slot next;                     /* what a look makes of it */
-    int64_t since;                        /* when this rank came */
     uint64_t changes;                     /* those that the last look has seen */
     uint64_t numbers[CECL_MEETING_RANKS]; /* of the members' calls, when this rank agreed */
     struct cecl_rank_set late;            /* the members that have not come as far as this rank */
@@ -208,11 +204,11 @@ static bool is_alive(const struct stay *stay, int rank, const struct head *its)
 
 static bool is_same(const struct cecl_meeting_plan *plan, const struct head *its)
 {
-    return its->is_split == plan->is_split && equal(&its->members, &plan->members);
+    return equal(&its->members, &plan->members);
 }
 
 /* The first member that has ended this rank's call for a reason that concerns it, or NOBODY. A reason does not if the
- * rank at fault is not on this rank's list, or if one of the two calls is a split and the other a shrink.
+ * rank at fault is not on this rank's list.
  * skip  [out] up to which number members have ended this rank's calls */
 static int find_teller(const struct stay *stay, struct call *its, uint64_t *skip)
 {
@@ -227,7 +223,7 @@ static int find_teller(const struct stay *stay, struct call *its, uint64_t *skip
         if (over < stay->next.call.head.number)
             continue;
         (void)read_slot(plan, r, its, sizeof(*its), 0);
-        if (failure->result != ceclSuccess && failure->is_split == plan->is_split &&
+        if (failure->result != ceclSuccess &&
             (failure->missing == NOBODY || cecl_rank_set_has(&plan->members, failure->missing)))
             return r;
     }
@@ -256,7 +252,6 @@ static void find_ended(const struct stay *stay, enum spread spread, struct cecl_
         for (int r = 0; r < plan->nranks; r++) {
             const struct head its = head_of(plan, r);
             if (cecl_rank_set_has(ended, r) || !is_alive(stay, r, &its) ||
-                its.is_split != plan->is_split ||
                 !(equal(&its.members, &plan->members) ||
                   (spread != SAME_LIST &&
                    intersect(&its.members, spread == WHO_WAIT ? ended : &me))))
@@ -280,7 +275,6 @@ static bool has_failed_by_lists(const struct stay *stay, int rank)
 /* Notes why this rank's call has failed; the last message says it. */
 static void note_failure(struct stay *stay, struct failure why)
 {
-    why.is_split = stay->plan->is_split;
     why.members = stay->plan->members;
     cecl_keep_message(why.words);
     stay->next.call.failure = why;
@@ -359,7 +353,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
               cecl_rank_list_words(&names), plan->timeout_ms);
     for (int r = 0; r < plan->nranks; r++) {
         const struct head its = head_of(plan, r);
-        if (!cecl_rank_set_has(late, r) || its.number == 0 || its.is_split ||
+        if (!cecl_rank_set_has(late, r) || its.number == 0 ||
             cecl_rank_set_has(&its.members, plan->rank))
             continue;
         struct cecl_rank_list without_me = list_of(&its.members, plan->nranks, false);
@@ -381,8 +375,7 @@ static ceclResult_t check_late(const struct stay *stay, int32_t *missing)
         }
     if (cecl_ms_left(plan->deadline) == 0)
         return name_who_is_late(plan, &stay->late);
-    return plan->is_split && cecl_now_ms() - stay->since > LONG_MS ? cecl_mesh_news(plan->mesh)
-                                                                   : ceclSuccess;
+    return ceclSuccess;
 }
 
 /* Returns an error if this rank waits for one that waits for this rank, perhaps through others, with another list. */
@@ -545,10 +538,8 @@ static void come(struct stay *stay, const struct cecl_meeting_plan *plan)
     stay->plan = plan;
     for (int r = 0; r < plan->nranks; r++)
         stay->next.over[r] = read_slot(plan, plan->rank, call, sizeof(*call), r);
-    call->head = (struct head){.number = call->head.number + 1,
-                               .state = WAITS,
-                               .is_split = plan->is_split,
-                               .members = plan->members};
+    call->head =
+        (struct head){.number = call->head.number + 1, .state = WAITS, .members = plan->members};
     if (plan->bytes > 0) /* a rank that refuses brings nothing */
         memcpy(call->part, plan->part, plan->bytes);
     stay->mine = stay->next;
@@ -556,7 +547,7 @@ static void come(struct stay *stay, const struct cecl_meeting_plan *plan)
 
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
-    struct stay stay = {.since = cecl_now_ms(), .changes = UINT64_MAX};
+    struct stay stay = {.changes = UINT64_MAX};
     ceclResult_t result = ceclSuccess;
     int64_t rest = 0;
     come(&stay, plan);

@@ -34,9 +34,6 @@ struct cecl_meeting_plan {
     struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
     int rank, nranks;       /* nranks: how many ranks may be members */
     struct cecl_rank_set members;
-    /* A split, which needs all ranks of the mesh: it also fails, after a while, if one that is no member has gone.
-     * It meets no shrink. */
-    bool is_split;
     const char *gone;   /* follows the message that a member has gone; NULL: nothing */
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;

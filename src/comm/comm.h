@@ -78,7 +78,7 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_MEETINGS, /* boot/meeting.h: members of a split or a shrink meet */
+    CECL_SHARED_MEETINGS, /* boot/meeting.h: members of a shrink meet */
     CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
