@@ -82,14 +82,6 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
     }
 }
 
-static void say_collective(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "; pending on rank %d: %s; %s", comm->rank, cecl_comm_last_call(comm),
-             found->is_blind ? "the GPU's driver does not answer: does a thread free memory "
-                               "(cudaFree), which waits for all pending work?"
-                             : "did every rank make the call, and did its stream reach it?");
-}
-
 /* ---- words in the table */
 
 static enum kind kind_of(int row)
@@ -134,50 +126,6 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
         for (int row = 0; row < rows; row++)
             find_word(comm, row, peer, has_left, now, &found[kind_of(row)]);
     }
-}
-
-/* The peer's role in the message for which a stream waits. */
-static enum cecl_role theirs(const struct found *found)
-{
-    return (enum cecl_role)((found->row - CECL_ROW_READY) % CECL_ROLES);
-}
-
-/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued last,
- * because that call ends last. */
-static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
-{
-    const bool sends = theirs(found) == CECL_RECEIVER;
-    char peer[24] = "";
-    if (found->late.count == 1 && found->late.ranks[0] == found->peer)
-        snprintf(peer, sizeof(peer), " %s rank %d", sends ? "to" : "from", found->peer);
-    if (found->count > 1)
-        snprintf(out, bytes,
-                 "; pending on rank %d: %s; did the peer make its part of each message?",
-                 comm->rank, cecl_comm_last_call(comm));
-    else
-        snprintf(out, bytes,
-                 "; pending on rank %d: %s%s; did the peer make its part? Ranks that send to each "
-                 "other put ceclSend and ceclRecv into one group (ceclGroupStart, ceclGroupEnd)",
-                 comm->rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer);
-}
-
-static void say_signal(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
-{
-    (void)comm;
-    snprintf(
-        out, bytes,
-        ": %u more of signal %d awaited; did the peer make its ceclSignal or ceclPutSignal, and "
-        "did its stream reach the call?",
-        found->missing, found->row - CECL_ROW_SIGNAL);
-}
-
-static void say_captured_message(ceclComm_t comm, const struct found *found, char *out,
-                                 size_t bytes)
-{
-    snprintf(out, bytes, ": %s; did the peer launch a graph with its part, as often as rank %d?",
-             found->row >= CECL_ROW_TAKEN ? "its captured ceclRecv has not begun"
-                                          : "its captured ceclSend has not moved the bytes",
-             comm->rank);
 }
 
 /* ---- captured collectives */
@@ -240,43 +188,67 @@ static void find_captured_calls(ceclComm_t comm, int64_t now, struct found *foun
         found->gone = gone_from(comm, &found->late, sum);
 }
 
-static void say_captured_call(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
-{
-    (void)found;
-    const char *name = atomic_load(&comm->last_captured);
-    snprintf(out, bytes,
-             "; last captured call: %s; did every rank launch the graph, in the same order among "
-             "its calls, and did its stream reach it?",
-             name);
-}
-
 /* ---- judging */
 
-#define DETAIL_BYTES 320
+static const char *const names[KINDS] = {[COLLECTIVES] = "a call",
+                                         [MESSAGES] = "a call",
+                                         [SIGNALS] = "ceclWaitSignal",
+                                         [CAPTURED_MESSAGES] = "a graph that was launched",
+                                         [CAPTURED_CALLS] = "a graph that was launched"};
 
-static const struct {
-    const char *name, *awaits; /* in "rank 3 has left, and <name> waits for <awaits>" */
-    void (*say)(ceclComm_t comm, const struct found *found, char *out, size_t bytes);
-} kinds[KINDS] = {
-    [COLLECTIVES] = {"a call", "it", say_collective},
-    [MESSAGES] = {"a call", "it", say_message},
-    [SIGNALS] = {"ceclWaitSignal", "its signal", say_signal},
-    [CAPTURED_MESSAGES] = {"a graph that was launched", NULL, say_captured_message},
-    [CAPTURED_CALLS] = {"a graph that was launched", NULL, say_captured_call},
-};
-
-static void lose_leaver(ceclComm_t comm, enum kind kind, int rank)
+/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued last,
+ * because that call ends last. */
+static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
-    if (kinds[kind].awaits) {
-        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("%s waits for %s"), rank, kinds[kind].name,
-                  kinds[kind].awaits);
-        cecl_comm_lost_peer(comm, ceclRemoteError);
-        return;
+    const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;
+    const int rank = comm->rank;
+    char peer[24] = "";
+    if (found->late.count == 1 && found->late.ranks[0] == found->peer)
+        snprintf(peer, sizeof(peer), " %s rank %d", sends ? "to" : "from", found->peer);
+    if (found->count > 1)
+        snprintf(out, bytes,
+                 "; pending on rank %d: %s; did the peer make its part of each message?", rank,
+                 cecl_comm_last_call(comm));
+    else
+        snprintf(out, bytes,
+                 "; pending on rank %d: %s%s; did the peer make its part? Ranks that send to each "
+                 "other put ceclSend and ceclRecv into one group (ceclGroupStart, ceclGroupEnd)",
+                 rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer);
+}
+
+/* The end of the message about a wait: what is missing. */
+static void say(ceclComm_t comm, enum kind kind, const struct found *found, char *out, size_t bytes)
+{
+    const int rank = comm->rank;
+    switch (kind) {
+    case COLLECTIVES:
+        snprintf(out, bytes, "; pending on rank %d: %s; %s", rank, cecl_comm_last_call(comm),
+                 found->is_blind ? "the GPU's driver does not answer: does a thread free memory "
+                                   "(cudaFree), which waits for all pending work?"
+                                 : "did every rank make the call, and did its stream reach it?");
+        break;
+    case MESSAGES: say_message(comm, found, out, bytes); break;
+    case SIGNALS:
+        snprintf(out, bytes,
+                 ": %u more of signal %d awaited; did the peer make its ceclSignal or "
+                 "ceclPutSignal, and did its stream reach the call?",
+                 found->missing, found->row - CECL_ROW_SIGNAL);
+        break;
+    case CAPTURED_MESSAGES:
+        snprintf(out, bytes,
+                 ": %s; did the peer launch a graph with its part, as often as rank %d?",
+                 found->row >= CECL_ROW_TAKEN ? "its captured ceclRecv has not begun"
+                                              : "its captured ceclSend has not moved the bytes",
+                 rank);
+        break;
+    case CAPTURED_CALLS:
+    case KINDS:
+        snprintf(out, bytes,
+                 "; last captured call: %s; did every rank launch the graph, in the same order "
+                 "among its calls, and did its stream reach it?",
+                 atomic_load(&comm->last_captured));
+        break;
     }
-    (void)!cecl_comm_break(
-        comm,
-        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a graph that rank %d launched waits for it"),
-                  rank, comm->rank));
 }
 
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
@@ -292,17 +264,18 @@ static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waite
 static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t now)
 {
     const int64_t waited_ms = now - found->since;
-    char detail[DETAIL_BYTES];
-    if (found->gone >= 0)
-        lose_leaver(comm, kind, found->gone);
+    char detail[320];
+    if (found->gone >= 0) {
+        cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("%s waits for it"), found->gone, names[kind]);
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+    }
     if (found->gone >= 0 || !is_time_up(comm, found, waited_ms) || cecl_comm_knows_why(comm))
         return;
     const char *who = found->is_blind ? "unknown ranks" : cecl_comm_to_blame(comm, &found->late);
-    kinds[kind].say(comm, found, detail, sizeof(detail));
+    say(comm, kind, found, detail, sizeof(detail));
     (void)!cecl_comm_break(
-        comm,
-        cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
-                  kinds[kind].name, who, (long long)waited_ms, comm->config.timeout_ms, detail));
+        comm, cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
+                        names[kind], who, (long long)waited_ms, comm->config.timeout_ms, detail));
 }
 
 void cecl_look(ceclComm_t comm, int64_t now)
