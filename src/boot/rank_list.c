@@ -53,7 +53,7 @@ int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
     return common;
 }
 
-/* ---- reading lists */
+/* ---- ranks in messages */
 
 static bool begins(const char *at, const char *with)
 {
@@ -70,93 +70,60 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Returns where the first number of the next list of ranks is, or NULL. */
-static const char *find_list(const char *words, const char *from)
+/* Returns where the next rank's number is, from `at` on, or NULL. in_list: [in, out] whether the number before `at`
+ * is of a list, which begins with "ranks". */
+static const char *next_rank(const char *words, const char *at, bool *in_list)
 {
-    for (const char *at = from; (at = strstr(at, "rank")); at++) {
+    const size_t skipped = !*in_list             ? 0
+                           : begins(at, ", ")    ? LENGTH(", ")
+                           : begins(at, " and ") ? LENGTH(" and ")
+                                                 : 0;
+    if (skipped > 0 && is_digit(at[skipped]) && !begins(skip_number(at + skipped), " more"))
+        return at + skipped;
+    for (; (at = strstr(at, "rank")); at++) {
         const char *number = at + LENGTH("rank") + (at[LENGTH("rank")] == 's');
-        const bool is_word = at == words || !isalnum((unsigned char)at[-1]);
-        if (is_word && number[0] == ' ' && is_digit(number[1]))
+        *in_list = number[-1] == 's';
+        if ((at == words || !isalnum((unsigned char)at[-1])) && number[0] == ' ' &&
+            is_digit(number[1]))
             return number + 1;
     }
     return NULL;
 }
 
-/* Returns the list's next number, after the one that ends at `at`, or NULL. */
-static const char *next_of_list(const char *at)
+static void put(char out[CECL_MESSAGE_BYTES], size_t *used, const char *from, size_t bytes)
 {
-    const size_t skipped = begins(at, ", ")      ? LENGTH(", ")
-                           : begins(at, " and ") ? LENGTH(" and ")
-                                                 : 0;
-    const bool is_rank =
-        skipped > 0 && is_digit(at[skipped]) && !begins(skip_number(at + skipped), " more");
-    return is_rank ? at + skipped : NULL;
-}
-
-/* Only a list that begins with "ranks" has several numbers. */
-static const char *end_of_list(const char *number)
-{
-    const bool is_plural = number[-2] == 's';
-    const char *end = skip_number(number);
-    for (const char *next; is_plural && (next = next_of_list(end));)
-        end = skip_number(next);
-    return end;
-}
-
-/* ---- writing */
-
-struct text {
-    char *out; /* [CECL_MESSAGE_BYTES] */
-    size_t used;
-};
-
-static void put(struct text *text, const char *from, size_t bytes)
-{
-    const size_t room = CECL_MESSAGE_BYTES - 1 - text->used;
+    const size_t room = CECL_MESSAGE_BYTES - 1 - *used;
     bytes = bytes < room ? bytes : room;
-    memcpy(text->out + text->used, from, bytes);
-    text->used += bytes;
-    text->out[text->used] = '\0';
+    memcpy(out + *used, from, bytes);
+    *used += bytes;
+    out[*used] = '\0';
 }
 
-/* Writes a list with the new name of each rank. A number that is not a rank stays as it is. */
-static void put_renamed(struct text *text, const char *list, const char *end, const int *names,
-                        int count)
-{
-    while (list < end) {
-        const char *after = skip_number(list), *next = after < end ? next_of_list(after) : end;
-        const long rank = strtol(list, NULL, 10);
-        char name[16];
-        if (rank < count) {
-            snprintf(name, sizeof(name), "%d", names[rank]);
-            put(text, name, strlen(name));
-            list = after;
-        }
-        put(text, list, (size_t)(next - list));
-        list = next;
-    }
-}
-
+/* A number that is not a rank stays as it is. */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES])
 {
-    struct text text = {.out = out};
     const char *at = words;
-    out[0] = '\0';
-    for (const char *list; (list = find_list(words, at)); at = end_of_list(list)) {
-        put(&text, at, (size_t)(list - at));
-        put_renamed(&text, list, end_of_list(list), parent_ranks, nranks);
+    size_t used = 0;
+    bool in_list = false;
+    for (const char *number; (number = next_rank(words, at, &in_list)); at = skip_number(number)) {
+        const long rank = strtol(number, NULL, 10);
+        char name[16];
+        put(out, &used, at, (size_t)(number - at));
+        if (rank < nranks)
+            snprintf(name, sizeof(name), "%d", parent_ranks[rank]);
+        put(out, &used, rank < nranks ? name : number,
+            rank < nranks ? strlen(name) : (size_t)(skip_number(number) - number));
     }
-    put(&text, at, strlen(at));
+    put(out, &used, at, strlen(at));
 }
-
-/* ---- who began */
 
 const char *cecl_words_who_began(const char *words)
 {
-    const char *found = NULL;
-    for (const char *list = words; (list = find_list(words, list));)
-        if (begins(skip_number(list), GAVE_UP))
-            found = list - LENGTH("rank ");
+    const char *found = NULL, *at = words;
+    bool in_list = false;
+    for (const char *number; (number = next_rank(words, at, &in_list)); at = skip_number(number))
+        if (!in_list && begins(skip_number(number), GAVE_UP))
+            found = number - LENGTH("rank ");
     return found;
 }
