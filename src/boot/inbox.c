@@ -13,7 +13,6 @@
 #include "util/fds.h"
 
 #define MAGIC 0x6c746572u
-#define BACKLOG 4096
 #define BEAR_MS 1000   /* how long descriptors or memory may lack before that is an error */
 #define REST_MS 20     /* rest meanwhile: the listener stays readable */
 #define ACCEPTS_MAX 64 /* connections that are accepted in a call */
@@ -56,17 +55,7 @@ ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *out)
 {
     struct sockaddr_un address;
     const socklen_t length = address_of(name, kind, &address);
-    const int fd = cecl_net_open(AF_UNIX, type);
-    if (fd < 0)
-        return ceclSystemError;
-    if (bind(fd, (struct sockaddr *)&address, length) == 0 &&
-        (type == SOCK_DGRAM || listen(fd, BACKLOG) == 0)) {
-        *out = fd;
-        return ceclSuccess;
-    }
-    const int error = errno;
-    cecl_fds_close(fd);
-    return cecl_fail(ceclSystemError, "listening on a Unix socket: %s", strerror(error));
+    return cecl_net_listen(type, (struct sockaddr *)&address, length, out);
 }
 
 /* A name that is taken cannot be bound. To connect would show this, too, but would leave a caller in the queue. */

@@ -48,7 +48,7 @@ ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t lengt
     const int family = address->sa_family, fd = cecl_net_open(family, type);
     if (fd < 0)
         return ceclSystemError;
-    if (bind(fd, address, length) == 0 && listen(fd, BACKLOG) == 0 &&
+    if (bind(fd, address, length) == 0 && (type == SOCK_DGRAM || listen(fd, BACKLOG) == 0) &&
         (family == AF_UNIX || getsockname(fd, address, &length) == 0)) {
         *listener = fd;
         return ceclSuccess;

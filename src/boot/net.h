@@ -24,8 +24,8 @@ bool cecl_net_is_scarce(int error);
  * message recorded for ceclSystemError. */
 int cecl_net_open(int family, int type);
 
-/* Opens a listener at `address`. If its port is 0, the kernel chooses a port, which is written to
- * `address`. */
+/* Opens a socket at `address`, which listens unless `type` is SOCK_DGRAM. If its port is 0, the kernel chooses
+ * a port, which is written to `address`. */
 ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
 
 /* Looks at a stream without waiting. Returns 1: there is data to read; 0: the other end has closed, and
