@@ -282,10 +282,15 @@ TEST(a_shrink_waits_for_graphs_that_have_not_begun)
 TEST(memory_that_a_graph_uses_is_not_freed)
 {
     open_all();
-    ceclGraph_t graph = captured(1);
+    uint32_t *send = multi_alloc(comm, COUNT * sizeof(*send));
+    ceclGraph_t graph = NULL;
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    multi_ok(comm, ceclAllGather(send, recv, COUNT, ceclUint32, comm, stream));
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     wait_for_graphs(100);
-    multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
-                  "a graph holds a captured ceclAllGather");
+    for (int i = 0; i < 2; i++)
+        multi_refused(comm, ceclMemFree(comm, i == 0 ? recv : send), ceclInvalidUsage,
+                      "a graph holds a captured ceclAllGather");
     wait_for_graphs(2000);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));

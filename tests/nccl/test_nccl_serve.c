@@ -309,7 +309,126 @@ TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
     assert_true(run_ranks(2, serve_each_op));
 }
 
-/* ---- messages, and calls of all kinds; random ones: tests/fuzz/fuzz_nccl.c */
+/* ---- messages */
+
+#define MESSAGES 48
+#define MOST_WORDS 3000
+
+/* Messages of all ranks, in an order in which a program could send them one by one. So a rank may
+ * divide its own messages into groups in any way that keeps the order. */
+struct message {
+    int from, to;
+    size_t count;
+};
+
+static void draw_messages(uint64_t number, int nranks, struct message *messages)
+{
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        const uint64_t word = mix(mix(seed + number) + i);
+        messages[i].from = (int)(word % (uint64_t)nranks);
+        messages[i].to = (int)((word >> 8) % (uint64_t)nranks);
+        messages[i].count = (word >> 20) % 5 == 0 ? 0 : (size_t)(word >> 32) % MOST_WORDS;
+    }
+}
+
+static uint32_t word_of(uint64_t number, int message, size_t i)
+{
+    return (uint32_t)mix(seed + number * MESSAGES + (uint64_t)message + (i << 32));
+}
+
+static bool make_message(const struct rank *r, const struct message *m, uint32_t *in, uint32_t *out)
+{
+    bool is = true;
+    mark(r);
+    if (m->from == r->rank)
+        is = ncclSend(in, m->count, ncclUint32, m->to, r->comm, NULL) == 0;
+    if (m->to == r->rank)
+        is = ncclRecv(out, m->count, ncclUint32, m->from, r->comm, NULL) == 0 && is;
+    return is && is_served();
+}
+
+#define GATHERED 20 /* before this message all ranks gather */
+
+/* Begins or ends a group, unless that is done already. */
+static bool set_group(bool *open, bool wanted)
+{
+    const bool is = *open == wanted || (wanted ? ncclGroupStart() : ncclGroupEnd()) == 0;
+    *open = wanted;
+    return is;
+}
+
+/* Gathers the numbers of all ranks, sometimes in a group with the messages that follow: a group
+ * carries out its messages after its collectives. */
+static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool grouped)
+{
+    static _Thread_local uint32_t mine;
+    mine = (uint32_t)r->rank;
+    return set_group(open, false) && set_group(open, grouped) &&
+           ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL) == 0;
+}
+
+/* Each rank ends its groups at different messages. */
+static bool run_messages(struct rank *r, uint64_t number, const struct message *messages,
+                         uint32_t *in, uint32_t *out)
+{
+    uint32_t all[RANKS] = {0};
+    uint64_t random = mix(seed ^ mix(number * RANKS + (uint64_t)r->rank));
+    bool open = false, is = true;
+    for (int i = 0; i < MESSAGES; i++) {
+        const struct message *m = &messages[i];
+        random = mix(random + 1);
+        if (random % 3 == 0)
+            is = set_group(&open, false) && is;
+        if (i == GATHERED)
+            is = gather_numbers(r, all, &open, random % 2) && is;
+        if (m->from != r->rank && m->to != r->rank)
+            continue;
+        if (random % 4 > 0 || m->from == m->to)
+            is = set_group(&open, true) && is;
+        is = make_message(r, m, in + i * MOST_WORDS, out + i * MOST_WORDS) && is;
+    }
+    is = set_group(&open, false) && is;
+    for (uint32_t rank = 0; rank < (uint32_t)r->nranks; rank++)
+        is = is && all[rank] == rank;
+    return is;
+}
+
+static bool have_come(const struct rank *r, uint64_t number, const struct message *messages,
+                      const uint32_t *out)
+{
+    bool is = true;
+    for (int i = 0; i < MESSAGES; i++)
+        for (size_t j = 0; j < messages[i].count && messages[i].to == r->rank; j++)
+            is = is && out[(size_t)i * MOST_WORDS + j] == word_of(number, i, j);
+    return is;
+}
+
+static bool make_messages(struct rank *r)
+{
+    struct message messages[MESSAGES];
+    uint32_t *in = calloc(MESSAGES * MOST_WORDS, sizeof(*in)),
+             *out = calloc(MESSAGES * MOST_WORDS, sizeof(*out));
+    bool is = in && out;
+    for (uint64_t number = 0; is && number < 40; number++) {
+        draw_messages(number, r->nranks, messages);
+        for (int i = 0; i < MESSAGES; i++)
+            for (size_t j = 0; j < messages[i].count; j++)
+                in[(size_t)i * MOST_WORDS + j] = word_of(number, i, j);
+        is = run_messages(r, number, messages, in, out) && have_come(r, number, messages, out);
+        if (!is)
+            print_error("rank %d of %d, program %d\n", r->rank, r->nranks, (int)number);
+    }
+    free(in);
+    free(out);
+    return is;
+}
+
+TEST_UNDER("all", random_messages_in_groups_of_any_shape_are_served)
+{
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int nranks = 2; nranks <= RANKS; nranks++)
+        assert_true(run_ranks(nranks, make_messages));
+}
 
 /* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
 TEST_OF_RANKS_UNDER("all strict", a_group_may_repeat_a_message_many_times, 2, RANKS)

@@ -38,6 +38,15 @@ TEST(a_copy_done_again_in_a_batch_of_its_own_is_caught)
     expect_fault(plans, "was written 2 times");
 }
 
+TEST(a_copy_into_a_sendbuff_is_caught)
+{
+    const struct cecl_part part = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 6),
+                           parts[2] = {part, part};
+    struct cecl_plan *plans = lower_all(parts, 2, RANKS);
+    plans[0].copies[0].dst.area = CECL_AREA_SEND;
+    expect_fault(plans, "writes to the sendbuff");
+}
+
 /* A gap byte separates any two blocks of the output, and each rank's own block ends in front of one. */
 TEST(one_stray_write_between_blocks_is_caught)
 {

@@ -228,6 +228,12 @@ TEST(groups_and_options)
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.direction = 9;
     REFUSED("options.direction = 9: 0 to 2 expected", ceclSetOptions, comm, &options);
+    options = (ceclOptions_t)CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = 3;
+    REFUSED("options.smPolicy = 3: 0 to 2 expected", ceclSetOptions, comm, &options);
+    options = (ceclOptions_t){0};
+    REFUSED("CECL_OPTIONS_INITIALIZER", ceclSetOptions, comm, &options);
+    options = (ceclOptions_t)CECL_OPTIONS_INITIALIZER;
     GROUP_END_REFUSED("no ceclGroupStart");
     REFUSED("explanation: NULL", ceclExplain, ceclOpAllGather, buffer, buffer, 1, ceclInt32, comm,
             NULL);

@@ -25,17 +25,27 @@ TEST(names_are_sorted_and_start_with_CECL)
     }
 }
 
-/* Which values are bad: tests/fuzz/fuzz_settings.c. */
 TEST(bad_values_are_refused_with_name_value_and_range)
 {
     static const struct {
         enum cecl_setting_id id;
         const char *text;
     } cases[] = {{CECL_SET_TIMEOUT_MS, "abc"},
+                 {CECL_SET_TIMEOUT_MS, "-1"},
+                 {CECL_SET_TIMEOUT_MS, "12x"},
+                 {CECL_SET_TIMEOUT_MS, "1K"},
                  {CECL_SET_POOL_BYTES, "17T"},
+                 {CECL_SET_POOL_BYTES, "1"},
+                 {CECL_SET_POOL_BYTES, "99999999999999999999"},
+                 {CECL_SET_DEVICE, "gpu"},
+                 {CECL_SET_DEVICE, "cud"},
                  {CECL_SET_DEVICE, "auto|cuda"},
                  {CECL_SET_FLAGS, " write"},
-                 {CECL_SET_CUDA_DEVICE, "65537"}};
+                 {CECL_SET_CUDA_DEVICE, "-1"},
+                 {CECL_SET_CUDA_DEVICE, "65537"},
+                 {CECL_SET_CUDA_DEVICE, "0..65536"},
+                 {CECL_SET_CUDA_DEVICE, "0x"},
+                 {CECL_SET_CUDA_DEVICE, "by"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 77;
         assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value),
@@ -44,6 +54,27 @@ TEST(bad_values_are_refused_with_name_value_and_range)
         assert_non_null(strstr(cecl_message(), cecl_settings[cases[i].id].name));
         assert_non_null(strstr(cecl_message(), cases[i].text));
         assert_non_null(strstr(cecl_message(), cecl_settings[cases[i].id].range));
+    }
+}
+
+TEST(values_are_read_as_the_table_says)
+{
+    static const struct {
+        enum cecl_setting_id id;
+        const char *text;
+        int64_t value;
+    } cases[] = {{CECL_SET_POOL_BYTES, "4m", INT64_C(4) << 20},
+                 {CECL_SET_POOL_BYTES, "3G", INT64_C(3) << 30},
+                 {CECL_SET_POOL_BYTES, "2T", INT64_C(2) << 40},
+                 {CECL_SET_SEGMENT_BYTES, "4K", 4096},
+                 {CECL_SET_TIMEOUT_MS, "0", 0},
+                 {CECL_SET_CUDA_DEVICE, "7", 7},
+                 {CECL_SET_CUDA_DEVICE, "current", CECL_CUDA_DEVICE_CURRENT},
+                 {CECL_SET_CUDA_DEVICE, "RANK", CECL_CUDA_DEVICE_BY_RANK}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 77;
+        assert_int_equal(cecl_setting_parse(cases[i].id, cases[i].text, &value), ceclSuccess);
+        assert_true(value == cases[i].value);
     }
 }
 
@@ -125,4 +156,28 @@ TEST(settings_and_empty_variables_are_not_warned_of)
     assert_string_equal(said, "");
     warnings_of("CECL_TIMOUT_MS", "", said, sizeof(said));
     assert_string_equal(said, "");
+}
+
+/* A communicator is not made with a bad value of any setting that it reads. Last, because the process then
+ * has looked for unknown variables. */
+TEST(init_names_a_bad_value)
+{
+    static const enum cecl_setting_id ids[] = {
+        CECL_SET_CHECK,           CECL_SET_CUDA_DEVICE, CECL_SET_DEBUG,
+        CECL_SET_DEVICE,          CECL_SET_DIRECTION,   CECL_SET_FLAGS,
+        CECL_SET_MAX_SMS,         CECL_SET_NODE_SIZE,   CECL_SET_NVTX,
+        CECL_SET_INIT_TIMEOUT_MS, CECL_SET_POOL_BYTES,  CECL_SET_REGISTER_ON_USE,
+        CECL_SET_SEGMENT_BYTES,   CECL_SET_SHARE_GPU,   CECL_SET_SM_POLICY,
+        CECL_SET_STAGING_BYTES,   CECL_SET_TIMEOUT_MS,  CECL_SET_URGENT};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        const char *name = cecl_settings[ids[i]].name;
+        const char *kept = getenv(name);
+        char *before = kept ? strdup(kept) : NULL;
+        ceclComm_t comm;
+        setenv(name, "bad!", 1);
+        assert_int_equal(ceclCommInitAll(&comm, 1, NULL), ceclInvalidArgument);
+        assert_non_null(strstr(ceclGetLastError(NULL), name));
+        before ? setenv(name, before, 1) : unsetenv(name);
+        free(before);
+    }
 }

@@ -107,7 +107,6 @@ TEST(a_files_row_comes_before_the_built_in_ones)
 
 /* ---- bad files */
 
-/* Which lines are bad: tests/fuzz/fuzz_settings.c. */
 TEST(bad_lines_are_refused_with_their_number)
 {
     static const struct {
@@ -119,14 +118,25 @@ TEST(bad_lines_are_refused_with_their_number)
         {"reduction.reading_sms * any 8\n", "f:1:", "reduction.reading_sms", "the first line"},
         {HEAD "\n# x\nreduction.reeding_sms * any 8\n", "f:4:", "\"reduction.reeding_sms\"",
          "cecl_info --tuning"},
+        {HEAD "small.max_bytes * any 8\n", "f:2:", "small.max_bytes", "cecl_info --tuning"},
         {HEAD "reduction.reading_sms * any\n", "f:2:", "reduction.reading_sms", "four words"},
         {HEAD "reduction.reading_sms * any 8 8\n", "f:2:", "8 8", "four words"},
         {HEAD "reduction.reading_sms 0 any 8\n", "f:2:", "\"0\"", "ranks as 2, 3-8, 6-* or *"},
+        {HEAD "reduction.reading_sms 1025 any 8\n", "f:2:", "\"1025\"", "ranks as"},
+        {HEAD "reduction.reading_sms 8-3 any 8\n", "f:2:", "\"8-3\"", "ranks as"},
+        {HEAD "reduction.reading_sms 3- any 8\n", "f:2:", "\"3-\"", "ranks as"},
+        {HEAD "reduction.reading_sms -3 any 8\n", "f:2:", "\"-3\"", "ranks as"},
+        {HEAD "reduction.reading_sms 3-8x any 8\n", "f:2:", "\"3-8x\"", "ranks as"},
+        {HEAD "reduction.reading_sms ** any 8\n", "f:2:", "\"**\"", "ranks as"},
         {HEAD "reduction.reading_sms * gpu 8\n", "f:2:", "\"gpu\"", "any, cuda or host"},
         {HEAD "reduction.reading_sms * any 0\n", "f:2:", "\"0\"", "1 to 1024"},
+        {HEAD "reduction.reading_sms * any 1025\n", "f:2:", "\"1025\"", "1 to 1024"},
         {HEAD "reduction.reading_sms * any 1KiB\n", "f:2:", "\"1KiB\"", "a whole number"},
+        {HEAD "reduction.reading_sms * any never\n", "f:2:", "\"never\"", "1 to 1024"},
+        {HEAD "reduction.reading_sms * any -8\n", "f:2:", "\"-8\"", "1 to 1024"},
         {HEAD "small.all_reduce.max_bytes * any 65MiB\n", "f:2:", "\"65MiB\"", "0 to 64MiB"},
         {HEAD "small.all_reduce.max_bytes * any 1K\n", "f:2:", "\"1K\"", "KiB, MiB or GiB"},
+        {HEAD "small.all_reduce.max_bytes * any 1.5MiB\n", "f:2:", "\"1.5MiB\"", "bytes"},
         {HEAD "all_reduce.staged_min_bytes * any 18446744073709551616\n",
          "f:2:", "\"18446744073709551616\"", "0 to any, or never"},
         {HEAD "all_reduce.staged_min_bytes * any 17179869184GiB\n", "f:2:", "\"17179869184GiB\"",

@@ -232,6 +232,14 @@ TEST_BETWEEN(another_kernel_is_found, open_words, close_words)
     expect_difference(2, 3, 4);
 }
 
+TEST_BETWEEN(a_rank_that_has_not_launched_a_kernel_is_late, open_words, close_words)
+{
+    replay = CECL_REPLAY_BEGUN;
+    for (int r = 0; r < RANKS; r++)
+        count_kernel(r, r == 2 ? 4 : 5, 3);
+    expect_late(2);
+}
+
 /* The peer's own host still sees whether its call runs. */
 TEST_BETWEEN(a_release_leaves_how_far_a_peer_is, open_words, close_words)
 {
