@@ -363,12 +363,14 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
     return ceclTimeout;
 }
 
-/* Returns an error if a late member has gone, or if the time is up. */
+/* Returns an error if a late member has gone, or if the time is up. As long as this rank has not agreed, nobody has met,
+ * so a member that has come and gone fails the meeting, too: its row may say for ever that it waits. */
 static ceclResult_t check_late(const struct stay *stay, int32_t *missing)
 {
     const struct cecl_meeting_plan *plan = stay->plan;
+    const bool waits = stay->next.call.head.state == WAITS;
     for (int r = 0; r < plan->nranks && plan->mesh; r++)
-        if (cecl_rank_set_has(&stay->late, r) &&
+        if (cecl_rank_set_has(waits ? &plan->members : &stay->late, r) &&
             cecl_mesh_check_peer(plan->mesh, r) != ceclSuccess) {
             *missing = r;
             return cecl_fail(ceclRemoteError, "%s%s", cecl_message(), plan->gone ? plan->gone : "");
