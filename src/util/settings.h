@@ -111,11 +111,11 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
  * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that
  * begin with it. scripts/check_env.sh finds a missing one. */
 #define CECL_OTHER_NAMES                                                                           \
-    "CECL_BASELINE_NCCL", "CECL_BENCH", "CECL_CMOCKA_ROOT", "CECL_COMPUTE_SANITIZER", "CECL_CUDA", \
-        "CECL_DIR", "CECL_EXAMPLES", "CECL_FUZZ", "CECL_HOME", "CECL_KERNELS",                     \
-        "CECL_KERNEL_FOLDER", "CECL_MPI", "CECL_PACKAGER", "CECL_ROOT", "CECL_RUN_NOTE",           \
-        "CECL_SANITIZE", "CECL_SOAK_SECONDS", "CECL_SOAK_SEED", "CECL_TESTS", "CECL_TEST_",        \
-        "CECL_WERROR", "CECL_WHEEL"
+    "CECL_ARCHITECTURES", "CECL_BASELINE_NCCL", "CECL_BENCH", "CECL_CMOCKA_ROOT",                  \
+        "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR", "CECL_EXAMPLES", "CECL_FUZZ",           \
+        "CECL_HOME", "CECL_KERNELS", "CECL_KERNEL_FOLDER", "CECL_MPI", "CECL_PACKAGER",            \
+        "CECL_ROOT", "CECL_RUN_NOTE", "CECL_SANITIZE", "CECL_SOAK_SECONDS", "CECL_SOAK_SEED",      \
+        "CECL_TESTS", "CECL_TEST_", "CECL_WERROR", "CECL_WHEEL"
 
 enum cecl_setting_id {
 #define CECL_SETTING_ENUM(id, name, kind, ranks, fallback, otherwise, range, doc) CECL_SET_##id,
