@@ -43,6 +43,7 @@ TEST(bad_values_are_refused_with_name_value_and_range)
                  {CECL_SET_FLAGS, " write"},
                  {CECL_SET_CUDA_DEVICE, "-1"},
                  {CECL_SET_CUDA_DEVICE, "65537"},
+                 {CECL_SET_CUDA_DEVICE, "1K"},
                  {CECL_SET_CUDA_DEVICE, "0..65536"},
                  {CECL_SET_CUDA_DEVICE, "0x"},
                  {CECL_SET_CUDA_DEVICE, "by"}};
@@ -68,6 +69,7 @@ TEST(values_are_read_as_the_table_says)
                  {CECL_SET_POOL_BYTES, "2T", INT64_C(2) << 40},
                  {CECL_SET_SEGMENT_BYTES, "4K", 4096},
                  {CECL_SET_TIMEOUT_MS, "0", 0},
+                 {CECL_SET_TIMEOUT_MS, "1000", 1000},
                  {CECL_SET_CUDA_DEVICE, "7", 7},
                  {CECL_SET_CUDA_DEVICE, "current", CECL_CUDA_DEVICE_CURRENT},
                  {CECL_SET_CUDA_DEVICE, "RANK", CECL_CUDA_DEVICE_BY_RANK}};

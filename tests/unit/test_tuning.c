@@ -105,6 +105,22 @@ TEST(a_files_row_comes_before_the_built_in_ones)
     cecl_tuning_forget(&file);
 }
 
+TEST(ranks_and_values_up_to_their_limits_are_read)
+{
+    const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
+    struct cecl_tuning_file file;
+    assert_int_equal(parse(HEAD "reduction.reading_sms 3 any 1024\n"
+                                "reduction.reading_sms 4-1024 cuda 7\n"
+                                "reduction.reading_sms 4-1024 host 6\n",
+                           &file),
+                     ceclSuccess);
+    assert_int_not_equal(value_of(&file, sms, CECL_TUNING_HOST, 2), 1024);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 3), 1024);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 1024), 7);
+    assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 1024), 6);
+    cecl_tuning_forget(&file);
+}
+
 /* ---- bad files */
 
 TEST(bad_lines_are_refused_with_their_number)
