@@ -187,7 +187,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def __del__(self):
         try:
-            self._close(True)
+            self._close(False)
         except Exception:  # pylint: disable=broad-except; the interpreter may be ending
             pass
 
