@@ -97,8 +97,11 @@ static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply 
     const size_t most = sizeof(words) - 1;
     CECL_TRY(take(line, reply, sizeof(*reply), deadline));
     const ceclResult_t status = (ceclResult_t)reply->status;
-    if (status == ceclSuccess && reply->bytes == 0 && line->left < 0)
-        line->left = (int)reply->left;
+    if (status == ceclSuccess && reply->bytes == 0) {
+        line->root_may_end = line->root_may_end || reply->left == 0;
+        if (line->left < 0)
+            line->left = (int)reply->left - 1;
+    }
     if (status == ceclSuccess ||
         take(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
             ceclSuccess)
@@ -207,8 +210,7 @@ static ceclResult_t news(struct cecl_lifeline *line)
     if (look < 0)
         return ceclSuccess;
     hang_up(line);
-    return line->left >=
-                   0 /* ranks leave one after the other, and the root's process ends with its own */
+    return line->root_may_end
                ? ceclSuccess
                : cecl_fail(ceclRemoteError, ROOT " has ended, so ranks no longer learn if one of "
                                                  "them ends");

@@ -5,7 +5,7 @@
  *     rank -> root   what it says (struct cecl_lifeline_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + the parts of all      once all ranks have sent a part
  *                    a reply with an error's message  once a rank has ended or given up
- *                    an empty reply                   a rank has left
+ *                    an empty reply                   a rank has left; or the root's process may end
  *                    it closes                        after a goodbye
  *
  * Two threads may use a line: one that exchanges, and one that waits for news. */
@@ -33,7 +33,8 @@ struct cecl_lifeline_said {
 struct cecl_lifeline {
     int fd; /* -1: closed */
     int nranks;
-    int64_t timeout_ms;   /* of the join, for messages */
+    int64_t timeout_ms; /* of the join, for messages */
+    bool root_may_end;
     _Atomic int left;     /* the first rank that has left, or -1 */
     bool is_broken;       /* an exchange was cut off, so no further one can succeed */
     bool has_told;        /* the root has told all ranks of a failure, or was asked to */

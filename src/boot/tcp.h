@@ -64,7 +64,8 @@ struct cecl_tcp_proof {
  * bytes. lifeline.h says what follows on the connection. */
 struct cecl_tcp_reply {
     int32_t status;
-    int32_t left; /* bytes 0: the rank that has left */
+    uint32_t
+        left; /* bytes 0: 1 + the rank that has left; 0: the root's process has no rank any more */
     uint64_t bytes;
 };
 

@@ -357,15 +357,35 @@ static void lose_rank(struct root *root, int rank, const char *how)
     fail_job(root, ceclRemoteError, NULL);
 }
 
-/* The other ranks learn that this one has left. */
-static void let_go(struct root *root, int rank)
+/* Whether ranks that still have a line are in the root's process. */
+static bool has_ranks_here(const struct root *root)
 {
-    const struct cecl_tcp_reply empty = {.status = ceclSuccess, .left = rank};
+    bool has = false;
     for (int r = 0; r < root->nranks; r++)
-        if (r != rank && root->seats[r].fd >= 0)
+        has = has || (root->seats[r].is_here && root->seats[r].fd >= 0);
+    return has;
+}
+
+static void tell_left(const struct root *root, uint32_t left)
+{
+    const struct cecl_tcp_reply empty = {.status = ceclSuccess, .left = left};
+    for (int r = 0; r < root->nranks; r++)
+        if (root->seats[r].fd >= 0)
             (void)!cecl_net_send(root->seats[r].fd, &empty, sizeof(empty), cecl_deadline(WORDS_MS),
                                  "a rank");
-    close_seat(&root->seats[rank]);
+}
+
+/* The other ranks learn that this one has left, and whether the root's process may end now. */
+static void let_go(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    const int fd = seat->fd;
+    seat->fd = -1;
+    tell_left(root, (uint32_t)rank + 1);
+    if (seat->is_here && !has_ranks_here(root))
+        tell_left(root, 0);
+    seat->fd = fd;
+    close_seat(seat);
 }
 
 static void consider_said(struct root *root, int rank)
