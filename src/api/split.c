@@ -206,6 +206,7 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     struct members *members = oob->context;
     const ceclResult_t met = gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* ranks of other colors may have come late */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);

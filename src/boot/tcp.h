@@ -22,7 +22,7 @@
 #include "boot/oob.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637037u /* "cecltcp7" */
+#define CECL_TCP_MAGIC 0x6365636c74637038u /* "cecltcp8" */
 
 union cecl_tcp_address {
     struct sockaddr any;
