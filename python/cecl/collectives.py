@@ -14,6 +14,7 @@ cecl.h says more, under ceclAllGatherv, ceclAllGatherStrided and ceclAlltoAllStr
 """
 import contextlib
 import ctypes
+import functools
 import itertools
 import math
 
@@ -70,13 +71,13 @@ def _levels(output, source):
     return levels
 
 
-def _strided(name, function, output, source, group, async_op):
-    """Moves between tensors [ranks, ...] of equal shapes: by one call of `function`, or by several where blocks of equally
-    distant rows do not describe the tensors. They are a group if what they write lies apart."""
-    _check_pair(name, output, source, False)
-    if output.shape != source.shape or output.dim() == 0 or output.shape[0] != group.size():
+def _rows(name, function, output, source, size):
+    """How calls of `function` move between tensors [ranks, ...] of equal shapes: their rows, the places from which each call
+    counts, in bytes, and whether what the calls write lies apart. One call suffices where blocks of equally distant rows
+    describe the tensors."""
+    if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
-                         f"shapes expected, with one block for each of {group.size()} ranks")
+                         f"shapes expected, with one block for each of {size} ranks")
     levels, unit = _levels(output, source), count_of(source, 1)
     width = levels.pop()[0] if levels and levels[-1][1:] == [1, 1] else 1
     rows, recv_pitch, send_pitch = levels.pop() if levels else (1, width, width)
@@ -85,14 +86,18 @@ def _strided(name, function, output, source, group, async_op):
         steps.append(source.stride(0))
     if output.numel() == 0:
         width = 0
-    elif group.size() > 1 and 0 in steps:
+    elif size > 1 and 0 in steps:
         raise ValueError(f"cecl: {name}: tensors of strides {output.stride()} and {source.stride()}: none expanded expected")
     fields = binding.Strided(width * unit, rows, send_pitch * unit, source.stride(0) * unit, recv_pitch * unit,
                              output.stride(0) * unit)
     places = [[sum(at * level[which] for at, level in zip(index, levels)) * source.element_size() for which in (2, 1)]
               for index in itertools.product(*(range(level[0]) for level in levels))]
     extent = (output.shape[0] - 1) * output.stride(0) + (rows - 1) * recv_pitch + width
-    apart = len(places) > 1 and all(level[1] >= extent for level in levels)
+    return fields, places, len(places) > 1 and all(level[1] >= extent for level in levels)
+
+
+def _move(name, function, output, source, rows, group, async_op):
+    fields, places, apart = rows
 
     def call(comm, stream):
         with binding.grouped() if apart else contextlib.nullcontext():
@@ -101,6 +106,11 @@ def _strided(name, function, output, source, group, async_op):
                              type_of(source), comm, stream)
 
     return finish(group._run(name, [source, output], [output], call, False), async_op)
+
+
+def _strided(name, function, output, source, group, async_op):
+    _check_pair(name, output, source, False)
+    return _move(name, function, output, source, _rows(name, function, output, source, group.size()), group, async_op)
 
 
 def all_gather_strided(output, source, group=None, async_op=False):
@@ -116,27 +126,44 @@ def all_to_all_strided(output, source, group=None, async_op=False):
     return _strided("all_to_all_strided", "ceclAlltoAllStrided", output, source, group, async_op)
 
 
+@functools.lru_cache(1024)
+def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gather_dim, size, rank):
+    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the sizes that it
+    expects of the output; and rows, or None if parts differ. Programs make the same calls again and again, and this takes
+    longer than a call."""
+    name, dims = "all_to_all_permute", len(source_shape)
+    if len(shape) != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
+        raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {len(shape)}: "
+                         f"dimensions of both expected")
+    scatter, gather = scatter_dim % dims, gather_dim % dims
+    sent, received = parts(source_shape[scatter], size), parts(shape[gather], size)
+    expected = [sent[rank] if dim == scatter else length for dim, length in enumerate(source_shape)]
+    if scatter == gather or source_shape[gather] != received[rank] or any(
+            length != shape[dim] for dim, length in enumerate(expected) if dim != gather):
+        raise ValueError(f"cecl: {name}: source of shape {tuple(source_shape)}, cut in dimension {scatter}, and output of "
+                         f"{tuple(shape)}, joined in dimension {gather}: another dimension, {received[rank]} in it of "
+                         f"the source, and all other sizes of {expected} expected on rank {rank} of {size}")
+    if not len(set(sent)) == len(set(received)) == 1:
+        return scatter, gather, expected, None
+    output = torch.empty_strided(shape, steps, dtype=dtype, device="meta")
+    source = torch.empty_strided(source_shape, source_steps, dtype=dtype, device="meta")
+    return scatter, gather, expected, _rows(
+        name, "ceclAlltoAllStrided", output.unflatten(gather, (size, received[0])).movedim(gather, 0),
+        source.unflatten(scatter, (size, sent[0])).movedim(scatter, 0), size)
+
+
 def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
     """Cuts the source along scatter_dim, a part for each rank, and joins what arrives along gather_dim. Parts are those of
     torch.tensor_split. If all are equal, nothing is packed; otherwise each side may need a copy."""
     name = "all_to_all_permute"
     group = group_of(name, group)
     _check_pair(name, output, source, False)
-    size, rank, dims = group.size(), group.rank(), source.dim()
-    if output.dim() != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
-        raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {output.dim()}: "
-                         f"dimensions of both expected")
-    scatter, gather = scatter_dim % dims, gather_dim % dims
+    size, rank = group.size(), group.rank()
+    scatter, gather, expected, rows = _permuted(output.shape, output.stride(), source.shape, source.stride(), source.dtype,
+                                                scatter_dim, gather_dim, size, rank)
+    if rows:
+        return _move(name, "ceclAlltoAllStrided", output, source, rows, group, async_op)
     sent, received = parts(source.shape[scatter], size), parts(output.shape[gather], size)
-    expected = [sent[rank] if dim == scatter else length for dim, length in enumerate(source.shape)]
-    if scatter == gather or source.shape[gather] != received[rank] or any(
-            length != output.shape[dim] for dim, length in enumerate(expected) if dim != gather):
-        raise ValueError(f"cecl: {name}: source of shape {tuple(source.shape)}, cut in dimension {scatter}, and output of "
-                         f"{tuple(output.shape)}, joined in dimension {gather}: another dimension, {received[rank]} in it of "
-                         f"the source, and all other sizes of {expected} expected on rank {rank} of {size}")
-    if len(set(sent)) == len(set(received)) == 1:
-        return _strided(name, "ceclAlltoAllStrided", output.unflatten(gather, (size, received[0])).movedim(gather, 0),
-                        source.unflatten(scatter, (size, sent[0])).movedim(scatter, 0), group, async_op)
     each = math.prod(length for dim, length in enumerate(expected) if dim not in (scatter, gather))
     sends = [each * count * received[rank] for count in sent]
     receives = [each * sent[rank] * count for count in received]
