@@ -14,8 +14,7 @@
 #define MOST_ENTRIES 8192u
 #define FEWEST_ENTRIES 4u
 
-_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
-               "a lock of the library would not reach other processes");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "libatomic's lock would not reach other processes");
 
 /* Words that one rank writes and all may read. They have their own cache line, so that writing them at
  * each call does not disturb other ranks. */

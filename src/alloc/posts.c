@@ -9,8 +9,7 @@
 #define MOST_SLOTS 256u
 #define FEWEST_SLOTS 16u
 
-_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
-               "a lock of the library would not reach other processes");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "libatomic's lock would not reach other processes");
 
 /* The words that one end of a ring writes, on a cache line of their own. */
 struct end_words {

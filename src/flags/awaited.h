@@ -96,8 +96,8 @@ void cecl_awaited_find_messages(struct cecl_flags *flags);
  * first seen to have left. */
 uint32_t cecl_awaited_look(struct cecl_flags *flags, uint32_t index, int64_t now_ms, bool has_left,
                            int64_t *since);
-/* Ends all waits for words of this row and of later rows, without the driver. Must be called repeatedly until nothing is
- * pending, and as long as a graph may be launched. */
+/* Ends all waits for words of this row and of later rows, without the driver. Must be called repeatedly while anything
+ * is pending or a graph may be launched. */
 void cecl_awaited_release(const struct cecl_flags *flags, int first_row);
 
 #endif

@@ -22,8 +22,8 @@ static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
     return call->root >= 0 && call->root < comm->nranks;
 }
 
-/* Counts a call that is decided on, if the process counts its calls. Returns whether it is refused; then *result is
- * its result. */
+/* Counts a call that is decided on, if the process counts its calls. True: the call is refused, and *result is its
+ * result. */
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);

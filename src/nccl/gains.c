@@ -23,7 +23,7 @@ static const struct gain gains[] = {
      * was not measured. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of
-     * place: 26.2 us (below that table), NCCL 36.5. */
+     * place: 26.2 us (the text under it), NCCL 36.5. */
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
     /* "Small calls by one kernel": 1.84 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 and 0.89 x with
      * 16 KiB. From 4 MiB on cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests

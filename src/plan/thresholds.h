@@ -62,7 +62,7 @@ THRESHOLD(
     "How much longer a call or a group waits for late ranks while an earlier call of this rank is "
     "pending on its GPU: the GPU has work meanwhile, and a late call takes twice the time.")
 RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
-         "A few times what a late call of 64 MiB costs its GPUs (190 us on 2 GPUs). It is not "
+         "A few times the GPU cost of a late call of 64 MiB (190 us on 2 GPUs). It is not "
          "longer, because another stream of the GPU may run out of work meanwhile.")
 
 THRESHOLD(LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
