@@ -439,7 +439,9 @@ static enum state find_late(struct stay *stay, uint64_t *sum)
     /* a member has failed since, and may have come again */
     if (mine->state == AGREES && (is_off || *sum != mine->agreed))
         return WAITS;
-    return !equal(&stay->late, &nobody) ? mine->state : mine->state == WAITS ? AGREES : MET;
+    return !equal(&stay->late, &nobody) ? (enum state)mine->state
+           : mine->state == WAITS       ? AGREES
+                                        : MET;
 }
 
 /* Copies the parts of all members, and notes their calls: a member may make its next call as soon as all agree. */
