@@ -117,9 +117,10 @@ ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value)
 {
     const char *text = getenv(cecl_settings[id].name);
-    if (!text || !*text)
+    const bool is_set = text && *text;
+    if (!is_set)
         text = cecl_settings[id].fallback;
-    return strcmp(text, "-") != 0 ? cecl_setting_parse(id, text, value) : ceclSuccess;
+    return is_set || strcmp(text, "-") != 0 ? cecl_setting_parse(id, text, value) : ceclSuccess;
 }
 
 const char *cecl_setting_text(enum cecl_setting_id id)

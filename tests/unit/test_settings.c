@@ -83,6 +83,8 @@ TEST(values_are_read_as_the_table_says)
 TEST(an_unset_variable_without_default_leaves_the_value)
 {
     int64_t value = 5;
+    setenv("CECL_POOL_BYTES", "-", 1);
+    assert_int_equal(cecl_setting_read(CECL_SET_POOL_BYTES, &value), ceclInvalidArgument);
     unsetenv("CECL_POOL_BYTES");
     assert_int_equal(cecl_setting_read(CECL_SET_POOL_BYTES, &value), ceclSuccess);
     assert_true(value == 5);
