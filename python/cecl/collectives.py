@@ -128,9 +128,9 @@ def all_to_all_strided(output, source, group=None, async_op=False):
 
 @functools.lru_cache(1024)
 def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gather_dim, size, rank):
-    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the sizes that it
-    expects of the output; and rows, or None if parts differ. Programs make the same calls again and again, and this takes
-    longer than a call."""
+    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the parts in
+    each; the sizes that it expects of the output; and rows, or None if parts differ. Programs make the same calls again and
+    again, and this takes longer than a call."""
     name, dims = "all_to_all_permute", len(source_shape)
     if len(shape) != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
         raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {len(shape)}: "
@@ -144,10 +144,10 @@ def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gath
                          f"{tuple(shape)}, joined in dimension {gather}: another dimension, {received[rank]} in it of "
                          f"the source, and all other sizes of {expected} expected on rank {rank} of {size}")
     if not len(set(sent)) == len(set(received)) == 1:
-        return scatter, gather, expected, None
+        return scatter, gather, sent, received, expected, None
     output = torch.empty_strided(shape, steps, dtype=dtype, device="meta")
     source = torch.empty_strided(source_shape, source_steps, dtype=dtype, device="meta")
-    return scatter, gather, expected, _rows(
+    return scatter, gather, sent, received, expected, _rows(
         name, "ceclAlltoAllStrided", output.unflatten(gather, (size, received[0])).movedim(gather, 0),
         source.unflatten(scatter, (size, sent[0])).movedim(scatter, 0), size)
 
@@ -159,11 +159,10 @@ def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, asyn
     group = group_of(name, group)
     _check_pair(name, output, source, False)
     size, rank = group.size(), group.rank()
-    scatter, gather, expected, rows = _permuted(output.shape, output.stride(), source.shape, source.stride(), source.dtype,
-                                                scatter_dim, gather_dim, size, rank)
+    scatter, gather, sent, received, expected, rows = _permuted(
+        output.shape, output.stride(), source.shape, source.stride(), source.dtype, scatter_dim, gather_dim, size, rank)
     if rows:
         return _move(name, "ceclAlltoAllStrided", output, source, rows, group, async_op)
-    sent, received = parts(source.shape[scatter], size), parts(output.shape[gather], size)
     each = math.prod(length for dim, length in enumerate(expected) if dim not in (scatter, gather))
     sends = [each * count * received[rank] for count in sent]
     receives = [each * sent[rank] * count for count in received]

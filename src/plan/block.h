@@ -44,12 +44,5 @@ static inline uint64_t cecl_tile_begin(const struct cecl_call *call, int to, uin
 {
     return call->view.layout[1 + (uint64_t)to * cecl_call_tiles(call) + tile];
 }
-/* Where byte `at` of the tiles for rank `to`, counted as if they were dense, lies in sendbuff. */
-static inline uint64_t cecl_tile_byte(const struct cecl_call *call, int to, uint64_t at)
-{
-    const uint64_t bytes = call->view.shape.width * cecl_tile_rows(call);
-    return cecl_tile_begin(call, to, at / bytes) +
-           cecl_offset_within(call, call->view.shape.send_pitch, at % bytes);
-}
 
 #endif

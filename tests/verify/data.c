@@ -21,7 +21,7 @@ static const struct cecl_call *call_at(const struct verifier *v, int call, uint3
 /* Returns where byte `i` of a rank's block for rank `to` lies in that rank's input. */
 static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
 {
-    return call->op->has_tiles ? cecl_tile_byte(call, to, i)
+    return call->op->has_tiles ? verify_tile_byte(call, to, i)
                                : cecl_call_block(call, call->rank, to).send_offset +
                                      cecl_offset_within(call, verify_input_pitch(call), i);
 }

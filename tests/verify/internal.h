@@ -2,7 +2,16 @@
 #ifndef CECL_VERIFY_INTERNAL_H
 #define CECL_VERIFY_INTERNAL_H
 
+#include "plan/block.h"
 #include "verify/verify.h"
+
+/* Where byte `at` of the tiles for rank `to`, counted as if they were dense, lies in sendbuff. */
+static inline uint64_t verify_tile_byte(const struct cecl_call *call, int to, uint64_t at)
+{
+    const uint64_t bytes = call->view.shape.width * cecl_tile_rows(call);
+    return cecl_tile_begin(call, to, at / bytes) +
+           cecl_offset_within(call, call->view.shape.send_pitch, at % bytes);
+}
 
 /* An access to some bytes of one rank's area. */
 struct verify_access {

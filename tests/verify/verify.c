@@ -22,7 +22,7 @@ uint64_t verify_send_bytes(const struct cecl_call *call)
     for (int to = 0; to < call->nranks; to++) {
         const uint64_t tiles = call->op->has_tiles ? cecl_call_tiles(call) : 0;
         for (uint64_t i = 1; i <= tiles; i++) {
-            const uint64_t last = cecl_tile_byte(call, to, i * (call->bytes / tiles) - 1);
+            const uint64_t last = verify_tile_byte(call, to, i * (call->bytes / tiles) - 1);
             end = last >= end ? last + 1 : end;
         }
         if (tiles > 0)
