@@ -36,11 +36,11 @@ TESTS = {
              "(pool|register|memory|mixed)_3)$",
     "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
             "(collectives|group|bad_input|all_to_all_v|explain|check)_3)$",
-    "plan": "^test_(.*_verified|plan_.*|fuse|explain_3)$",
-    "verify": "^test_(.*_verified|verifier_.*)$",
+    "plan": "^(fuzz_corpus_plan|test_(.*_verified|plan_.*|fuse|explain_3))$",
+    "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
     "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
-    "ce": "^(fuzz_corpus_api|test_(.*_verified|fuse|plan_.*|steady_state|"
+    "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|"
           "pairs_.*|(collectives|mixed|reduce|group|explain)_3))$",
     "sm": "^test_(number|reduce_host|small_host|host_small|(collectives|determinism|mixed)_3)$",
     "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"

@@ -1,18 +1,27 @@
 /* Checks lowering with the verifier. An input gives a tuning table, and a valid sequence of calls
- * and groups. The plans of all ranks must be correct, or be refused on all ranks. */
+ * and groups, some of them captured and launched again. The plans of all ranks must be correct, or be
+ * refused on all ranks. */
 #include "../learn_outside.h"
 #include "input.h"
 
+#include "ce/capture.h"
 #include "ce/lower.h"
+#include "plan/splits.h"
 #include "plan/tuning.h"
 #include "plan/way.h"
 #include "verify/verify.h"
 
 #define FEW_RANKS 7 /* of most inputs */
-#define RANKS_MOST 32
-#define PARTS_MOST 3
+#define RANKS_MOST 33
+#define PARTS_MOST 6
 #define CALLS_MOST 3
+#define TIMES_MOST 7 /* launches of these calls */
 #define SLOT 64
+#define SLOTS (2ull * RANKS_MOST * CECL_SLOT_FACTOR * SLOT)
+#define HOST 4096        /* bytes of half of the memory of the host */
+#define TABLE (1u << 15) /* bytes for the tables of splits; larger than any */
+#define EXPERTS 3
+#define SPLITS (2 * CECL_SPLITS_RANKS_MAX * EXPERTS)
 
 /* A call, for all ranks. */
 struct drawn {
@@ -21,6 +30,7 @@ struct drawn {
     /* each rank's own layout, or one layout for all, or none */
     uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
+    uint64_t splits[CECL_SPLITS_RANKS_MAX][SPLITS], splits_out[CECL_SPLITS_RANKS_MAX][SPLITS];
     /* the only rank whose own block stays in place; -1: none; -2: as `part` says */
     int in_place_at;
     uint64_t differ; /* a bit for each rank that differs from `part`, where ranks may differ */
@@ -28,7 +38,7 @@ struct drawn {
 
 struct group {
     uint32_t size;
-    bool late;
+    bool late, captured;
     int turn[RANKS_MOST]; /* how many ranks come before each rank */
     uint64_t send_at[PARTS_MOST][RANKS_MOST], outside[PARTS_MOST][CECL_MAX_RANKS / 64];
     struct drawn drawn[PARTS_MOST];
@@ -40,6 +50,7 @@ struct setting {
     struct cecl_tuning tuning;
     uint64_t staging;
     bool has_slots, draws_ways;
+    uint64_t host_bytes;
 };
 
 /* ---- drawing */
@@ -176,6 +187,43 @@ static void draw_tiles(struct input *in, struct drawn *d, int n)
             i % (1 + (uint64_t)n * count) == 0 ? count : take_below(&many, 60) * call->element;
 }
 
+/* Rows for experts, with gaps, or back, or by splits alone: as many as just fit, more to rank 0 than fit, or any. */
+static void draw_splits(struct input *in, struct drawn *d, int n)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALLV_DEVICE, CECL_OP_DISPATCH,
+                                             CECL_OP_COMBINE};
+    enum { FILLED, BEYOND, ANY, SHAPES = 6 };
+    const unsigned op = take_below(in, 3), rows = take_below(in, 4),
+                   shape = op == 0 ? take_below(in, SHAPES) : ANY;
+    const uint64_t experts = op == 0 ? 1 : 1 + take_below(in, EXPERTS),
+                   align = op == 1 ? 1 + take_below(in, 4) : 1, blocks = (uint64_t)n * experts,
+                   spare = op == 0 ? 0 : 2;
+    struct input many = take_many(in);
+    d->part.call = (struct cecl_call){.op = &cecl_ops[ops[op]], .element = 1};
+    d->has_layout = true;
+    d->in_place_at = -2;
+    for (int r = 0; r < n; r++) {
+        uint64_t *words = &d->layouts[r * CECL_LAYOUT_SPLITS_WORDS], begin = 0;
+        words[CECL_LAYOUT_SEND_ROWS] = blocks * (rows + 1 + spare);
+        words[CECL_LAYOUT_RECV_ROWS] =
+            words[CECL_LAYOUT_SEND_ROWS] + (op == 0 ? 0 : experts * align);
+        words[CECL_LAYOUT_ROW_BYTES] = 2;
+        words[CECL_LAYOUT_EXPERTS] = experts;
+        words[CECL_LAYOUT_ALIGN] = align;
+        words[CECL_LAYOUT_SCALE_BYTES] = op == 0 ? 0 : rows; /* the verifier does not read any */
+        words[CECL_LAYOUT_SPLITS] = (uintptr_t)d->splits[r];
+        words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)d->splits_out[r];
+        d->part.call.bytes = words[CECL_LAYOUT_RECV_ROWS] * words[CECL_LAYOUT_ROW_BYTES];
+        for (uint64_t i = 0; i < blocks; i++) {
+            d->splits[r][i] = shape == FILLED   ? rows + 1
+                              : shape == BEYOND ? (i == 0 ? blocks * (rows + 1) : 0)
+                                                : take_below(&many, rows + 2);
+            d->splits[r][blocks + i] = begin;
+            begin += d->splits[r][i] + take_below(&many, 1 + (unsigned)spare);
+        }
+    }
+}
+
 static void draw_widening(struct drawn *d, uint64_t blocks)
 {
     struct cecl_call *call = &d->part.call;
@@ -247,8 +295,9 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
 {
     const unsigned flags = take_byte(in);
     memset(group, 0, sizeof(*group));
-    group->size = 1 + flags % PARTS_MOST;
-    group->late = flags >> 4 & 1 && setting->n > 1;
+    group->size = 1 + flags % 3 + (flags >> 5 & 1) * 3;
+    group->captured = flags >> 3 & 1 && setting->n > 1;
+    group->late = flags >> 4 & 1 && setting->n > 1 && !group->captured;
     for (int r = 0; r < setting->n && group->late; r++) {
         const int other = (int)take_below(in, (unsigned)r + 1);
         group->turn[r] = group->turn[other];
@@ -256,6 +305,11 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
     }
     for (uint32_t i = 0; i < group->size; i++)
         draw_call(in, setting->n, &group->drawn[i]);
+    if (flags >> 6 != 3 || setting->n > CECL_SPLITS_RANKS_MAX)
+        return;
+    group->size = 1;
+    group->late = false;
+    draw_splits(in, &group->drawn[0], setting->n);
 }
 
 /* Draws thresholds of a few bytes, some of which change decisions of the built-in table. */
@@ -269,6 +323,7 @@ static void draw_setting(struct input *in, struct setting *setting)
     const uint64_t least = flags >> 3 & 1 ? 4096 : 2 * PARTS_MOST * (uint64_t)setting->n;
     setting->staging = flags >> 3 & 3 ? least + take_below(in, 256) : 2 + take_below(in, 7);
     setting->tuning = cecl_tuning_default(CECL_TUNING_HOST, setting->n);
+    setting->host_bytes = flags >> 5 & 1 ? HOST : 0;
     const unsigned changes = take_below(in, CECL_TUNE_COUNT + 1);
     for (unsigned i = 0; i < changes; i++) {
         const unsigned which = take_below(in, CECL_TUNE_COUNT);
@@ -320,9 +375,14 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     struct drawn *d = &group->drawn[index];
     struct cecl_part part = d->part;
     const int n = setting->n;
+    const bool has_slots = setting->has_slots && !group->captured;
     part.call.nranks = n;
     part.call.rank = rank;
-    if (d->has_layout) {
+    part.call.captured = group->captured;
+    if (part.call.op->family == CECL_FAMILY_SPLITS) {
+        part.call.layout_words = CECL_LAYOUT_SPLITS_WORDS;
+        part.call.view.layout = &d->layouts[rank * CECL_LAYOUT_SPLITS_WORDS];
+    } else if (d->has_layout) {
         const uint32_t words = part.call.op->has_tiles ? 1 + (uint32_t)d->layouts[0] * (uint32_t)n
                                                        : cecl_layout_words(part.call.op, n);
         part.call.view.layout = part.call.op->family == CECL_FAMILY_OWN_LAYOUT
@@ -338,8 +398,11 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     part.means = (struct cecl_means){.tuning = &setting->tuning,
                                      .staging_bytes = setting->staging,
                                      .slots_offset = setting->staging,
-                                     .slot_bytes = setting->has_slots ? SLOT : 0,
+                                     .slot_bytes = has_slots ? SLOT : 0,
+                                     .host_bytes = setting->host_bytes,
                                      .half = half,
+                                     .table_offset = setting->staging + SLOTS,
+                                     .table_bytes = TABLE,
                                      .inputs_readable = true,
                                      .late = group->late};
     if (group->late)
@@ -349,8 +412,9 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     cecl_choose(&part.call, &part.means, &part.way);
     /* ranks that know each other's places exchange no requests */
     if (group->late || group->size > 1)
-        part.way.small = false;
-    if (setting->draws_ways && !part.way.small)
+        part.way.small = part.way.by_host = false;
+    if (setting->draws_ways && !part.way.small && !part.way.by_host &&
+        part.call.op->family != CECL_FAMILY_SPLITS)
         take_way(&part, &d->way);
     part.means.tuning = NULL;
     return part;
@@ -368,12 +432,12 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
                                 struct cecl_plan *plans)
 {
     ceclResult_t first = ceclSuccess;
-    bool small = false;
+    bool alternates = false;
     for (int r = 0; r < setting->n; r++) {
         struct cecl_part parts[PARTS_MOST];
         for (uint32_t i = 0; i < group->size; i++)
             parts[i] = part_at(group, i, setting, r, *half);
-        small = parts[0].way.small;
+        alternates = parts[0].way.small || parts[0].way.by_host;
         const ceclResult_t result = cecl_lower_group(parts, group->size, &plans[r]);
         REQUIRE(result == ceclSuccess || result == ceclInvalidUsage, "result %d: %s", (int)result,
                 cecl_message());
@@ -388,9 +452,34 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
                     plans[r].phases[1] == plans[0].phases[1],
                 "ranks 0 and %d have different numbers of phases", r);
     }
-    if (small)
+    if (alternates)
         *half ^= 1;
     return first;
+}
+
+/* `number`: a captured group's, from 1 on */
+static void capture(const struct group *group, int nranks, uint32_t number, struct cecl_plan *plans)
+{
+    for (int r = 0; r < nranks && group->captured; r++)
+        REQUIRE(cecl_plan_capture(&plans[r], false, number) == ceclSuccess, "%s", cecl_message());
+}
+
+/* Calls in which none is captured are also verified as calls. */
+static ceclResult_t verify(const struct cecl_plan *plans, int made, int nranks, uint64_t order)
+{
+    struct cecl_verify_launch launches[TIMES_MOST];
+    struct cecl_verify_program program = {
+        .nranks = nranks, .plans = plans, .ncalls = made, .order = order};
+    bool captured = false;
+    for (int i = 0; i < made; i++) {
+        launches[i] = (struct cecl_verify_launch){.call = i};
+        captured = captured || plans[i * nranks].part.call.captured;
+    }
+    for (int r = 0; r < nranks; r++) {
+        program.launches[r] = launches;
+        program.nlaunches[r] = made;
+    }
+    return captured ? cecl_verify_program(&program) : cecl_verify(plans, made, nranks);
 }
 
 /* ---- the fuzzer */
@@ -405,21 +494,28 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct group groups[CALLS_MOST];
-    static struct cecl_plan plans[CALLS_MOST * RANKS_MOST];
+    static struct cecl_plan plans[TIMES_MOST * RANKS_MOST];
     struct input in = {data, bytes};
     struct setting setting;
     uint8_t half = 0;
     int made = 0;
     draw_setting(&in, &setting);
-    const int ncalls = 1 + (int)take_below(&in, CALLS_MOST);
-    for (int c = 0; c < ncalls; c++) {
-        draw_group(&in, &setting, &groups[c]);
-        if (lower_group(&groups[c], &setting, &half, &plans[made * setting.n]) == ceclSuccess)
-            made++;
+    const unsigned how = take_byte(&in), more = how / CALLS_MOST % (TIMES_MOST - CALLS_MOST + 1);
+    const int ncalls = 1 + (int)(how % CALLS_MOST);
+    for (int t = 0; t < ncalls + (int)more; t++) {
+        const int c = t < ncalls ? t : (int)take_below(&in, (unsigned)ncalls);
+        struct cecl_plan *now = &plans[made * setting.n];
+        if (t < ncalls)
+            draw_group(&in, &setting, &groups[c]);
+        if (lower_group(&groups[c], &setting, &half, now) != ceclSuccess)
+            continue;
+        capture(&groups[c], setting.n, 1 + (uint32_t)c, now);
+        made++;
     }
     if (made > 0) { /* otherwise lowering has refused every group */
-        const ceclResult_t result = cecl_verify(plans, made, setting.n);
-        REQUIRE(result == ceclSuccess, "%d ranks, %d calls: %s", setting.n, made, cecl_message());
+        const ceclResult_t result = verify(plans, made, setting.n, take_byte(&in));
+        REQUIRE(result == ceclSuccess, "%d ranks, %d launches: %s", setting.n, made,
+                cecl_message());
     }
     for (int i = 0; i < made * setting.n; i++)
         cecl_plan_free(&plans[i]);

@@ -171,7 +171,7 @@ static void barrier(const struct asked *asked, struct blocks *blocks)
 }
 
 /* "recvbuff: this rank's tiles, one behind the other". Blocks do not describe where tiles lie in sendbuff;
- * test_tiles_verified.c tests that. */
+ * tests/fuzz/fuzz_plan.c verifies that. */
 static void tiles(const struct asked *asked, struct blocks *blocks)
 {
     for (int from = 0; from < asked->nranks; from++)

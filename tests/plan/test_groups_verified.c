@@ -1,4 +1,4 @@
-/* Groups: several calls in one plan, verified over all ranks, and what the calls of a plan share. */
+/* Groups: what the calls of a plan share, and faults that the verifier must find. Random groups: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
 #define GROUP_MAX 6
@@ -148,73 +148,6 @@ TEST(reductions_with_an_end_are_in_a_bundle)
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
     assert_string_equal(plan.path, "group of 8 calls, 24 copies, 8 reductions in 1 bundle");
     cecl_plan_free(&plan);
-}
-
-/* A reduction in several chunks; in one group of three a call that only moves data. */
-static struct cecl_part draw_member(uint64_t *x, int n, uint64_t staging)
-{
-    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
-                                             CECL_OP_REDUCE};
-    const enum cecl_op_index op = ops[next(x) % 3];
-    const uint32_t element = 1u << next(x) % 4;
-    struct cecl_part part = next(x) % 8 == 0
-                                ? part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 1 + next(x) % 20)
-                                : reduction_of(op, (uint64_t)n, 1 + next(x) % 60, element);
-    if (part.call.op->family == CECL_FAMILY_REDUCTION) {
-        part.way.reduce.chunk = (1 + next(x) % 4) * element;
-        part.way.reduce.halved = next(x) % 2 * element;
-        part.call.root = (int)(next(x) % (uint64_t)n);
-        part.call.in_place = next(x) % 2;
-    }
-    part.means.staging_bytes = staging;
-    return part;
-}
-
-/* Ranks come in any order, and each one late. */
-static void be_late(struct cecl_part *part, const uint64_t *came)
-{
-    part->means.late = true;
-    part->way.reduce.meet_first = part->call.op->to != CECL_TO_EACH;
-    for (int r = 0; r < part->call.nranks; r++)
-        if (came[r] < came[part->call.rank])
-            part->earlier |= UINT64_C(1) << r;
-}
-
-/* Two groups, one after the other; the same staging for all calls: ample, or for chunks of a few elements. */
-TEST(pipelines_are_right)
-{
-    uint64_t x = 20261126;
-    uint32_t piped = 0;
-    for (int round = 0; round < 600; round++) {
-        const int n = 1 + round % 8;
-        const uint64_t staging = next(&x) % 2 ? 1 << 16 : 2 * (uint64_t)n * (16 + next(&x) % 100);
-        struct cecl_plan plans[2 * 8] = {0};
-        for (int c = 0; c < 2; c++) {
-            struct cecl_part parts[GROUP_MAX], mine[GROUP_MAX];
-            const uint32_t size = 2 + (uint32_t)next(&x) % (GROUP_MAX - 1);
-            uint64_t came[8];
-            for (uint32_t i = 0; i < size; i++)
-                parts[i] = draw_member(&x, n, staging);
-            for (int r = 0; r < n; r++)
-                came[r] = next(&x) * 8 + (uint64_t)r;
-            for (int r = 0; r < n; r++) {
-                memcpy(mine, parts, sizeof(mine));
-                for (uint32_t i = 0; i < size; i++) {
-                    mine[i].call.nranks = n;
-                    mine[i].call.rank = r;
-                    if (round % 2 && n > 1)
-                        be_late(&mine[i], came);
-                }
-                assert_int_equal(cecl_lower_group(mine, size, &plans[c * n + r]), ceclSuccess);
-            }
-            piped += strstr(plans[c * n].reason, "are one pipeline") != NULL;
-        }
-        if (cecl_verify(plans, 2, n) != ceclSuccess)
-            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
-        for (int p = 0; p < 2 * n; p++)
-            cecl_plan_free(&plans[p]);
-    }
-    assert_true(piped > 600); /* otherwise the test has shown nothing */
 }
 
 /* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */

@@ -121,3 +121,149 @@ TEST(a_builder_that_lost_a_step_hands_back_nothing)
     assert_int_equal(cecl_plan_finish(&plan), ceclOutOfMemory);
     assert_memory_equal(&plan, &nothing, sizeof(plan));
 }
+
+/* ---- calls whose blocks differ, or have a root */
+
+/* A call, and the only rank in place, or -1 for none; -2: all ranks or none, as `part` says. */
+struct drawn {
+    struct cecl_part part;
+    int in_place_at;
+    uint64_t outside[CECL_MAX_RANKS / 64]; /* of the parts that are made of it */
+};
+
+/* A gather or a scatter, in which only the root may be in place. */
+static struct drawn rooted(enum cecl_op_index op, int root, bool in_place, uint64_t bytes)
+{
+    struct drawn d = {.part = part_of(op, false, CECL_PUSH, bytes),
+                      .in_place_at = in_place ? root : -1};
+    d.part.call.root = root;
+    return d;
+}
+
+static struct drawn broadcast(int root, bool in_place, uint64_t bytes, uint64_t spread)
+{
+    struct drawn d = {.part = part_of(CECL_OP_BROADCAST, in_place, CECL_PUSH, bytes),
+                      .in_place_at = -2};
+    d.part.call.root = root;
+    d.part.way.move.spread = spread; /* 0: whole */
+    return d;
+}
+
+static struct cecl_part part_at(struct drawn *d, int n, int rank)
+{
+    struct cecl_part part = d->part;
+    part.call.nranks = n;
+    part.call.rank = rank;
+    if (d->in_place_at != -2)
+        part.call.in_place = d->in_place_at == rank;
+    learn_outside(&part, d->part.call.in_place ? UINT64_MAX : 0, d->outside);
+    return part;
+}
+
+/* Each rank sends its own block through the next rank's staging, in any number of chunks. */
+TEST(carried_blocks_arrive)
+{
+    for (int n = 1; n <= 9; n++)
+        for (uint64_t staging = 2; staging <= 64; staging *= 2)
+            for (int no_sm = 0; no_sm < 2; no_sm++) {
+                struct cecl_part parts[3];
+                for (int c = 0; c < 3; c++) {
+                    parts[c] = part_of(CECL_OP_CARRY, false, CECL_PUSH, 1 + 13 * (uint64_t)c);
+                    parts[c].way.move.no_sm = no_sm;
+                    parts[c].means.staging_bytes = staging;
+                }
+                verify_calls(parts, 3, n);
+            }
+}
+
+/* Bits that vary a call. */
+enum { IN_PLACE = 1, NO_SM = 2, HOWS = 4 };
+
+static struct drawn as(struct drawn d, int how, uint64_t staging)
+{
+    d.part.way.move.no_sm = how & NO_SM;
+    d.part.way.move.piece_worth = 5;
+    d.part.means.staging_bytes = staging;
+    return d;
+}
+
+/* Two ranks that keep `own` bytes each and exchange 4. */
+static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
+{
+    for (int r = 0; r < 2; r++)
+        for (int p = 0; p < 2; p++) {
+            uint64_t *mine = layout[r];
+            mine[0 + p] = mine[6 + p] = p == r ? own : 4;
+            mine[2 + p] = mine[8 + p] = p == 0 ? 0 : r == 0 ? own : 4;
+            mine[4 + p] = r == 0 ? 0 : p == 0 ? own : 4;
+        }
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV, false, CECL_PUSH, 0);
+    part.call.nranks = 2;
+    part.call.rank = rank;
+    set_layout(&part, layout[rank], 2);
+    part.way.move.no_sm = true;
+    part.means.staging_bytes = staging;
+    return part;
+}
+
+TEST(all_ranks_have_two_barriers_whatever_they_lend)
+{
+    uint64_t layout[2][10];
+    static const uint64_t owns[] = {0, 1, 8, 9, 100};
+    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
+    for (size_t i = 0; i < 5; i++) {
+        const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
+        struct cecl_plan plan;
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+        assert_int_equal(plan.ncopies, copies[i]);
+        assert_int_equal(cecl_plan_local_copies(&plan), 0);
+        cecl_plan_free(&plan);
+    }
+}
+
+TEST(staging_of_one_byte_is_refused_by_all)
+{
+    uint64_t layout[2][10];
+    for (uint64_t own = 0; own < 2; own++) {
+        const struct cecl_part part = swap_part(layout, 0, own, 1);
+        struct cecl_plan plan;
+        assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
+        assert_non_null(strstr(cecl_message(), "stagingBytes"));
+    }
+}
+
+/* Staging of 7 has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
+TEST(the_roots_own_block_goes_in_rounds)
+{
+    const uint32_t rounds = 7, peers = 3;
+    for (int at = 0; at < 4 * 2 * 2; at++) {
+        const int rank = at % 4, root = 2;
+        const bool in_place = at / 4 % 2, gathers = at / 8, is_root = rank == root;
+        struct drawn d =
+            as(rooted(gathers ? CECL_OP_GATHER : CECL_OP_SCATTER, root, in_place, 20), NO_SM, 7);
+        const struct cecl_part part = part_at(&d, 4, rank);
+        const uint32_t sent = gathers ? !is_root : is_root ? peers : 0;
+        struct cecl_plan plan;
+        assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+        assert_int_equal(plan.ncopies, sent + (is_root && !in_place ? 2 * rounds : 0));
+        assert_int_equal(cecl_plan_local_copies(&plan), 0);
+        cecl_plan_free(&plan);
+    }
+}
+
+/* A whole block passes its root's link once for each peer; in pieces, once in total. */
+TEST(a_broadcast_in_pieces_leaves_its_root_once)
+{
+    for (uint64_t spread = 0; spread < 3; spread++)
+        for (int how = IN_PLACE; how < HOWS; how++) {
+            struct drawn d = as(broadcast(1, how & IN_PLACE, 60, spread), how, 4096);
+            const struct cecl_part part = part_at(&d, 4, 1);
+            struct cecl_plan plan;
+            assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+            assert_int_equal(cecl_plan_bytes(&plan), spread ? 60 : 3 * 60);
+            assert_int_equal(plan.ncopies, spread ? 3 * spread : 3);
+            cecl_plan_free(&plan);
+        }
+}

@@ -1,4 +1,4 @@
-/* The shape of plans: batches, order, local copies, and their printed form. */
+/* The shape of plans: batches, order, local copies, and their printed form. That plans are right: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
 static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
@@ -117,6 +117,85 @@ TEST(only_one_policy_lets_copies_stay_within_a_gpu)
     assert_false(chosen(CECL_OP_ALL_TO_ALL, false, 1 << 20, CECL_SM_ALLOW, any).move.no_sm);
     assert_false(chosen(CECL_OP_ALL_GATHER, false, 1 << 30, CECL_SM_ALLOW, any).move.no_sm);
 }
+
+/* ---- plans of some calls */
+
+/* Peers return a block, and pass three barriers, only for ranks that are out of place. */
+TEST(peers_return_what_is_out_of_place_alone)
+{
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
+    part.way.move.no_sm = true;
+    for (uint64_t in_place = 0; in_place < 8; in_place++) {
+        struct cecl_plan *plans = lower_differing(&part, &in_place, 1, 3);
+        uint32_t copies = 0;
+        for (int r = 0; r < 3; r++) {
+            copies += plans[r].ncopies;
+            assert_int_equal(plans[r].phases[CECL_LANE_MAIN], in_place == 7 ? 2 : 3);
+        }
+        assert_int_equal(copies, 6 + 3 - __builtin_popcountll(in_place));
+        free_plans(plans, 3);
+    }
+}
+
+TEST(a_barrier_is_a_signal_to_each_and_a_wait_for_each)
+{
+    for (int n = 1; n <= 16; n++) {
+        const struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
+        struct cecl_plan *plans = lower_all(&part, 1, n);
+        for (int r = 0; r < n; r++) {
+            assert_int_equal(plans[r].nsteps, 2 * (n - 1));
+            assert_int_equal(plans[r].ncopies + plans[r].nreductions, 0);
+            for (int i = 0; i < n - 1; i++) {
+                assert_int_equal(plans[r].steps[i].kind, CECL_STEP_SIGNAL);
+                assert_int_equal(plans[r].steps[i].peer, (r + 1 + i) % n);
+                assert_int_equal(plans[r].steps[n - 1 + i].kind, CECL_STEP_WAIT);
+                assert_int_equal(plans[r].steps[n - 1 + i].peer, (r + 1 + i) % n);
+            }
+        }
+        free_plans(plans, n);
+    }
+}
+
+/* 2 ranks gather 4 rows of 3 bytes into rows of 8: a gap of 2. */
+TEST(rows_go_in_one_copy_to_each_peer)
+{
+    struct cecl_part part = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 12);
+    part.call.view.shape = (struct cecl_shape){.width = 3,
+                                               .rows = 4,
+                                               .send_pitch = 8,
+                                               .send_stride = 3,
+                                               .recv_pitch = 8,
+                                               .recv_stride = 3};
+    struct cecl_plan *plans = lower_all(&part, 1, 2);
+    assert_int_equal(plans[0].ncopies, 1);
+    assert_int_equal(plans[0].copies[0].rows, 4);
+    assert_int_equal(plans[0].copies[0].bytes, 3);
+    assert_int_equal(cecl_plan_bytes(&plans[0]), 12);
+    free_plans(plans, 2);
+}
+
+/* Whichever method is requested, no kernel reads at the peers. */
+TEST(the_way_of_tiles_is_through_staging)
+{
+    static const uint64_t layout[] = {2, 0, 60, 13, 7, 40, 4, 29, 29};
+    for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++) {
+        struct cecl_part part = part_of(CECL_OP_REDUCE_SCATTER_TILES, false, CECL_PUSH, 2 * 3 * 5);
+        part.call.nranks = 4;
+        part.call.rank = 1;
+        part.call.view.shape =
+            (struct cecl_shape){.width = 5, .rows = 6, .send_pitch = 7, .recv_pitch = 5};
+        set_layout(&part, layout, 4);
+        part.call.layout_words = sizeof(layout) / sizeof(layout[0]);
+        part.call.options.direction = (uint8_t)direction;
+        part.means.inputs_readable = true;
+        part.means.slot_bytes = 1 << 16;
+        choose(&part);
+        assert_false(part.way.reduce.read_at_peers);
+        assert_false(part.way.small);
+    }
+}
+
+/* ---- as text */
 
 static void expect_print(const struct cecl_plan *plan, const char *expected)
 {

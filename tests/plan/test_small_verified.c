@@ -1,10 +1,10 @@
-/* Small calls: each has one exchange, and no barrier before it. Calls alternate between two halves of the
- * slots. Two halves are enough for sequences of small and other calls on one buffer; one half is not. Also:
- * the shape of these plans, and which calls are small. */
+/* Small calls, and urgent ones that go through memory of the host: each has one exchange, and no barrier before it. Calls
+ * alternate between two halves of the slots, or of that memory; one half is not enough. Also: the shape of these plans, and
+ * which calls are small or urgent. Random ones, between others: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
 #define SLOT 512
-#define CALLS 6
+#define HALF 4096
 
 static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCATTER,
                                          CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
@@ -23,58 +23,6 @@ static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_plac
     part.means = (struct cecl_means){
         .staging_bytes = 8192, .slots_offset = 8192, .slot_bytes = SLOT, .half = half};
     return part;
-}
-
-/* Draws a small call or another one. */
-static struct cecl_part draw(uint64_t *x, uint64_t n, bool small, uint8_t half)
-{
-    const enum cecl_op_index op = ops[next(x) % OPS];
-    const bool in_place = next(x) % 2;
-    const uint64_t bytes = 1 + next(x) % (SLOT / 8);
-    struct cecl_part part = small_of(op, n, in_place, bytes, half);
-    part.way.small = small;
-    if (!small) {
-        part.way.move.no_sm = next(x) % 2;
-        part.way.reduce.read_at_peers = cecl_ops[op].family == CECL_FAMILY_REDUCTION && next(x) % 2;
-        part.way.reduce.one_shot = next(x) % 2 ? SLOT : 0;
-    }
-    return part;
-}
-
-/* Draws the calls of a sequence. Small calls alternate between both halves, or always use one half. */
-static void draw_all(uint64_t seed, uint64_t n, unsigned others, bool both,
-                     struct cecl_part parts[CALLS])
-{
-    uint8_t half = 0;
-    for (int c = 0; c < CALLS; c++) {
-        const bool small = others == 0 || next(&seed) % others != 0;
-        parts[c] = draw(&seed, n, small, half);
-        if (small && both)
-            half ^= 1;
-    }
-}
-
-TEST(small_calls_and_others_follow_each_other)
-{
-    for (unsigned seed = 1; seed <= 300; seed++) {
-        const int n = 2 + (int)(seed % 6);
-        struct cecl_part parts[CALLS];
-        draw_all(seed, (uint64_t)n, 2, true, parts);
-        verify_calls(parts, CALLS, n);
-    }
-}
-
-TEST(slots_of_one_half_alone_are_a_race)
-{
-    for (unsigned seed = 1; seed <= 50; seed++) {
-        const int n = 2 + (int)(seed % 7);
-        struct cecl_part parts[CALLS];
-        draw_all(seed, (uint64_t)n, 0, false, parts);
-        struct cecl_plan *plans = lower_all(parts, CALLS, n);
-        assert_int_equal(cecl_verify(plans, CALLS, n), ceclInternalError);
-        assert_non_null(strstr(cecl_message(), "race: staging"));
-        free_plans(plans, CALLS * n);
-    }
 }
 
 /* ---- the shape of a plan */
@@ -134,21 +82,28 @@ TEST(a_small_plan_is_one_exchange_of_posts)
 }
 
 /* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */
-TEST(one_half_twice_in_a_row_is_a_race)
+static void half_twice_is_a_race(const struct cecl_part *first, struct cecl_part second, int n,
+                                 const char *words)
+{
+    for (uint8_t half = 0; half < 2; half++) {
+        second.means.half = half;
+        const struct cecl_part parts[2] = {*first, second};
+        struct cecl_plan *plans = lower_all(parts, 2, n);
+        assert_int_equal(cecl_verify(plans, 2, n), half ? ceclSuccess : ceclInternalError);
+        if (!half)
+            assert_non_null(strstr(cecl_message(), words));
+        free_plans(plans, 2 * n);
+    }
+}
+
+TEST(one_half_of_the_slots_twice_in_a_row_is_a_race)
 {
     for (int n = 2; n <= 5; n++)
-        for (unsigned i = 0; i < OPS * OPS; i++)
-            for (uint8_t half = 0; half < 2; half++) {
-                const struct cecl_part first = small_of(ops[i % OPS], (uint64_t)n, half, 9, 0);
-                const struct cecl_part parts[2] = {
-                    first, small_of(ops[i / OPS], (uint64_t)n, !half, 9, half)};
-                struct cecl_plan *plans = lower_all(parts, 2, n);
-                const ceclResult_t result = cecl_verify(plans, 2, n);
-                assert_int_equal(result, half ? ceclSuccess : ceclInternalError);
-                if (!half)
-                    assert_non_null(strstr(cecl_message(), "race: staging"));
-                free_plans(plans, 2 * n);
-            }
+        for (unsigned i = 0; i < 2 * OPS * OPS; i++) {
+            const struct cecl_part first = small_of(ops[i / 2 % OPS], (uint64_t)n, i % 2, 9, 0);
+            half_twice_is_a_race(&first, small_of(ops[i / 2 / OPS], (uint64_t)n, i % 2 == 0, 9, 0),
+                                 n, "race: staging");
+        }
 }
 
 /* ---- which calls are small */
@@ -188,16 +143,8 @@ TEST(tuning_knows_what_is_small)
     assert_false(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PULL));
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 1, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 17, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_true(goes_small(CECL_OP_ALL_REDUCE, 4, 256 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 4, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 3, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_true(goes_small(CECL_OP_ALL_REDUCE, 2, 512 << 10, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_int_equal(small_most(2), 1 << 20);
     assert_int_equal(small_most(3), 256 << 10);
-    assert_true(goes_small(CECL_OP_ALL_TO_ALL, 2, 1 << 20, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(
-        goes_small(CECL_OP_ALL_GATHER, 2, (1 << 20) + 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_REDUCE, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_BROADCAST, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
@@ -221,4 +168,94 @@ TEST(what_does_not_fit_a_slot_is_not_small)
         choose(&drawn);
         assert_int_equal(drawn.way.small, fault == 0);
     }
+}
+
+/* ---- urgent calls */
+
+static const enum cecl_op_index urgent[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                            CECL_OP_BROADCAST, CECL_OP_GATHER, CECL_OP_SCATTER};
+#define URGENT (sizeof(urgent) / sizeof(urgent[0]))
+
+static struct cecl_part urgent_of(enum cecl_op_index op, bool in_place, uint64_t bytes,
+                                  bool by_host, uint8_t half)
+{
+    struct cecl_part part = part_of(op, in_place, CECL_PUSH, bytes);
+    part.way.by_host = by_host;
+    part.means = (struct cecl_means){.staging_bytes = 8192,
+                                     .slots_offset = 8192,
+                                     .slot_bytes = SLOT,
+                                     .host_bytes = HALF,
+                                     .half = half};
+    return part;
+}
+
+/* With a root, the second call may need nothing that the first one still does. */
+TEST(one_half_of_host_memory_twice_in_a_row_is_a_race)
+{
+    for (int i = 0; i < 2 * 2 * 2; i++) {
+        const struct cecl_part first = urgent_of(urgent[i / 2 % 2], i % 2, 9, true, 0);
+        half_twice_is_a_race(&first, urgent_of(urgent[i / 4], i % 2 == 0, 9, true, 0), 4,
+                             "race: host memory");
+    }
+}
+
+TEST(no_copy_goes_between_devices)
+{
+    for (size_t i = 0; i < URGENT; i++) {
+        const struct cecl_part part = urgent_of(urgent[i], false, 100, true, 1);
+        struct cecl_plan *plans = lower_all(&part, 1, 4);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(cecl_plan_local_copies(&plans[r]), 0);
+            for (uint32_t c = 0; c < plans[r].ncopies; c++) {
+                const struct cecl_copy *copy = &plans[r].copies[c];
+                assert_true((copy->dst.area == CECL_AREA_HOST) !=
+                            (copy->src.area == CECL_AREA_HOST));
+                /* a rank writes only its own part and its own recvbuff */
+                assert_int_equal(copy->dst.rank, r);
+            }
+        }
+        free_plans(plans, 4);
+    }
+}
+
+TEST(a_block_for_all_ranks_is_sent_once)
+{
+    const struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 100, true, 0);
+    struct cecl_plan *plans = lower_all(&part, 1, 4);
+    uint64_t sent = 0;
+    for (uint32_t c = 0; c < plans[0].ncopies; c++)
+        sent += plans[0].copies[c].dst.area == CECL_AREA_HOST ? plans[0].copies[c].bytes : 0;
+    assert_int_equal(sent, 100);
+    free_plans(plans, 4);
+}
+
+/* ---- which calls go through host memory */
+
+static bool goes_by_host(struct cecl_part part, int nranks)
+{
+    part.call.nranks = nranks;
+    part.way = (struct cecl_way){0};
+    part.means.host_bytes = 1 << 20;
+    choose(&part);
+    return part.way.by_host;
+}
+
+TEST(only_small_calls_that_move_data_go_through_host_memory)
+{
+    struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 1 << 20, false, 0);
+    assert_true(goes_by_host(part, 4));
+    part.call.bytes++;
+    assert_false(goes_by_host(part, 4));
+    part = urgent_of(CECL_OP_ALL_TO_ALL, false, 1 << 18, false, 0);
+    assert_true(goes_by_host(part, 4));
+    assert_false(goes_by_host(part, 5)); /* each rank sends a different block to each rank */
+    /* the root of a scatter sends a block to each rank; each rank of a gather sends one */
+    assert_true(goes_by_host(urgent_of(CECL_OP_GATHER, false, 1 << 20, false, 0), 4));
+    assert_true(goes_by_host(urgent_of(CECL_OP_SCATTER, false, 1 << 18, false, 0), 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_SCATTER, false, 1 << 18, false, 0), 5));
+    part = urgent_of(CECL_OP_ALL_GATHER, true, 4096, false, 0);
+    part.call.options.direction = CECL_DIRECTION_PULL;
+    assert_false(goes_by_host(part, 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_ALL_REDUCE, true, 4096, false, 0), 4));
+    assert_false(goes_by_host(urgent_of(CECL_OP_BARRIER, false, 0, false, 0), 4));
 }

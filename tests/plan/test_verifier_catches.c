@@ -1,6 +1,8 @@
 /* The verifier finds faults that no random change to a plan makes, and its message names the fault's place. */
 #include "plans.h"
 
+#include "plan/splits.h"
+
 #define RANKS 4
 
 static struct cecl_plan *two_gathers(void)
@@ -79,4 +81,38 @@ TEST(a_race_names_both_uses_and_their_steps)
     expect_fault(plans,
                  "race: recvbuff of rank 0, bytes 6 to 11: the user of rank 0 before call 1 and "
                  "the write of call 1, rank 1, step 6 have no order");
+}
+
+/* Removes `count` steps from step `from` on from all plans of a call by splits: each of 3 ranks sends 2 rows to each. Steps:
+ * tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
+static void expect_splits_fault(uint32_t from, uint32_t count, const char *words)
+{
+    enum { N = 3, STAGING = 1 << 14 };
+    static uint64_t splits[2 * N] = {2, 2, 2}, out[2 * N];
+    const uint64_t layout[CECL_LAYOUT_SPLITS_WORDS] = {[CECL_LAYOUT_SEND_ROWS] = 2 * N,
+                                                       [CECL_LAYOUT_RECV_ROWS] = 2 * N,
+                                                       [CECL_LAYOUT_ROW_BYTES] = 3,
+                                                       [CECL_LAYOUT_EXPERTS] = 1,
+                                                       [CECL_LAYOUT_ALIGN] = 1,
+                                                       [CECL_LAYOUT_SPLITS] = (uintptr_t)splits,
+                                                       [CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)out};
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 2 * N * 3);
+    part.means.staging_bytes = part.means.table_offset = part.means.table_bytes = STAGING;
+    set_layout(&part, layout, N);
+    struct cecl_plan *plans = lower_all(&part, 1, N);
+    assert_int_equal(cecl_verify(plans, 1, N), ceclSuccess);
+    for (int r = 0; r < N; r++)
+        for (uint32_t i = 0; i < count; i++)
+            drop_step(&plans[r], from);
+    assert_int_equal(cecl_verify(plans, 1, N), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), words));
+    free_plans(plans, N);
+}
+
+TEST(a_missing_step_or_wait_of_a_call_by_splits_is_caught)
+{
+    expect_splits_fault(0, 1, "has not told its splits");
+    expect_splits_fault(3, 2, "rank"); /* rows arrive before the peers are ready */
+    expect_splits_fault(5, 1, "output");
+    expect_splits_fault(8, 2, "rank");
 }

@@ -19,6 +19,7 @@ enum harm {
     WRONG_TARGET_AREA,
     SHORTEN_COPY,
     LENGTHEN_COPY,
+    SHIFT_RESULT,
     DROP_WAIT,
     WAIT_FOR_LESS,
     DROP_LAST_SIGNAL,
@@ -87,6 +88,16 @@ static uint64_t shifted(uint64_t offset)
     return offset > 0 && chance(2) ? offset - 1 : offset + 1;
 }
 
+/* Moves the destination of a reduction by a byte. */
+static bool shift_result(struct cecl_plan *plan)
+{
+    if (plan->nreductions == 0)
+        return false;
+    struct cecl_place *dst = &plan->reductions[chance(plan->nreductions)].dst;
+    dst->offset = shifted(dst->offset);
+    return true;
+}
+
 static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
 {
     struct cecl_step *batch = any_step(plan, CECL_STEP_COPY, 0);
@@ -128,6 +139,7 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
     struct cecl_step *step;
 
     switch (harm) {
+    case SHIFT_RESULT: return shift_result(plan);
     case DROP_WAIT:
         step = any_step(plan, CECL_STEP_WAIT, through_staging ? 2 : 1);
         drop_step(plan, (uint32_t)(step - plan->steps));
@@ -270,6 +282,7 @@ HARM_TEST(a_wrong_target_area_is_always_caught, WRONG_TARGET_AREA, WRONG_TARGET)
 HARM_TEST(a_shorter_copy_is_always_caught, SHORTEN_COPY,
           "is not|was written 0 times|out of its area")
 HARM_TEST(a_longer_copy_is_always_caught, LENGTHEN_COPY, WRONG_TARGET)
+HARM_TEST(a_shifted_result_is_always_caught, SHIFT_RESULT, WRONG_TARGET)
 HARM_TEST(a_dropped_wait_is_always_caught, DROP_WAIT, "race")
 HARM_TEST(a_wait_for_less_is_always_caught, WAIT_FOR_LESS, "race")
 HARM_TEST(a_dropped_last_signal_is_always_caught, DROP_LAST_SIGNAL, "deadlock")
