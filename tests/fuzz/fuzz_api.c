@@ -20,15 +20,15 @@ enum mode { RANK_AFTER_RANK, ONE_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
 
 static struct input in;
 static struct model model;
-static ceclComm_t comms[MODEL_RANKS];
-static ceclStream_t streams[MODEL_RANKS];
-static enum memory memories[MODEL_RANKS];
-static int files[MODEL_RANKS];
+static ceclComm_t comms[RANKS];
+static ceclStream_t streams[RANKS];
+static enum memory memories[RANKS];
+static int files[RANKS];
 static bool checks;    /* ranks compare every call, so they need threads or a group */
 static bool registers; /* register-on-use */
 static struct {
     size_t bytes;
-    char *at[MODEL_RANKS];
+    char *at[RANKS];
 } own[OWN_MOST];
 static int nown;
 
@@ -76,7 +76,7 @@ static uint8_t *map_file(int rank)
 }
 
 /* All ranks allocate equally in the pool, even ranks that use other memory. */
-static void allocate(size_t bytes, char *at[MODEL_RANKS])
+static void allocate(size_t bytes, char *at[RANKS])
 {
     OK(ceclGroupStart());
     for (int r = 0; r < model.nranks; r++)
@@ -86,7 +86,7 @@ static void allocate(size_t bytes, char *at[MODEL_RANKS])
 
 static void open_memory(void)
 {
-    char *pool[MODEL_RANKS];
+    char *pool[RANKS];
     allocate(MODEL_BYTES, pool);
     for (int r = 0; r < model.nranks; r++) {
         memories[r] = (enum memory)take_below(&in, MEMORIES);
@@ -148,80 +148,6 @@ static void change_registration(void)
         OK(ceclCommDeregister(comms[r], handle));
 }
 
-/* ---- making calls */
-
-static ceclResult_t call_variable(const struct model_call *c, int rank, ceclStream_t stream,
-                                  bool asks)
-{
-    size_t sends[MODEL_RANKS], from[MODEL_RANKS], receives[MODEL_RANKS], to[MODEL_RANKS],
-        at_peers[MODEL_RANKS];
-    const void *send = model_send(&model, c, rank);
-    void *recv = model_recv(&model, c, rank);
-    for (int p = 0; p < model.nranks; p++) {
-        sends[p] = c->counts[rank][p];
-        from[p] = c->sent_at[rank][p];
-        receives[p] = c->counts[p][rank];
-        to[p] = c->wanted_at[p][rank];
-        at_peers[p] = c->wanted_at[rank][p];
-    }
-    if (c->kind == MODEL_ALL_GATHERV)
-        return ceclAllGatherv(send, receives[rank], recv, receives, to, c->type, comms[rank],
-                              stream);
-    return asks ? ceclAlltoAllv(send, sends, from, recv, receives, to, c->type, comms[rank], stream)
-                : ceclAlltoAllvAt(send, sends, from, recv, receives, to, at_peers, c->type,
-                                  comms[rank], stream);
-}
-
-/* Makes the calls of a rank that sends, receives, or both. */
-static ceclResult_t call_ends(const struct model_call *c, int rank, ceclStream_t stream)
-{
-    ceclResult_t result = ceclSuccess;
-    if (c->root == rank)
-        result =
-            ceclSend(model_send(&model, c, rank), c->count, c->type, c->peer, comms[rank], stream);
-    if (c->peer == rank && result == ceclSuccess)
-        result = ceclRecv(model_recv(&model, c, rank), c->as_bytes ? c->count * c->size : c->count,
-                          c->as_bytes ? ceclUint8 : c->type, c->root, comms[rank], stream);
-    return result;
-}
-
-/* A rank's message to itself must be in a group, which may be nested. */
-static ceclResult_t call_message(const struct model_call *c, int rank, ceclStream_t stream)
-{
-    if (c->root != rank || c->peer != rank)
-        return call_ends(c, rank, stream);
-    OK(ceclGroupStart());
-    const ceclResult_t result = call_ends(c, rank, stream), end = ceclGroupEnd();
-    return result == ceclSuccess ? end : result;
-}
-
-static ceclResult_t call(const struct model_call *c, int rank, ceclStream_t stream, bool asks)
-{
-    const void *send = model_send(&model, c, rank);
-    void *recv = model_recv(&model, c, rank);
-    ceclComm_t comm = comms[rank];
-    switch (c->kind) {
-    case MODEL_ALL_GATHER: return ceclAllGather(send, recv, c->count, c->type, comm, stream);
-    case MODEL_ALL_TO_ALL: return ceclAlltoAll(send, recv, c->count, c->type, comm, stream);
-    case MODEL_BROADCAST:
-        return ceclBroadcast(send, recv, c->count, c->type, c->root, comm, stream);
-    case MODEL_GATHER: return ceclGather(send, recv, c->count, c->type, c->root, comm, stream);
-    case MODEL_SCATTER: return ceclScatter(send, recv, c->count, c->type, c->root, comm, stream);
-    case MODEL_ALL_REDUCE: return ceclAllReduce(send, recv, c->count, c->type, c->op, comm, stream);
-    case MODEL_REDUCE_SCATTER:
-        return ceclReduceScatter(send, recv, c->count, c->type, c->op, comm, stream);
-    case MODEL_REDUCE:
-        return ceclReduce(send, recv, c->count, c->type, c->op, c->root, comm, stream);
-    case MODEL_ALL_GATHER_STRIDED:
-        return ceclAllGatherStrided(send, recv, &c->strided, c->type, comm, stream);
-    case MODEL_ALL_TO_ALL_STRIDED:
-        return ceclAlltoAllStrided(send, recv, &c->strided, c->type, comm, stream);
-    case MODEL_BARRIER: return ceclBarrier(comm, stream);
-    case MODEL_MESSAGE: return call_message(c, rank, stream);
-    default: return call_variable(c, rank, stream, asks);
-    }
-}
-
 /* ---- batches */
 
 static struct batch {
@@ -231,9 +157,9 @@ static struct batch {
     bool
         captures; /* with a thread for each rank, calls on a stream and outside of groups are captured */
     ceclOptions_t options;
-    struct model_call calls[CALLS_MOST];
+    struct random_call calls[CALLS_MOST][RANKS];
     /* bit i: in mode THREADS, the rank makes message i in the group of the messages before it */
-    unsigned joins[MODEL_RANKS];
+    unsigned joins[RANKS];
 } batch;
 
 static ceclStream_t stream_of(int rank)
@@ -241,12 +167,20 @@ static ceclStream_t stream_of(int rank)
     return batch.on_stream ? streams[rank] : NULL;
 }
 
+/* asks: receivers tell senders where blocks belong */
+static ceclResult_t call(int i, int rank, ceclStream_t stream, bool asks)
+{
+    struct random_call c = batch.calls[i][rank];
+    c.stream = stream;
+    return random_call(comms[rank], &c, !asks);
+}
+
 /* Captures the call, and launches the graph once. Ranks wait for each other, so each needs a thread. */
 static void make_in_graph(int i, int rank)
 {
     ceclGraph_t graph = NULL;
     OK(ceclStreamBeginCapture(comms[rank], streams[rank]));
-    OK(call(&batch.calls[i], rank, streams[rank], true));
+    OK(call(i, rank, streams[rank], true));
     OK(ceclStreamEndCapture(comms[rank], streams[rank], &graph));
     OK(ceclGraphLaunch(graph, streams[rank]));
     OK(ceclGraphDestroy(graph));
@@ -254,7 +188,7 @@ static void make_in_graph(int i, int rank)
 
 static bool is_message(int i)
 {
-    return i < batch.ncalls && batch.calls[i].kind == MODEL_MESSAGE;
+    return i < batch.ncalls && batch.calls[i][0].kind == MESSAGE;
 }
 
 static void make(int i, int rank, bool grouped)
@@ -264,7 +198,7 @@ static void make(int i, int rank, bool grouped)
         make_in_graph(i, rank);
         return;
     }
-    OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
+    OK(call(i, rank, stream_of(rank), !grouped && batch.mode >= THREADS));
 }
 
 /* Makes calls one by one; consecutive messages may become a group. Peers may group them
@@ -303,7 +237,7 @@ static void *run_rank(void *argument)
 
 static void run_threads(void *(*run)(void *))
 {
-    pthread_t threads[MODEL_RANKS];
+    pthread_t threads[RANKS];
     for (int r = 0; r < model.nranks; r++)
         REQUIRE(pthread_create(&threads[r], NULL, run, (void *)(intptr_t)r) == 0, "no thread");
     for (int r = 0; r < model.nranks; r++)
@@ -330,6 +264,14 @@ static bool has_messages(void)
     return false;
 }
 
+/* Messages are drawn more often than each collective, because a group needs several of them. */
+static enum kind draw_kind(void)
+{
+    enum { MESSAGES = 4 };
+    const unsigned kind = take_below(&in, KINDS + MESSAGES + 1);
+    return kind < KINDS ? (enum kind)kind : kind < KINDS + MESSAGES ? MESSAGE : BARRIER;
+}
+
 static void draw_batch(void)
 {
     static const int sms[] = {CECL_UNDEF, 1, 3, 1024};
@@ -345,7 +287,7 @@ static void draw_batch(void)
     batch.ncalls = 0;
     model_begin(&model, take_byte(&in));
     while (batch.ncalls < (int)ncalls &&
-           model_draw(&in, &model, MODEL_KINDS, &batch.calls[batch.ncalls]))
+           model_draw(&in, &model, draw_kind(), false, batch.calls[batch.ncalls]))
         batch.ncalls++;
     for (int r = 0; r < model.nranks && batch.mode == THREADS; r++)
         batch.joins[r] = has_messages() ? take_byte(&in) : 0;
@@ -375,10 +317,10 @@ static void run_batch(void)
     else
         run_threads(run_rank);
     for (int i = 0; i < batch.ncalls; i++)
-        model_apply(&model, &batch.calls[i]);
+        model_apply(&model, batch.calls[i]);
     synchronize();
     snprintf(what, sizeof(what), "mode %d, %d calls, the first of kind %d", (int)batch.mode,
-             batch.ncalls, (int)batch.calls[0].kind);
+             batch.ncalls, (int)batch.calls[0][0].kind);
     model_compare(&model, what);
 }
 
@@ -388,8 +330,7 @@ static void run_batch(void)
  * stream. */
 static ceclResult_t misuse_call(unsigned which, int rank, char *send, char *recv)
 {
-    const size_t twos[MODEL_RANKS] = {2, 2, 2, 2, 2, 2, 2, 2},
-                 near[MODEL_RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
+    const size_t twos[RANKS] = {2, 2, 2, 2, 2, 2, 2, 2}, near[RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
     const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
     /* cecl cannot know where private memory ends */
     const bool has_end = memories[rank] == POOL || (memories[rank] == MAPPED && registers);
@@ -459,7 +400,7 @@ static void require_refusal(ceclResult_t result)
  * named an invalid stream, which only ceclGroupEnd refuses, and this call names another stream. */
 static void call_beside_bad(int i, int r, bool follows)
 {
-    const ceclResult_t result = call(&batch.calls[i], r, stream_of(r), false);
+    const ceclResult_t result = call(i, r, stream_of(r), false);
     REQUIRE(result == ceclSuccess || (follows && result == ceclInvalidUsage),
             "a valid call after a bad one returns %d: %s", (int)result, ceclGetLastError(NULL));
 }
@@ -505,22 +446,21 @@ static void misuse_messages_in_group(int rank)
 /* Two calls of a group write the same memory, which only messages may do. */
 static void overlap_in_group(void)
 {
-    const struct model_call *c = &batch.calls[0];
-    if (batch.ncalls == 0 || c->kind == MODEL_BARRIER || c->count == 0 ||
-        (c->root != 0 && c->kind != MODEL_MESSAGE))
+    const struct random_call *c = &batch.calls[0][0];
+    const bool differ = c->kind == ALL_GATHERV || c->kind == ALL_TO_ALLV;
+    if (batch.ncalls == 0 || c->kind == BARRIER || c->count == 0 ||
+        (c->root != 0 && !differ && c->kind != MESSAGE))
         return;
     OK(ceclGroupStart());
     for (int i = 0; i < 2; i++)
         for (int r = 0; r < model.nranks; r++)
-            OK(call(c, r, stream_of(r), false));
+            OK(call(0, r, stream_of(r), false));
     const ceclResult_t result = ceclGroupEnd();
-    const bool writes =
-        c->kind != MODEL_ALL_GATHERV && c->kind != MODEL_ALL_TO_ALLV && c->kind != MODEL_MESSAGE;
+    const bool writes = !differ && c->kind != MESSAGE;
     REQUIRE(result == ceclInvalidArgument || (!writes && result == ceclSuccess),
             "calls that overlap return %d", (int)result);
     if (result == ceclSuccess) {
-        model_apply(&model, c);
-        model_apply(&model, c);
+        model_apply(&model, batch.calls[0]);
     }
 }
 
@@ -572,8 +512,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
     setenv("CECL_POOL_BYTES", "64M", 1);
     setenv("CECL_SEGMENT_BYTES", "256K", 1);
-    model_start();
-    for (int r = 0; r < MODEL_RANKS; r++) {
+    for (int r = 0; r < RANKS; r++) {
         model.mirror[r] = malloc(MODEL_BYTES);
         REQUIRE(model.mirror[r], "no memory");
     }
@@ -583,7 +522,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
-    model.nranks = 1 + (int)take_below(&in, MODEL_RANKS);
+    model.nranks = 1 + (int)take_below(&in, RANKS);
     nown = 0;
     draw_settings();
     OK(ceclCommInitAll(comms, model.nranks, NULL));

@@ -11,7 +11,7 @@
  * and the first turn of a group is carried out before the second one is refused. */
 static int misuse(int rank, unsigned which)
 {
-    static uint8_t apart[MODEL_RANKS][128];
+    static uint8_t apart[RANKS][128];
     uint8_t *recv = apart[rank], *send = recv + 64;
     const ncclComm_t comm = comms[rank];
     switch (which) {
@@ -38,7 +38,7 @@ static void misuse_in_group(int rank, unsigned which)
     OK(ncclGroupStart());
     for (int i = 0; i < batch.ncalls; i++)
         for (int r = 0; r < model.nranks; r++)
-            OK(call(&batch.calls[i], r));
+            OK(call(i, r));
     const int at_once = misuse(rank, which);
     REQUIRE(at_once == (names_no_rank(which) ? ceclInvalidArgument : ceclSuccess),
             "a bad call in a group returns %d", at_once);
@@ -48,10 +48,10 @@ static void misuse_in_group(int rank, unsigned which)
 
 /* The stand-in carries out the empty calls of a simulated group, and refuses reductions of small
  * floats. */
-static bool is_simulated(const struct model_call *c)
+static bool is_simulated(const struct random_call *c)
 {
     const bool is_small = c->type == ceclFloat16 || c->type >= ceclBfloat16;
-    return c->count > 0 && !(c->kind >= MODEL_ALL_REDUCE && is_small);
+    return c->count > 0 && !(random_reduces(c) && is_small);
 }
 
 /* A group that is only simulated. */
@@ -60,8 +60,8 @@ static void simulate(void)
     OK(ncclGroupStart());
     for (int i = 0; i < batch.ncalls; i++)
         for (int r = 0; r < model.nranks; r++)
-            if (is_simulated(&batch.calls[i]))
-                OK(call(&batch.calls[i], r));
+            if (is_simulated(&batch.calls[i][r]))
+                OK(call(i, r));
     OK(ncclGroupSimulateEnd(NULL));
 }
 

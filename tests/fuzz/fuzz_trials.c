@@ -11,7 +11,7 @@
 #define MIXED_STEPS 2000
 
 static __typeof__(standin_take_us) *take_us;
-static uint8_t first[MODEL_RANKS][MODEL_BYTES]; /* memory before a step */
+static uint8_t first[2][RANKS][MODEL_BYTES]; /* memory before a step of each batch */
 
 /* A repeated step must find its arguments unchanged. */
 static bool is_in_place(void)
@@ -19,15 +19,22 @@ static bool is_in_place(void)
     bool is = false;
     for (int i = 0; i < batch.ncalls; i++)
         for (int r = 0; r < model.nranks; r++)
-            is = is || model_is_in_place(&batch.calls[i], r);
+            is = is || random_is_in_place(&batch.calls[i][r]);
     return is;
 }
 
-static void make_again(void)
+/* Memory before the step, to make it again. */
+static void keep_first(int which)
+{
+    for (int r = 0; r < model.nranks; r++)
+        memcpy(first[which][r], model.memory[r], MODEL_BYTES);
+}
+
+static void make_again(int which)
 {
     for (int r = 0; r < model.nranks; r++) {
-        memcpy(model.memory[r], first[r], MODEL_BYTES);
-        memcpy(model.mirror[r], first[r], MODEL_BYTES);
+        memcpy(model.memory[r], first[which][r], MODEL_BYTES);
+        memcpy(model.mirror[r], first[which][r], MODEL_BYTES);
     }
     make_batch();
 }
@@ -36,21 +43,20 @@ static void make_again(void)
  * once. */
 static void run_mixed(void)
 {
-    struct batch both[2];
+    static struct batch both[2];
     uint64_t word = take_byte(&in);
     take_us(word & 1 ? 400 : 0);
     for (int i = 0; i < 2; i++) {
         draw_batch(true);
         batch.in_a_row = 1;
         both[i] = batch;
+        keep_first(i);
     }
-    for (int r = 0; r < model.nranks; r++)
-        memcpy(first[r], model.memory[r], MODEL_BYTES);
     for (int step = 0; step < MIXED_STEPS; step++) {
         word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
         batch = both[word >> 63];
         if (batch.ncalls > 0)
-            make_again();
+            make_again((int)(word >> 63));
     }
 }
 
@@ -67,10 +73,9 @@ static void run_program(void)
     batch.in_a_row = what & 16 && !is_in_place() ? 1 << (what >> 5 & 3) : 1;
     if (batch.ncalls == 0)
         return;
-    for (int r = 0; r < model.nranks; r++)
-        memcpy(first[r], model.memory[r], MODEL_BYTES);
+    keep_first(0);
     for (int step = 0; step < steps; step += batch.in_a_row)
-        make_again();
+        make_again(0);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

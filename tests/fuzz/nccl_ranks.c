@@ -14,7 +14,7 @@
 
 struct input in;
 struct model model;
-ncclComm_t comms[MODEL_RANKS];
+ncclComm_t comms[RANKS];
 struct batch batch;
 
 /* ---- communicators */
@@ -113,35 +113,35 @@ void end_comms(void)
 /* ---- making calls */
 
 /* Ranks other than root may pass NULL for unused buffers. */
-static void leave_out(const struct model_call *c, int rank, void **send, void **recv)
+static void leave_out(const struct random_call *c, void **send, void **recv)
 {
-    if (rank == c->root || model_is_in_place(c, rank) || c->count % 4 > 1)
+    if (c->rank == c->root || random_is_in_place(c) || c->count % 4 > 1)
         return;
-    if (c->kind == MODEL_GATHER || c->kind == MODEL_REDUCE)
+    if (c->kind == GATHER || c->kind == REDUCE)
         *recv = NULL;
-    else if (c->kind == MODEL_SCATTER || c->kind == MODEL_BROADCAST)
+    else if (c->kind == SCATTER || c->kind == BROADCAST)
         *send = NULL;
 }
 
-int call(const struct model_call *c, int rank)
+int call(int i, int rank)
 {
-    void *send = model_send(&model, c, rank), *recv = model_recv(&model, c, rank);
+    const struct random_call *c = &batch.calls[i][rank];
+    void *send = c->in, *recv = c->out;
     const ncclComm_t comm = comms[rank];
     const ncclDataType_t type = (ncclDataType_t)c->type;
     const ncclRedOp_t op = (ncclRedOp_t)c->op;
-    leave_out(c, rank, &send, &recv);
+    leave_out(c, &send, &recv);
     switch (c->kind) {
-    case MODEL_ALL_GATHER: return (int)ncclAllGather(send, recv, c->count, type, comm, NULL);
-    case MODEL_ALL_TO_ALL: return (int)ncclAlltoAll(send, recv, c->count, type, comm, NULL);
-    case MODEL_BROADCAST:
-        return model_is_in_place(c, rank)
+    case ALL_GATHER: return (int)ncclAllGather(send, recv, c->count, type, comm, NULL);
+    case ALL_TO_ALL: return (int)ncclAlltoAll(send, recv, c->count, type, comm, NULL);
+    case BROADCAST:
+        return random_is_in_place(c)
                    ? (int)ncclBcast(recv, c->count, type, c->root, comm, NULL)
                    : (int)ncclBroadcast(send, recv, c->count, type, c->root, comm, NULL);
-    case MODEL_GATHER: return (int)ncclGather(send, recv, c->count, type, c->root, comm, NULL);
-    case MODEL_SCATTER: return (int)ncclScatter(send, recv, c->count, type, c->root, comm, NULL);
-    case MODEL_ALL_REDUCE: return (int)ncclAllReduce(send, recv, c->count, type, op, comm, NULL);
-    case MODEL_REDUCE_SCATTER:
-        return (int)ncclReduceScatter(send, recv, c->count, type, op, comm, NULL);
+    case GATHER: return (int)ncclGather(send, recv, c->count, type, c->root, comm, NULL);
+    case SCATTER: return (int)ncclScatter(send, recv, c->count, type, c->root, comm, NULL);
+    case ALL_REDUCE: return (int)ncclAllReduce(send, recv, c->count, type, op, comm, NULL);
+    case REDUCE_SCATTER: return (int)ncclReduceScatter(send, recv, c->count, type, op, comm, NULL);
     default: return (int)ncclReduce(send, recv, c->count, type, op, c->root, comm, NULL);
     }
 }
@@ -149,25 +149,29 @@ int call(const struct model_call *c, int rank)
 /* ---- batches */
 
 /* Whether NCCL may carry the call out: of reductions, only integer ones have the same bits in
- * both libraries. */
-static bool is_left_out(const struct model_call *c, bool can_pass)
+ * both libraries. NCCL's stand-in carries out empty ones, and lacks most types. */
+static bool is_left_out(const struct random_call *c, bool can_pass)
 {
-    return can_pass && model_reduces(c->kind) && c->type >= ceclFloat16;
+    return random_reduces(c) && (c->count == 0 || (can_pass && c->type >= ceclFloat16));
 }
 
 void draw_batch(bool can_pass)
 {
+    static const enum kind kinds[] = {ALL_GATHER, ALL_TO_ALL, BROADCAST,      GATHER,
+                                      SCATTER,    ALL_REDUCE, REDUCE_SCATTER, REDUCE};
     const unsigned flags = take_byte(&in), ncalls = 1 + take_below(&in, CALLS_MOST);
     batch.mode = (enum mode)(flags % MODES);
     batch.passes = flags >> 2 & 1;
     batch.ncalls = 0;
     batch.in_a_row = 1;
-    model_begin(&model, take_byte(&in));
+    const uint64_t seed = take_byte(&in);
+    model_begin(&model, seed);
     while (batch.ncalls < (int)ncalls &&
-           model_draw(&in, &model, MODEL_NCCL_KINDS, &batch.calls[batch.ncalls]))
-        batch.ncalls += !is_left_out(&batch.calls[batch.ncalls], can_pass);
+           model_draw(&in, &model, kinds[take_below(&in, sizeof(kinds) / sizeof(kinds[0]))], true,
+                      batch.calls[batch.ncalls]))
+        batch.ncalls += !is_left_out(&batch.calls[batch.ncalls][0], can_pass);
     for (int r = 0; r < model.nranks; r++) {
-        batch.mine[r] = model.seed + (uint64_t)r;
+        batch.mine[r] = seed * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)r;
         batch.theirs[r] = 0;
     }
 }
@@ -183,7 +187,7 @@ static void pass_on(int rank)
 
 static void make(int i, int rank)
 {
-    OK(settle(rank, (ncclResult_t)call(&batch.calls[i], rank)));
+    OK(settle(rank, (ncclResult_t)call(i, rank)));
     if (batch.passes && i == batch.ncalls / 2)
         pass_on(rank);
 }
@@ -205,7 +209,7 @@ static void *run_rank(void *argument)
 
 static void run_threads(void)
 {
-    pthread_t threads[MODEL_RANKS];
+    pthread_t threads[RANKS];
     for (int r = 0; r < model.nranks; r++)
         REQUIRE(pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r) == 0, "no thread");
     for (int r = 0; r < model.nranks; r++)
@@ -244,9 +248,9 @@ void make_batch(void)
     else
         run_threads();
     for (int i = 0; i < batch.ncalls; i++)
-        model_apply(&model, &batch.calls[i]);
+        model_apply(&model, batch.calls[i]);
     snprintf(what, sizeof(what), "mode %d, %d calls, the first of kind %d", (int)batch.mode,
-             batch.ncalls, (int)batch.calls[0].kind);
+             batch.ncalls, (int)batch.calls[0][0].kind);
     compare(what);
     for (int r = 0; r < model.nranks && batch.passes && batch.ncalls > 0; r++)
         REQUIRE(batch.theirs[r] == batch.mine[(r + model.nranks - 1) % model.nranks],
@@ -276,8 +280,7 @@ void begin_process(const char *policy)
     setenv("CECL_POOL_BYTES", "64M", 1);
     setenv("CECL_SEGMENT_BYTES", "256K", 1);
     setenv("CECL_STAGING_BYTES", "64K", 1);
-    model_start();
-    for (int r = 0; r < MODEL_RANKS; r++) {
+    for (int r = 0; r < RANKS; r++) {
         model.mirror[r] = malloc(MODEL_BYTES);
         model.memory[r] = malloc(MODEL_BYTES);
         REQUIRE(model.mirror[r] && model.memory[r], "no memory");

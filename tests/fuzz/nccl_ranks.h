@@ -18,14 +18,14 @@ struct batch {
     int ncalls;
     int in_a_row; /* how often each rank's thread makes the calls before memory is compared */
     bool passes;  /* the ranks pass a word around a ring */
-    uint64_t mine[MODEL_RANKS], theirs[MODEL_RANKS];
-    struct model_call calls[CALLS_MOST];
+    uint64_t mine[RANKS], theirs[RANKS];
+    struct random_call calls[CALLS_MOST][RANKS];
 };
 
 extern struct input in;
 extern struct model model;
 extern struct batch batch;
-extern ncclComm_t comms[MODEL_RANKS];
+extern ncclComm_t comms[RANKS];
 
 #define OK(expr)                                                                                   \
     do {                                                                                           \
@@ -40,7 +40,7 @@ void begin_process(const char *policy);
 void make_comms(unsigned how);
 void end_comms(void);
 
-int call(const struct model_call *c, int rank);
+int call(int i, int rank);
 
 /* can_pass NCCL may have to carry the calls out, so reductions have integer types only */
 void draw_batch(bool can_pass);

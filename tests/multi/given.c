@@ -47,9 +47,9 @@ void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t 
     memset(host, POISON, bytes);
     multi_put(given_comm, pool, host, bytes);
     if (role == RECV)
-        multi_fill(host + mine, seed, multi_rank, block);
+        model_fill(host + mine, seed, multi_rank, block);
     else
-        multi_fill(host, seed, multi_rank, bytes);
+        model_fill(host, seed, multi_rank, bytes);
     multi_put(given_comm, at, host, bytes);
 }
 
@@ -60,7 +60,7 @@ void given_check(enum given_role role, const unsigned char *at, size_t bytes, ui
     multi_get(given_comm, host, role == RECV ? at : pool, bytes);
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < block; i++)
-            if (host[(size_t)r * block + i] != multi_byte(seed, r, role == RECV ? i : mine + i))
+            if (host[(size_t)r * block + i] != model_byte(seed, r, role == RECV ? i : mine + i))
                 fail_msg("rank %d: mode %d, %s: byte %zu of rank %d is %#x", multi_rank,
                          (int)given_mode, name_of(role), i, r, host[(size_t)r * block + i]);
 }

@@ -139,7 +139,7 @@ static void prepare(struct mail *m, struct mail_message *one, uint64_t *y)
 {
     if (one->from == m->team->me) {
         one->in = choose(m, one, false, y);
-        multi_fill(host, one->seed, one->from, one->bytes);
+        model_fill(host, one->seed, one->from, one->bytes);
         multi_put(m->team->comm, one->in, host, one->bytes);
     }
     if (one->to == m->team->me) {
@@ -257,7 +257,7 @@ static unsigned char expected(const struct mail_message *one, size_t index)
 {
     return index < GUARD || index >= GUARD + one->bytes
                ? POISON
-               : multi_byte(one->seed, one->from, index - GUARD);
+               : model_byte(one->seed, one->from, index - GUARD);
 }
 
 static void check(const struct mail *m, const struct mail_message *one)

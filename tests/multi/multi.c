@@ -234,20 +234,6 @@ ceclStream_t multi_stream(ceclComm_t comm)
     return stream;
 }
 
-unsigned char multi_byte(uint64_t seed, int rank, size_t index)
-{
-    uint64_t x = seed * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xd1b54a32d192ed03u + index / 8;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (unsigned char)(x >> (8 * (index % 8)));
-}
-
-void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        out[i] = multi_byte(seed, rank, i);
-}
-
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes)
 {
     multi_ok(comm, ceclMemcpyAsync(comm, device, host, bytes, 0));
@@ -263,7 +249,7 @@ void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, s
 {
     unsigned char *host = malloc(bytes + 1);
     assert_non_null(host);
-    multi_fill(host, seed, rank, bytes);
+    model_fill(host, seed, rank, bytes);
     multi_put(comm, device, host, bytes);
     free(host);
 }
@@ -284,7 +270,7 @@ void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int 
     assert_non_null(host);
     multi_get(comm, host, device, all);
     for (size_t i = 0; i < all; i++)
-        if (host[i] != (i < bytes ? multi_byte(seed, from, i) : MULTI_GUARD))
+        if (host[i] != (i < bytes ? model_byte(seed, from, i) : MULTI_GUARD))
             fail_msg("rank %d: seed %llu: byte %zu of %zu from rank %d", multi_rank,
                      (unsigned long long)seed, i, bytes, from);
     free(host);

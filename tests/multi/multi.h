@@ -6,6 +6,7 @@
 
 #include "../prompt.h"
 #include "../with_cmocka.h"
+#include "../world/bytes.h"
 
 #include <cecl/cecl_mpi.h>
 
@@ -45,9 +46,6 @@ void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const ch
 void *multi_alloc(ceclComm_t comm, size_t bytes);
 ceclStream_t multi_stream(ceclComm_t comm);
 
-/* Byte `index` of the input of rank `rank` under `seed`. */
-unsigned char multi_byte(uint64_t seed, int rank, size_t index);
-void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);
 /* The next random number, of 31 bits. Ranks that start with one seed draw the same numbers. */
 static inline uint64_t multi_draw(uint64_t *state)
 {

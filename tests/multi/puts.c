@@ -73,9 +73,9 @@ static void prepare(const struct puts *puts)
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         const struct transfer *t = &transfers[i];
         if (t->gets && t->owner == puts->rank)
-            multi_fill(shared + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
+            model_fill(shared + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
         if (!t->gets && t->relays < 0 && t->mover == puts->rank)
-            multi_fill(local + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
+            model_fill(local + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
     }
     multi_put(puts->comm, puts->shared, shared, sizeof(shared));
     multi_put(puts->comm, puts->local, local, sizeof(local));
@@ -116,7 +116,7 @@ static void check_slot(const struct puts *puts, const unsigned char *at, int i)
 {
     const struct transfer *t = &transfers[i];
     for (size_t b = 0; b < PUTS_SLOT; b++)
-        if (at[b] != (b < t->bytes ? multi_byte(seed_of(puts, t->source), filler(t), b) : GUARD))
+        if (at[b] != (b < t->bytes ? model_byte(seed_of(puts, t->source), filler(t), b) : GUARD))
             fail_msg("rank %d of %d, seed %llu, transfer %d: byte %zu of %zu", puts->rank, puts->n,
                      (unsigned long long)puts->seed, i, b, t->bytes);
 }

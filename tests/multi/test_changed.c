@@ -251,13 +251,13 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
         unsigned char *at = reserve(page());
         map(at, page(), MAP_SHARED, fd, 0);
         if (multi_rank == root) {
-            multi_fill(at, 5, root, page());
+            model_fill(at, 5, root, page());
             assert_int_equal(mprotect(at, page(), PROT_READ), 0);
         }
         multi_ok(given_comm, ceclBroadcast(at, at, page(), ceclUint8, root, given_comm, NULL));
         multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
         for (size_t i = 0; i < page(); i++)
-            assert_int_equal(at[i], multi_byte(5, root, i));
+            assert_int_equal(at[i], model_byte(5, root, i));
         munmap(at, page());
         close(fd);
     }
@@ -274,7 +274,7 @@ static ceclResult_t begin_gather_apart(struct mapped *m, uint64_t seed)
         displs[r] = 2 * page() * (size_t)r;
     }
     unsigned char *mine = m->at + displs[multi_rank];
-    multi_fill(mine, seed, multi_rank, page());
+    model_fill(mine, seed, multi_rank, page());
     return ceclAllGatherv(mine, page(), m->at, counts, displs, ceclUint8, given_comm, NULL);
 }
 
@@ -284,7 +284,7 @@ static void gather_apart(struct mapped *m, uint64_t seed)
     multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
     for (int r = 0; r < multi_nranks; r++)
         for (size_t i = 0; i < page(); i++)
-            assert_int_equal(m->at[2 * page() * (size_t)r + i], multi_byte(seed, r, i));
+            assert_int_equal(m->at[2 * page() * (size_t)r + i], model_byte(seed, r, i));
 }
 
 /* The pages between the blocks are unmapped, or have no access rights. */

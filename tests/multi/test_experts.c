@@ -63,10 +63,10 @@ static void put(const struct exchange *e, uint64_t seed)
     for (int i = 0; i < 3; i++) {
         memset(host, 0x5A, capacity * ROW);
         if (i == 0)
-            multi_fill(host, seed, multi_rank, capacity * e->row);
+            model_fill(host, seed, multi_rank, capacity * e->row);
         multi_put(comm, rows[i], host, capacity * ROW);
         if (i == 0)
-            multi_fill(host, seed + 1, multi_rank, capacity * SCALE);
+            model_fill(host, seed + 1, multi_rank, capacity * SCALE);
         multi_put(comm, scales[i], host, capacity * SCALE);
     }
 }
@@ -96,7 +96,7 @@ static size_t begin_of(const struct exchange *e, int from, int to, size_t expert
 static void check_rows(uint64_t seed, size_t row, int from, size_t first, size_t count, size_t at)
 {
     for (size_t i = 0; i < count * row; i++) {
-        if (host[at * row + i] != multi_byte(seed, from, first * row + i))
+        if (host[at * row + i] != model_byte(seed, from, first * row + i))
             fail_msg("rank %d: byte %zu of a block from rank %d is wrong", multi_rank, i, from);
         host[at * row + i] = 0x5A;
     }

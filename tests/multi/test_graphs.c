@@ -67,9 +67,9 @@ static void expect(const struct work *w, unsigned char *want)
         if (w->messages == MAIL)
             for (size_t i = 0; i < c->count; i++)
                 want[(size_t)r * c->count + i] =
-                    multi_byte(c->seed, r, (size_t)multi_rank * c->count + i);
+                    model_byte(c->seed, r, (size_t)multi_rank * c->count + i);
         else if (after(r) == multi_rank && (w->messages == RING || r == c->root))
-            multi_fill(want, c->seed, r, c->count);
+            model_fill(want, c->seed, r, c->count);
 }
 
 static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t stream, bool grouped)
@@ -148,7 +148,7 @@ static void put_input(ceclComm_t comm, const struct launch *l, ceclStream_t stre
 {
     for (int i = 0; i < l->ncalls; i++) {
         const size_t bytes = input_of(&l->calls[i]);
-        multi_fill(l->in[i], l->seed + (uint64_t)i, multi_rank, bytes);
+        model_fill(l->in[i], l->seed + (uint64_t)i, multi_rank, bytes);
         multi_ok(comm, ceclMemcpyAsync(comm, l->calls[i].slot.call.in, l->in[i], bytes, stream));
     }
 }

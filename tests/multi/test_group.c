@@ -174,7 +174,7 @@ TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
     multi_get(comm, host, out, 3 * panel * rows);
     for (size_t i = 0; i < 3 * panel * rows; i++) {
         const size_t row = i / (3 * panel), p = i / panel % 3, r = i / width % n, x = i % width;
-        assert_int_equal(host[i], multi_byte(p, (int)r, row * width + x));
+        assert_int_equal(host[i], model_byte(p, (int)r, row * width + x));
     }
     shape.width++; /* now the outputs overlap */
     multi_ok(comm, ceclGroupStart());

@@ -86,7 +86,7 @@ static ceclResult_t gather(unsigned char *recv)
 static void ready(ceclComm_t by, unsigned char *recv, uint64_t seed)
 {
     memset(host, POISON, bytes);
-    multi_fill(host + multi_rank * BLOCK, seed, multi_rank, BLOCK);
+    model_fill(host + multi_rank * BLOCK, seed, multi_rank, BLOCK);
     multi_put(by, recv, host, bytes);
 }
 
@@ -100,7 +100,7 @@ static void check(const unsigned char *recv, uint64_t seed)
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     multi_get(comm, host, recv, bytes);
     for (size_t i = 0; i < bytes; i++)
-        if (host[i] != multi_byte(seed, (int)(i / BLOCK), i % BLOCK))
+        if (host[i] != model_byte(seed, (int)(i / BLOCK), i % BLOCK))
             fail_msg("rank %d: byte %zu is %#x", multi_rank, i, host[i]);
 }
 
