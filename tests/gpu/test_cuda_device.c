@@ -1,10 +1,11 @@
-/* The CUDA device: opening, threads, memory, flag words, and what remains after closing. */
-#include <dirent.h>
+/* The CUDA device: opening, threads, memory, flag words, and what remains after closing. (Each collective between GPUs
+ * shows that imported memory is the peer's, and that copies of batches arrive and touch nothing else.) */
 #include <fcntl.h>
 #include <pthread.h>
 
 #include <cuda.h>
 
+#include "../open_descriptors.h"
 #include "cuda_fixture.h"
 
 /* The main thread makes the first call, which looks them up. */
@@ -122,35 +123,6 @@ TEST(mapping_outlives_the_release_of_its_handle)
     kit_end(&kit);
 }
 
-TEST(import_on_the_same_gpu_is_the_same_memory)
-{
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
-    struct memory again = memory_view(gpu[0], &memory);
-    assert_ptr_not_equal(memory.at, again.at);
-    put_pattern(&kit, memory.at, 5);
-    assert_true(has_pattern(&kit, again.at, 5));
-    memory_end(&again);
-    memory_end(&memory);
-    kit_end(&kit);
-}
-
-TEST(import_by_a_peer_is_the_same_memory)
-{
-    need_two();
-    struct kit here = kit_make(gpu[0]), there = kit_make(gpu[1]);
-    struct memory memory = memory_make(gpu[1], PATTERN_WORDS * 4);
-    struct memory view = memory_view(gpu[0], &memory);
-    put_pattern(&here, view.at, 6);
-    assert_true(has_pattern(&there, memory.at, 6));
-    put_pattern(&there, memory.at, 7);
-    assert_true(has_pattern(&here, view.at, 7));
-    memory_end(&view);
-    memory_end(&memory);
-    kit_end(&here);
-    kit_end(&there);
-}
-
 TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)
 {
     struct cecl_mem mem = {0};
@@ -178,22 +150,6 @@ TEST(map_over_a_mapping_is_refused_and_leaves_it)
 
 /* ---- words */
 
-TEST(words_are_zero_and_shared_between_host_and_stream)
-{
-    uint32_t *words = NULL;
-    struct kit kit = kit_make(gpu[0]);
-    must(OPS(gpu[0])->words_alloc(gpu[0], 1000, &words));
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(words[i], 0);
-    must(wait_word(gpu[0], kit.stream, &words[1], 1));
-    must(write_word(gpu[0], kit.stream, &words[999], 2));
-    host_writes(&words[1], 1);
-    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
-    assert_int_equal(__atomic_load_n(&words[999], __ATOMIC_SEQ_CST), 2);
-    OPS(gpu[0])->words_free(gpu[0], words);
-    kit_end(&kit);
-}
-
 TEST(words_read_of_more_than_a_scratch_reads_them_all)
 {
     struct kit kit = kit_make(gpu[0]);
@@ -210,17 +166,6 @@ TEST(words_read_of_more_than_a_scratch_reads_them_all)
 }
 
 /* ---- leaks */
-
-static int open_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
-}
 
 static void use_and_close(void)
 {

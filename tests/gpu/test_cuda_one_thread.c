@@ -2,8 +2,6 @@
  * ceclCommInitRank, as NCCL programs do, and the ranks join at the end of the group. */
 #include "cuda_fixture.h"
 
-#define BYTES (1 << 20)
-
 static ceclComm_t comms[2];
 
 static void must_be_current(int ordinal)
@@ -76,38 +74,6 @@ TEST(one_device_for_two_ranks_is_refused)
     refused(ceclInvalidUsage, "ranks 0 and 1 are on one GPU (CUDA device 1)", ceclGroupEnd());
     unsetenv("CECL_DEVICE");
     assert_true(!comms[0] && !comms[1]);
-}
-
-/* Allocates, and gathers in a group. */
-TEST(both_ranks_exchange)
-{
-    unsigned char *buffers[2], *host = malloc(2 * BYTES);
-    assert_non_null(host);
-    join_on_current_devices(0, 1);
-    must(ceclGroupEnd());
-    must(ceclGroupStart());
-    for (int r = 0; r < 2; r++)
-        must(ceclMemAlloc(comms[r], (void **)&buffers[r], 2 * BYTES));
-    must(ceclGroupEnd());
-    for (int r = 0; r < 2; r++) {
-        must_cuda(cudaSetDevice(r));
-        must_cuda(cudaMemset(buffers[r], 0, 2 * BYTES));
-        must_cuda(cudaMemset(buffers[r] + r * BYTES, 0x41 + r, BYTES));
-        must_cuda(cudaDeviceSynchronize());
-    }
-    must(ceclGroupStart());
-    for (int r = 0; r < 2; r++)
-        must(ceclAllGather(buffers[r] + r * BYTES, buffers[r], BYTES, ceclUint8, comms[r], NULL));
-    must(ceclGroupEnd());
-    for (int r = 0; r < 2; r++) {
-        must(ceclStreamSynchronize(comms[r], NULL));
-        must_cuda(cudaSetDevice(r)); /* whose memory it is */
-        must_cuda(cudaMemcpy(host, buffers[r], 2 * BYTES, cudaMemcpyDefault));
-        for (int i = 0; i < 2 * BYTES; i++)
-            assert_int_equal(host[i], 0x41 + i / BYTES);
-    }
-    destroy_both();
-    free(host);
 }
 
 int main(void)

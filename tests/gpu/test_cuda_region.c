@@ -1,9 +1,7 @@
-/* A program's own memory on the CUDA device: which memory is shared and how, ids that distinguish
- * memory from earlier memory at the same address, and imports within this process and in
- * another. */
+/* A program's own memory on the CUDA device: what may be a buffer, which memory is shared and how, ids that distinguish
+ * memory from earlier memory at the same address, and imports within this process. The multi-rank
+ * tests (register, pieces, mixed) import memory of all kinds in other processes. */
 #include <pthread.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <cuda.h>
 
@@ -14,7 +12,7 @@
 #define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
 #define HANDLES 3               /* granules mapped side by side */
 
-/* ---- Patterns in memory of any kind. No asserts in functions that the peer process calls, too. */
+/* ---- Patterns in memory of any kind. */
 
 static bool fill(void *at, size_t bytes, uint32_t seed)
 {
@@ -37,191 +35,6 @@ static bool holds(const void *at, size_t bytes, uint32_t seed)
         same = words[i] == pattern_word(seed, i);
     free(words);
     return same;
-}
-
-/* ---- The peer: a process that was forked before CUDA started, with a device of its own. It
- * carries out orders that it receives over a socket. */
-
-enum what { RESERVE, UNRESERVE, IMPORT, CLOSE, FILL, CHECK };
-
-struct order {
-    uint32_t what, seed;
-    uint64_t at, bytes;
-    struct cecl_region_export exported;
-};
-
-struct answer {
-    int32_t result;
-    uint64_t addr;
-    char message[200];
-};
-
-static int to_peer = -1;
-
-/* Sends an order, with exported.fd as a descriptor, if there is one. */
-static bool send_order(int socket, const struct order *order)
-{
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {(void *)(uintptr_t)order, sizeof(*order)};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
-    if (order->what == IMPORT && order->exported.fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control);
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &order->exported.fd, sizeof(int));
-    }
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof(*order);
-}
-
-static bool receive_order(int socket, struct order *order)
-{
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {order, sizeof(*order)};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*order))
-        return false;
-    order->exported.fd = -1;
-    if (CMSG_FIRSTHDR(&message))
-        memcpy(&order->exported.fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-    return true;
-}
-
-static ceclResult_t import_as_told(struct cecl_device *dev, struct order *order, uint64_t *got)
-{
-    void *addr = NULL;
-    ceclResult_t result =
-        OPS(dev)->region_import(dev, &order->exported, (void *)(uintptr_t)order->at, &addr);
-    if (result == ceclSuccess && order->exported.kind == CECL_REGION_FILE)
-        result = OPS(dev)->region_access(dev, addr, order->exported.bytes);
-    *got = (uintptr_t)addr;
-    if (order->exported.fd >= 0)
-        cecl_fds_close(order->exported.fd);
-    return result;
-}
-
-static ceclResult_t obey(struct cecl_device *dev, struct order *order, uint64_t *addr)
-{
-    void *at = (void *)(uintptr_t)order->at;
-    ceclResult_t result = ceclSuccess;
-    switch (order->what) {
-    case RESERVE:
-        result = OPS(dev)->reserve(dev, order->bytes, &at);
-        *addr = (uintptr_t)at;
-        return result;
-    case UNRESERVE: OPS(dev)->unreserve(dev, at, order->bytes); return ceclSuccess;
-    case IMPORT: return import_as_told(dev, order, addr);
-    case CLOSE: OPS(dev)->region_close(dev, &order->exported, at); return ceclSuccess;
-    case FILL:
-        return fill(at, order->bytes, order->seed)
-                   ? ceclSuccess
-                   : cecl_fail(ceclUnhandledCudaError, "the peer cannot write at %p", at);
-    default:
-        return holds(at, order->bytes, order->seed)
-                   ? ceclSuccess
-                   : cecl_fail(ceclInternalError, "the peer reads other words at %p", at);
-    }
-}
-
-/* The peer's main loop. It ends when the test closes its end of the socket. */
-static int be_peer(int socket)
-{
-    struct cecl_device *dev = NULL;
-    struct order order;
-    int count = 0;
-    alarm(PROGRAM_S);
-    while (receive_order(socket, &order)) {
-        struct answer answer = {0};
-        if (!dev) {
-            cudaGetDeviceCount(&count);
-            cudaSetDevice(count > 1);
-            answer.result = cecl_cuda_open(count > 1, &dev);
-        }
-        if (answer.result == ceclSuccess)
-            answer.result = obey(dev, &order, &answer.addr);
-        if (answer.result != ceclSuccess)
-            snprintf(answer.message, sizeof(answer.message), "%.199s", cecl_message());
-        if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != (ssize_t)sizeof(answer))
-            break;
-    }
-    if (dev)
-        OPS(dev)->close(dev);
-    return 0;
-}
-
-/* Starts the peer. Call this before any use of CUDA. */
-static void start_peer(void)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        abort();
-    const pid_t child = fork();
-    if (child < 0)
-        abort();
-    if (child == 0) {
-        close(ends[0]);
-        _exit(be_peer(ends[1]));
-    }
-    close(ends[1]);
-    to_peer = ends[0];
-}
-
-/* Sends the peer an order, and returns the address that it answers. */
-static uint64_t peer_does(const struct order *order)
-{
-    struct answer answer = {0};
-    assert_true(send_order(to_peer, order));
-    assert_int_equal(recv(to_peer, &answer, sizeof(answer), 0), sizeof(answer));
-    if (answer.result != ceclSuccess)
-        fail_msg("order %u: %s", order->what, answer.message);
-    return answer.addr;
-}
-
-static uint64_t peer_reserves(size_t bytes)
-{
-    const struct order order = {.what = RESERVE, .bytes = bytes};
-    return peer_does(&order);
-}
-
-static void peer_unreserves(uint64_t at, size_t bytes)
-{
-    const struct order order = {.what = UNRESERVE, .at = at, .bytes = bytes};
-    peer_does(&order);
-}
-
-static uint64_t peer_imports(const struct cecl_region_export *exported, uint64_t at)
-{
-    const struct order order = {.what = IMPORT, .at = at, .exported = *exported};
-    return peer_does(&order);
-}
-
-static void peer_closes(const struct cecl_region_export *exported, uint64_t addr)
-{
-    const struct order order = {.what = CLOSE, .at = addr, .exported = *exported};
-    peer_does(&order);
-}
-
-static void peer_fills(uint64_t at, size_t bytes, uint32_t seed)
-{
-    const struct order order = {.what = FILL, .at = at, .bytes = bytes, .seed = seed};
-    peer_does(&order);
-}
-
-static void peer_checks(uint64_t at, size_t bytes, uint32_t seed)
-{
-    const struct order order = {.what = CHECK, .at = at, .bytes = bytes, .seed = seed};
-    peer_does(&order);
 }
 
 /* ---- short forms */
@@ -384,7 +197,77 @@ TEST(memory_of_a_stream_ordered_pool_is_not_shared)
     must_cuda(cudaStreamSynchronize(NULL));
 }
 
-static void assert_refused(const void *ptr, const char *why)
+/* ---- what may be a buffer: the GPU's memory, up to the last byte */
+
+static ceclResult_t check(const void *ptr, size_t bytes)
+{
+    return OPS(gpu[0])->check_pointer(gpu[0], ptr, bytes, "sendbuff");
+}
+
+TEST(memory_of_cuda_malloc_is_taken_whole_and_in_part)
+{
+    char *memory = NULL;
+    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    must(check(memory, BYTES));
+    must(check(memory + 4096, BYTES - 4096));
+    must(check(memory + BYTES - 1, 1));
+    must(check(memory + 1, 0));
+    must_cuda(cudaFree(memory));
+}
+
+TEST(range_past_the_end_of_its_allocation_is_refused_with_what_is_left)
+{
+    char *memory = NULL;
+    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    refused(ceclInvalidArgument, "8388609 bytes needed, 8388608 left", check(memory, BYTES + 1));
+    refused(ceclInvalidArgument, "2 bytes needed, 1 left", check(memory + BYTES - 1, 2));
+    refused(ceclInvalidArgument, "left in its allocation", check(memory, SIZE_MAX));
+    must_cuda(cudaFree(memory));
+}
+
+TEST(memory_of_a_stream_ordered_pool_is_taken)
+{
+    void *memory = NULL;
+    must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
+    must_cuda(cudaStreamSynchronize(NULL));
+    ceclResult_t result = check(memory, BYTES);
+    must_cuda(cudaFreeAsync(memory, NULL));
+    must_cuda(cudaStreamSynchronize(NULL));
+    must(result);
+}
+
+TEST(mapped_memory_of_the_pool_is_taken)
+{
+    struct memory memory = memory_make(gpu[0], BYTES);
+    must(check(memory.at, memory.bytes));
+    must(check((char *)memory.at + memory.bytes - 1, 1));
+    memory_end(&memory);
+}
+
+/* Two mappings side by side in one reservation, and a third place that stays empty. */
+TEST(range_over_two_mappings_is_taken_and_past_them_refused)
+{
+    const size_t piece = gpu[0]->granularity;
+    struct cecl_mem mem[2] = {{0}, {0}};
+    void *base = NULL;
+    must(OPS(gpu[0])->reserve(gpu[0], 3 * piece, &base));
+    for (size_t i = 0; i < 2; i++) {
+        must(OPS(gpu[0])->mem_create(gpu[0], piece, &mem[i]));
+        must(OPS(gpu[0])->mem_map(gpu[0], (char *)base + i * piece, &mem[i]));
+    }
+    must(check(base, 2 * piece));
+    refused(ceclInvalidArgument, "sendbuff", check(base, 2 * piece + 1));
+    refused(ceclInvalidArgument, "sendbuff", check((char *)base + 2 * piece, 1));
+    for (size_t i = 0; i < 2; i++) {
+        OPS(gpu[0])->mem_unmap(gpu[0], (char *)base + i * piece, piece);
+        OPS(gpu[0])->mem_release(gpu[0], &mem[i]);
+    }
+    refused(ceclInvalidArgument, "sendbuff", check(base, 1));
+    OPS(gpu[0])->unreserve(gpu[0], base, 3 * piece);
+}
+
+/* The memory is neither found nor taken as a buffer. */
+static void assert_refused(const void *ptr, size_t bytes, const char *why)
 {
     struct cecl_region region;
     char place[32];
@@ -392,32 +275,49 @@ static void assert_refused(const void *ptr, const char *why)
     refused(ceclInvalidArgument, why, OPS(gpu[0])->region_find(gpu[0], ptr, &region));
     if (ptr)
         assert_non_null(strstr(cecl_message(), place));
+    refused(ceclInvalidArgument, why, check(ptr, bytes));
+    assert_non_null(strstr(cecl_message(), "sendbuff"));
 }
 
-TEST(memory_that_is_not_of_the_gpu_is_refused_by_its_address)
+TEST(other_memory_is_refused)
 {
+    static char plain[4096];
     uint32_t *words = NULL;
-    void *managed = NULL;
-    char *plain = calloc(1, 4096);
+    void *managed = NULL, *freed = NULL;
     must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
     must_cuda(cudaMallocManaged(&managed, 65536, cudaMemAttachGlobal));
-    assert_refused(NULL, "NULL");
-    assert_refused(plain, "unknown to CUDA");
-    assert_refused(words, "pinned host memory");
-    assert_refused(managed, "managed memory");
-    must_cuda(cudaFree(managed));
+    must_cuda(cudaMalloc(&freed, BYTES));
+    must(check(freed, BYTES));
+    must_cuda(cudaFree(freed));
+    assert_refused(NULL, 1, "NULL");
+    assert_refused(plain, sizeof(plain), "unknown to CUDA");
+    assert_refused(words, 64, "pinned host memory");
+    assert_refused(managed, 65536, "managed memory");
+    refused(ceclInvalidArgument, "unknown to CUDA", check(freed, BYTES));
     OPS(gpu[0])->words_free(gpu[0], words);
-    free(plain);
+    must_cuda(cudaFree(managed));
 }
 
-TEST(memory_of_another_gpu_is_refused)
+TEST(memory_of_another_gpu_is_refused_naming_both)
 {
+    void *memory = NULL;
     need_two();
     must_cuda(cudaSetDevice(1));
-    char *memory = allocate(BYTES);
+    must_cuda(cudaMalloc(&memory, BYTES));
     must_cuda(cudaSetDevice(0));
-    assert_refused(memory, "memory of GPU 1");
+    assert_refused(memory, BYTES, "memory of GPU 1");
+    refused(ceclInvalidArgument, "memory of GPU 1; memory of GPU 0", check(memory, BYTES));
     must_cuda(cudaFree(memory));
+}
+
+TEST(mapped_memory_of_a_peer_is_refused)
+{
+    need_two();
+    struct memory memory = memory_make(gpu[1], 4096);
+    struct memory view = memory_view(gpu[0], &memory);
+    refused(ceclInvalidArgument, "memory of GPU 1; memory of GPU 0", check(view.at, 4096));
+    memory_end(&view);
+    memory_end(&memory);
 }
 
 /* ---- ids */
@@ -552,33 +452,6 @@ TEST(thread_of_another_gpu_is_told_the_same)
     must_cuda(cudaFree(memory));
 }
 
-static double nanoseconds_of_an_id(const void *ptr)
-{
-    enum { TIMES = 100000 };
-    struct timespec begin, end;
-    const uint64_t id = id_at(ptr);
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (int i = 0; i < TIMES; i++) {
-        uint64_t now = 0;
-        if (OPS(gpu[0])->region_id(gpu[0], ptr, NULL, &now) != ceclSuccess || now != id)
-            fail_msg("call %d: id %llu after %llu", i, (unsigned long long)now,
-                     (unsigned long long)id);
-    }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) /
-           TIMES;
-}
-
-TEST(id_stays_over_many_calls_and_its_cost_is_told)
-{
-    char *memory = allocate(BYTES);
-    const struct row row = row_make();
-    print_message("region_id: %.0f ns for cudaMalloc, %.0f ns for mapped memory\n",
-                  nanoseconds_of_an_id(memory + 100), nanoseconds_of_an_id(row.base + 100));
-    row_end(&row);
-    must_cuda(cudaFree(memory));
-}
-
 /* ---- imports within this process */
 
 TEST(handle_of_this_process_is_the_memory_itself)
@@ -670,123 +543,8 @@ TEST(sharing_leaves_a_capture_valid)
     must_cuda(cudaFree(memory));
 }
 
-/* ---- imports in another process */
-
-TEST(peer_reads_and_writes_an_allocation)
-{
-    char *memory = allocate(BYTES);
-    assert_true(fill(memory, BYTES, 10));
-    const struct cecl_region_export exported = export_of(memory + BYTES / 2);
-    const uint64_t there = peer_imports(&exported, 0);
-    peer_checks(there, BYTES, 10);
-    peer_fills(there + 4096, BYTES - 4096, 11);
-    assert_true(holds(memory + 4096, BYTES - 4096, 11));
-    assert_true(holds(memory, 4096, 10));
-    peer_closes(&exported, there);
-    must_cuda(cudaFree(memory));
-}
-
-TEST(peer_reads_and_writes_small_allocations_of_one_block)
-{
-    const size_t sizes[] = {1000, 3000, 70000};
-    char *memory[3];
-    struct cecl_region_export exported[3];
-    uint64_t there[3];
-    for (uint32_t i = 0; i < 3; i++) {
-        memory[i] = allocate(sizes[i]);
-        assert_true(fill(memory[i], sizes[i], 20 + i));
-        exported[i] = export_of(memory[i]);
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        there[i] = peer_imports(&exported[i], 0);
-    for (uint32_t i = 0; i < 3; i++)
-        peer_checks(there[i], sizes[i], 20 + i);
-    peer_fills(there[1], sizes[1], 30);
-    assert_true(holds(memory[0], sizes[0], 20));
-    assert_true(holds(memory[1], sizes[1], 30));
-    assert_true(holds(memory[2], sizes[2], 22));
-    peer_closes(&exported[0], there[0]); /* the others stay */
-    peer_checks(there[1], sizes[1], 30);
-    peer_checks(there[2], sizes[2], 22);
-    for (uint32_t i = 1; i < 3; i++)
-        peer_closes(&exported[i], there[i]);
-    for (uint32_t i = 0; i < 3; i++)
-        must_cuda(cudaFree(memory[i]));
-}
-
-TEST(peer_may_import_an_allocation_twice)
-{
-    char *memory = allocate(BYTES);
-    assert_true(fill(memory, BYTES, 40));
-    const struct cecl_region_export exported = export_of(memory);
-    const uint64_t first = peer_imports(&exported, 0), second = peer_imports(&exported, 0);
-    peer_closes(&exported, first);
-    peer_checks(second, BYTES, 40);
-    peer_closes(&exported, second);
-    must_cuda(cudaFree(memory));
-}
-
-TEST(peer_imports_what_was_allocated_anew)
-{
-    uint64_t last = 0;
-    for (uint32_t i = 0; i < 4; i++) {
-        char *memory = allocate(BYTES);
-        const uint64_t id = id_at(memory);
-        assert_int_not_equal(id, last);
-        assert_true(fill(memory, BYTES, 50 + i));
-        const struct cecl_region_export exported = export_of(memory);
-        const uint64_t there = peer_imports(&exported, 0);
-        peer_checks(there, BYTES, 50 + i);
-        peer_closes(&exported, there);
-        must_cuda(cudaFree(memory));
-        last = id;
-    }
-}
-
-TEST(peer_maps_handles_side_by_side_as_they_are_here)
-{
-    struct cecl_region_export exported[HANDLES];
-    const struct row row = row_make();
-    const size_t bytes = HANDLES * row.piece;
-    assert_true(fill(row.base, bytes, 60));
-    const uint64_t there = peer_reserves(bytes);
-    for (size_t i = 0; i < HANDLES; i++) {
-        exported[i] = export_of(row.base + i * row.piece);
-        assert_int_equal(peer_imports(&exported[i], there + i * row.piece), there + i * row.piece);
-        cecl_fds_close(exported[i].fd);
-    }
-    peer_checks(there, bytes, 60);
-    peer_fills(there + 4096, bytes - 4096, 61); /* one copy over all granules */
-    assert_true(holds(row.base + 4096, bytes - 4096, 61));
-    for (size_t i = 0; i < HANDLES; i++)
-        peer_closes(&exported[i], there + i * row.piece);
-    peer_unreserves(there, bytes);
-    row_end(&row);
-}
-
-TEST(import_of_a_descriptor_outlives_the_owners_mapping)
-{
-    const struct row row = row_make();
-    assert_true(fill(row.base, row.piece, 70));
-    const struct cecl_region_export exported = export_of(row.base);
-    const uint64_t there = peer_imports(&exported, peer_reserves(row.piece));
-    cecl_fds_close(exported.fd);
-    row_end(&row);
-    peer_checks(there, row.piece, 70);
-    peer_closes(&exported, there);
-    peer_unreserves(there, row.piece);
-}
-
-static int finish(void **state)
-{
-    close(to_peer);
-    wait(NULL);
-    return gpus_close(state);
-}
-
 int main(void)
 {
-    start_peer();
     const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(gpus_open, finish);
+    return skipped ? skipped : tests_run(gpus_open, gpus_close);
 }

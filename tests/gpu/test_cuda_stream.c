@@ -7,17 +7,6 @@
 
 /* ---- words */
 
-TEST(query_of_a_held_stream_is_in_progress_until_the_word_comes)
-{
-    struct kit kit = kit_make(gpu[0]);
-    must(wait_word(gpu[0], kit.stream, kit.flag, 1));
-    const bool early = ends_within(gpu[0], kit.stream, A_WHILE_MS);
-    host_writes(kit.flag, 1);
-    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
-    assert_false(early);
-    kit_end(&kit);
-}
-
 /* Whether a wait of this kind for `value` ends while the word is `word`. */
 static bool passes(struct kit *kit, enum cecl_memop_kind kind, uint32_t word, uint32_t value)
 {
@@ -90,39 +79,6 @@ TEST(memops_after_a_wait_in_an_earlier_batch_are_held)
     assert_int_equal(early, 0);
     assert_int_equal(*word, COUNT - 1);
     OPS(gpu[0])->words_free(gpu[0], word);
-    kit_end(&kit);
-}
-
-/* ---- copies */
-
-TEST(copies_of_a_batch_all_arrive_and_touch_nothing_else)
-{
-    enum { COUNT = 16, WORDS = PATTERN_WORDS / COUNT / 2 };
-    void *dst[COUNT], *src[COUNT];
-    size_t bytes[COUNT];
-    struct kit kit = kit_make(gpu[0]);
-    struct memory from = memory_make(gpu[0], PATTERN_WORDS * 4);
-    struct memory to = memory_make(gpu[0], PATTERN_WORDS * 4);
-    put_pattern(&kit, from.at, 11);
-    put_pattern(&kit, to.at, 12);
-    for (size_t i = 0; i < COUNT; i++) { /* every other block; various sizes */
-        dst[i] = to.at + 2 * i * WORDS;
-        src[i] = from.at + 2 * i * WORDS;
-        bytes[i] = 4 * (WORDS - i);
-    }
-    const struct cecl_batch batch = {dst, src, bytes, COUNT, false},
-                            none = {dst, src, bytes, 0, false};
-    must(OPS(gpu[0])->copies(gpu[0], kit.stream, &batch));
-    must(OPS(gpu[0])->copies(gpu[0], kit.stream, &none));
-    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
-    assert_false(has_pattern(&kit, to.at, 12));
-    for (size_t i = 0; i < PATTERN_WORDS; i++) {
-        const size_t block = i / WORDS;
-        const bool copied = block % 2 == 0 && i % WORDS < WORDS - block / 2;
-        assert_int_equal(kit.host[i], pattern_word(copied ? 11 : 12, i));
-    }
-    memory_end(&from);
-    memory_end(&to);
     kit_end(&kit);
 }
 
@@ -252,14 +208,6 @@ TEST(check_takes_every_stream_of_the_device_and_enqueues_nothing)
     must(OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy, NULL));
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
-    kit_end(&kit);
-}
-
-TEST(check_of_another_gpus_stream_is_refused)
-{
-    need_two();
-    struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
     kit_end(&kit);
 }
 
