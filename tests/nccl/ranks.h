@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../open_descriptors.h"
 #include "../prompt.h"
+#include "../threads_alive.h"
 #include "calls.h"
 
 #define MAX_RANKS 10
@@ -88,6 +90,18 @@ static inline bool run_lives(int nranks, void *(*life)(void *rank), bool (*run)(
 static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
 {
     return run_lives(nranks, run_rank, run);
+}
+
+/* Whether ended communicators have left no descriptor and no thread: one that makes a communicator, or listens for an id,
+ * may still be ending. */
+static inline bool comes_back_to(int descriptors, int threads)
+{
+    for (int tries = 0; tries < 100 * PROMPT; tries++) {
+        if (open_descriptors() <= descriptors && threads_alive() <= threads)
+            return true;
+        usleep(10000);
+    }
+    return false;
 }
 
 /* Whether CECL_NCCL is one of these policies. */

@@ -9,8 +9,6 @@
 
 #include "../with_cmocka.h"
 
-#include "../open_descriptors.h"
-#include "../threads_alive.h"
 #include "served.h"
 
 #define RANKS 4
@@ -220,16 +218,6 @@ TEST(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl)
 }
 
 /* ---- communicators that end during their creation */
-
-static bool comes_back_to(int descriptors, int threads)
-{
-    for (int tries = 0; tries < 100 * PROMPT; tries++) {
-        if (open_descriptors() <= descriptors && threads_alive() <= threads)
-            return true;
-        usleep(10000);
-    }
-    return false;
-}
 
 TEST(an_abort_while_other_ranks_are_missing_leaves_nothing)
 {

@@ -5,12 +5,9 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "../open_descriptors.h"
-#include "../threads_alive.h"
 #include "nccl/comms.h"
 #include "ranks.h"
 
-#define TRIES 500
 /* In some processes the other rank has NCCL's communicator when it learns of the abort */
 #define PROCESSES 20
 
@@ -51,16 +48,10 @@ static bool join_without_room(void)
 static bool leaves_nothing(void)
 {
     const int descriptors = open_descriptors(), threads = threads_alive();
-    const bool is = join_without_room();
-    int tries = 0;
-    while (tries < TRIES && (open_descriptors() > descriptors || threads_alive() > threads)) {
-        usleep(10000);
-        tries++;
-    }
-    printf("results %s, %s left\n", is ? "right" : "wrong",
-           tries < TRIES ? "nothing" : "something");
+    const bool is = join_without_room(), nothing = comes_back_to(descriptors, threads);
+    printf("results %s, %s left\n", is ? "right" : "wrong", nothing ? "nothing" : "something");
     fflush(stdout);
-    return is && tries < TRIES;
+    return is && nothing;
 }
 
 static bool run_in_child(bool (*run)(void))

@@ -2,7 +2,7 @@
  * instead; and communicators that cannot be created, that are split or aborted, or that lose a
  * rank.
  *
- * test_nccl_serve [SEED] CECL_NCCL_PATH names the stand-in */
+ * test_nccl_serve CECL_NCCL_PATH names the stand-in */
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,20 +12,16 @@
 
 #include "../with_cmocka.h"
 
-#include "../open_descriptors.h"
-#include "../threads_alive.h"
 #include "processes.h"
 #include "served.h"
 
 #define RANKS 4
-#define MOST 1000       /* elements of a block */
+#define COUNT 500       /* elements of a block */
 #define UNKNOWN_TYPE 77 /* an unknown datatype */
 
 FROM_STANDIN(calls_of, standin_calls)
-static uint64_t seed;
 
-/* ---- A plain model. Element i of a rank's input is a random number that depends on the call,
- * the rank and i. */
+/* ---- A call of each kind. (tests/fuzz makes random calls, also in place, and compares every byte.) */
 
 enum op {
     ALL_GATHER,
@@ -39,170 +35,98 @@ enum op {
     SCATTER,
     OPS
 };
+#define ROOT 1
 
-struct call {
-    enum op op;
-    uint64_t number; /* the call's number in its sequence */
-    size_t count;    /* elements of a block */
-    int root;
-    bool is_in_place;
-};
-
-static uint64_t mix(uint64_t x)
+/* Element i of the block that a rank sends to another one, or to all (`to` is 0). */
+static uint32_t element(enum op op, int rank, int to, size_t i)
 {
-    x = (x ^ (x >> 31)) * UINT64_C(0x7fb5d329728ea185);
-    x = (x ^ (x >> 27)) * UINT64_C(0x81dadef4bc2dd44d);
-    return x ^ (x >> 33);
+    return (uint32_t)op * 7919 + (uint32_t)rank * 104729 + (uint32_t)to * 1299709 +
+           (uint32_t)i * 31;
 }
 
-static uint32_t element(const struct call *c, int rank, size_t i)
+static bool sends_blocks(enum op op)
 {
-    return (uint32_t)mix(mix(seed + c->number) + (uint64_t)rank * MOST * RANKS + i);
+    return op == ALL_TO_ALL || op == REDUCE_SCATTER || op == SCATTER;
 }
 
-/* Element i of the reduction over all ranks. */
-static uint32_t reduced(const struct call *c, int nranks, size_t i)
+static bool gets_blocks(enum op op)
 {
-    uint32_t sum = element(c, 0, i);
-    for (int rank = 1; rank < nranks; rank++)
-        sum += element(c, rank, i);
+    return op == ALL_GATHER || op == ALL_TO_ALL || op == GATHER;
+}
+
+/* Element i of block `block` of a rank's output. */
+static uint32_t expected(enum op op, const struct rank *r, int block, size_t i)
+{
+    const int to = sends_blocks(op) ? r->rank : 0;
+    uint32_t sum = 0;
+    if (gets_blocks(op))
+        return element(op, block, to, i);
+    if (op != REDUCE_SCATTER && op != ALL_REDUCE && op != REDUCE)
+        return element(op, ROOT, to, i);
+    for (int rank = 0; rank < r->nranks; rank++)
+        sum += element(op, rank, to, i);
     return sum;
 }
 
-/* How many blocks a rank sends and receives. */
-static int sent_blocks(enum op op, int nranks)
-{
-    return op == ALL_TO_ALL || op == REDUCE_SCATTER || op == SCATTER ? nranks : 1;
-}
-
-static int received_blocks(enum op op, int nranks)
-{
-    return op == ALL_GATHER || op == ALL_TO_ALL || op == GATHER ? nranks : 1;
-}
-
-/* Expected element i of block `block` of the output of `rank`. */
-static uint32_t expected(const struct call *c, int nranks, int rank, int block, size_t i)
-{
-    switch (c->op) {
-    case ALL_GATHER:
-    case GATHER: return element(c, block, i);
-    case ALL_TO_ALL: return element(c, block, (size_t)rank * c->count + i);
-    case REDUCE_SCATTER: return reduced(c, nranks, (size_t)rank * c->count + i);
-    case ALL_REDUCE:
-    case REDUCE: return reduced(c, nranks, i);
-    case SCATTER: return element(c, c->root, (size_t)rank * c->count + i);
-    default: return element(c, c->root, i);
-    }
-}
-
-/* The buffers of a rank, which is a thread, and where each lies in it. */
-static _Thread_local uint32_t room[2 * RANKS * MOST];
-struct places {
-    uint32_t *send, *recv;
-};
-
-/* Each rank decides by itself. */
-static bool is_in_place(const struct call *c, const struct rank *r)
-{
-    return c->is_in_place && (c->number + (uint64_t)r->rank) % 3 != 0;
-}
-
-static struct places places_of(const struct call *c, const struct rank *r)
-{
-    struct places at = {room + RANKS * MOST, room};
-    if (!is_in_place(c, r))
-        return at;
-    if (received_blocks(c->op, r->nranks) > 1)
-        at.send = at.recv + (size_t)r->rank * c->count;
-    else if (sent_blocks(c->op, r->nranks) > 1)
-        at.recv = (at.send = room) + (size_t)r->rank * c->count;
-    else
-        at.send = at.recv;
-    return at;
-}
-
-static ncclResult_t make_call(const struct call *c, const struct rank *r, struct places at)
+static ncclResult_t make_call(enum op op, ncclComm_t comm, uint32_t *in, uint32_t *out)
 {
     const ncclDataType_t type = ncclUint32;
-    switch (c->op) {
-    case ALL_GATHER: return ncclAllGather(at.send, at.recv, c->count, type, r->comm, NULL);
-    case ALL_TO_ALL: return ncclAlltoAll(at.send, at.recv, c->count, type, r->comm, NULL);
-    case REDUCE_SCATTER:
-        return ncclReduceScatter(at.send, at.recv, c->count, type, ncclSum, r->comm, NULL);
-    case ALL_REDUCE: return ncclAllReduce(at.send, at.recv, c->count, type, ncclSum, r->comm, NULL);
-    case REDUCE:
-        return ncclReduce(at.send, at.recv, c->count, type, ncclSum, c->root, r->comm, NULL);
-    case BROADCAST: return ncclBroadcast(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
-    case BCAST: return ncclBcast(at.recv, c->count, type, c->root, r->comm, NULL);
-    case GATHER: return ncclGather(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
-    default: return ncclScatter(at.send, at.recv, c->count, type, c->root, r->comm, NULL);
+    switch (op) {
+    case ALL_GATHER: return ncclAllGather(in, out, COUNT, type, comm, NULL);
+    case ALL_TO_ALL: return ncclAlltoAll(in, out, COUNT, type, comm, NULL);
+    case REDUCE_SCATTER: return ncclReduceScatter(in, out, COUNT, type, ncclSum, comm, NULL);
+    case ALL_REDUCE: return ncclAllReduce(in, out, COUNT, type, ncclSum, comm, NULL);
+    case REDUCE: return ncclReduce(in, out, COUNT, type, ncclSum, ROOT, comm, NULL);
+    case BROADCAST: return ncclBroadcast(in, out, COUNT, type, ROOT, comm, NULL);
+    case BCAST:
+        return ncclBcast(memcpy(out, in, COUNT * sizeof(*in)), COUNT, type, ROOT, comm, NULL);
+    case GATHER: return ncclGather(in, out, COUNT, type, ROOT, comm, NULL);
+    default: return ncclScatter(in, out, COUNT, type, ROOT, comm, NULL);
     }
 }
 
-static bool receives(const struct call *c, int rank)
+/* Whether the output is right. */
+static bool is_right(enum op op, const struct rank *r)
 {
-    return (c->op != REDUCE && c->op != GATHER) || rank == c->root;
-}
-
-static void prepare(const struct call *c, const struct rank *r)
-{
-    const struct places at = places_of(c, r);
-    for (size_t i = 0; i < (size_t)sent_blocks(c->op, r->nranks) * c->count; i++)
-        at.send[i] = element(c, r->rank, i);
-    if (c->op == BCAST)
-        memmove(at.recv, at.send, c->count * sizeof(*at.recv));
-}
-
-/* Whether the output is the model's. */
-static bool has_come(const struct call *c, const struct rank *r)
-{
-    const struct places at = places_of(c, r);
-    bool is = true;
-    for (int block = 0; block < received_blocks(c->op, r->nranks) && receives(c, r->rank); block++)
-        for (size_t i = 0; i < c->count; i++)
-            is = is &&
-                 at.recv[(size_t)block * c->count + i] == expected(c, r->nranks, r->rank, block, i);
+    static _Thread_local uint32_t in[RANKS * COUNT], out[RANKS * COUNT];
+    const bool receives = (op != REDUCE && op != GATHER) || r->rank == ROOT;
+    for (int to = 0; to < (sends_blocks(op) ? r->nranks : 1); to++)
+        for (size_t i = 0; i < COUNT; i++)
+            in[(size_t)to * COUNT + i] = element(op, r->rank, to, i);
+    memset(out, 0xee, sizeof(out));
+    bool is = make_call(op, r->comm, in, out) == 0;
+    for (int block = 0; block < (gets_blocks(op) ? r->nranks : 1) && receives; block++)
+        for (size_t i = 0; i < COUNT; i++)
+            is = is && out[(size_t)block * COUNT + i] == expected(op, r, block, i);
     return is;
-}
-
-static bool is_right(const struct call *c, const struct rank *r)
-{
-    prepare(c, r);
-    return make_call(c, r, places_of(c, r)) == 0 && has_come(c, r);
 }
 
 /* ---- tests with processes as ranks. They come first: the parent has not called NCCL, so that children do
  * not inherit a library that is in use. */
 
-static bool serve_each_op(struct rank *r)
+static bool make_each_op(struct rank *r, bool served)
 {
     bool is = true;
-    for (int i = 0; i < 2 * OPS; i++) {
-        const struct call c = {.op = (enum op)(i % OPS),
-                               .number = (uint64_t)i,
-                               .count = 999,
-                               .root = 1,
-                               .is_in_place = i >= OPS && i % OPS != ALL_TO_ALL};
+    for (enum op op = ALL_GATHER; op < OPS; op++) {
         mark(r);
-        is = is_right(&c, r) && is_served() && is;
+        is = is_right(op, r) && is_served() == served && is;
     }
     return is;
+}
+
+static bool serve_each_op(struct rank *r)
+{
+    return make_each_op(r, true);
+}
+
+static bool pass_each_op(struct rank *r)
+{
+    return make_each_op(r, false);
 }
 
 TEST_UNDER("all", each_op_of_processes_is_served)
 {
     assert_true(run_processes(serve_each_op, 3, NULL, NULL));
-}
-
-static bool pass_each_op(struct rank *r)
-{
-    bool is = true;
-    for (int i = 0; i < OPS; i++) {
-        const struct call c = {.op = (enum op)i, .number = (uint64_t)i, .count = 100};
-        mark(r);
-        is = is_right(&c, r) && !is_served() && is;
-    }
-    return is;
 }
 
 TEST_UNDER("all", all_calls_are_passed_where_ranks_differ_in_CECL_NCCL)
@@ -311,125 +235,6 @@ TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
 
 /* ---- messages */
 
-#define MESSAGES 48
-#define MOST_WORDS 3000
-
-/* Messages of all ranks, in an order in which a program could send them one by one. So a rank may
- * divide its own messages into groups in any way that keeps the order. */
-struct message {
-    int from, to;
-    size_t count;
-};
-
-static void draw_messages(uint64_t number, int nranks, struct message *messages)
-{
-    for (uint64_t i = 0; i < MESSAGES; i++) {
-        const uint64_t word = mix(mix(seed + number) + i);
-        messages[i].from = (int)(word % (uint64_t)nranks);
-        messages[i].to = (int)((word >> 8) % (uint64_t)nranks);
-        messages[i].count = (word >> 20) % 5 == 0 ? 0 : (size_t)(word >> 32) % MOST_WORDS;
-    }
-}
-
-static uint32_t word_of(uint64_t number, int message, size_t i)
-{
-    return (uint32_t)mix(seed + number * MESSAGES + (uint64_t)message + (i << 32));
-}
-
-static bool make_message(const struct rank *r, const struct message *m, uint32_t *in, uint32_t *out)
-{
-    bool is = true;
-    mark(r);
-    if (m->from == r->rank)
-        is = ncclSend(in, m->count, ncclUint32, m->to, r->comm, NULL) == 0;
-    if (m->to == r->rank)
-        is = ncclRecv(out, m->count, ncclUint32, m->from, r->comm, NULL) == 0 && is;
-    return is && is_served();
-}
-
-#define GATHERED 20 /* before this message all ranks gather */
-
-/* Begins or ends a group, unless that is done already. */
-static bool set_group(bool *open, bool wanted)
-{
-    const bool is = *open == wanted || (wanted ? ncclGroupStart() : ncclGroupEnd()) == 0;
-    *open = wanted;
-    return is;
-}
-
-/* Gathers the numbers of all ranks, sometimes in a group with the messages that follow: a group
- * carries out its messages after its collectives. */
-static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool grouped)
-{
-    static _Thread_local uint32_t mine;
-    mine = (uint32_t)r->rank;
-    return set_group(open, false) && set_group(open, grouped) &&
-           ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL) == 0;
-}
-
-/* Each rank ends its groups at different messages. */
-static bool run_messages(struct rank *r, uint64_t number, const struct message *messages,
-                         uint32_t *in, uint32_t *out)
-{
-    uint32_t all[RANKS] = {0};
-    uint64_t random = mix(seed ^ mix(number * RANKS + (uint64_t)r->rank));
-    bool open = false, is = true;
-    for (int i = 0; i < MESSAGES; i++) {
-        const struct message *m = &messages[i];
-        random = mix(random + 1);
-        if (random % 3 == 0)
-            is = set_group(&open, false) && is;
-        if (i == GATHERED)
-            is = gather_numbers(r, all, &open, random % 2) && is;
-        if (m->from != r->rank && m->to != r->rank)
-            continue;
-        if (random % 4 > 0 || m->from == m->to)
-            is = set_group(&open, true) && is;
-        is = make_message(r, m, in + i * MOST_WORDS, out + i * MOST_WORDS) && is;
-    }
-    is = set_group(&open, false) && is;
-    for (uint32_t rank = 0; rank < (uint32_t)r->nranks; rank++)
-        is = is && all[rank] == rank;
-    return is;
-}
-
-static bool have_come(const struct rank *r, uint64_t number, const struct message *messages,
-                      const uint32_t *out)
-{
-    bool is = true;
-    for (int i = 0; i < MESSAGES; i++)
-        for (size_t j = 0; j < messages[i].count && messages[i].to == r->rank; j++)
-            is = is && out[(size_t)i * MOST_WORDS + j] == word_of(number, i, j);
-    return is;
-}
-
-static bool make_messages(struct rank *r)
-{
-    struct message messages[MESSAGES];
-    uint32_t *in = calloc(MESSAGES * MOST_WORDS, sizeof(*in)),
-             *out = calloc(MESSAGES * MOST_WORDS, sizeof(*out));
-    bool is = in && out;
-    for (uint64_t number = 0; is && number < 40; number++) {
-        draw_messages(number, r->nranks, messages);
-        for (int i = 0; i < MESSAGES; i++)
-            for (size_t j = 0; j < messages[i].count; j++)
-                in[(size_t)i * MOST_WORDS + j] = word_of(number, i, j);
-        is = run_messages(r, number, messages, in, out) && have_come(r, number, messages, out);
-        if (!is)
-            print_error("rank %d of %d, program %d\n", r->rank, r->nranks, (int)number);
-    }
-    free(in);
-    free(out);
-    return is;
-}
-
-TEST_UNDER("all", random_messages_in_groups_of_any_shape_are_served)
-{
-    print_message("seed %llu\n", (unsigned long long)seed);
-    for (int nranks = 2; nranks <= RANKS; nranks++)
-        assert_true(run_ranks(nranks, make_messages));
-}
-
 /* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
 TEST_OF_RANKS_UNDER("all strict", a_group_may_repeat_a_message_many_times, 2, RANKS)
 {
@@ -483,6 +288,53 @@ TEST_UNDER("all", a_split_is_served_and_outlives_its_parent)
     assert_true(run_ranks(RANKS, split_and_destroy));
 }
 
+/* ---- several hosts */
+
+#define ON_A_HOST 2
+
+static ncclUniqueId all_id;
+
+static bool gather_served(struct rank *r)
+{
+    return gathers(r, true);
+}
+
+static bool split_by_host(struct rank *r)
+{
+    struct rank host = {.nranks = ON_A_HOST, .rank = r->rank % ON_A_HOST}, all = *r;
+    bool is = gathers(r, false) &&
+              ncclCommSplit(r->comm, r->rank / ON_A_HOST, r->rank, &host.comm, NULL) == 0 &&
+              gathers(&host, true) && gathers(r, false);
+    is = is && ncclCommSplit(r->comm, 0, r->rank, &all.comm, NULL) == 0 && gathers(&all, false);
+    return is && gathers(&host, true) && ncclCommDestroy(all.comm) == 0 &&
+           ncclCommDestroy(host.comm) == 0;
+}
+
+/* NCCL makes both in the background. */
+static bool split_in_background(struct rank *r)
+{
+    struct config config;
+    struct rank all = *r, host = {.nranks = ON_A_HOST, .rank = r->rank % ON_A_HOST};
+    bool is =
+        ncclCommInitRankConfig(&all.comm, r->nranks, all_id, r->rank, non_blocking(&config)) ==
+            IN_PROGRESS &&
+        await_comm(all.comm) == 0 && gathers(&all, false) &&
+        ncclCommSplit(all.comm, r->rank / ON_A_HOST, r->rank, &host.comm, NULL) == IN_PROGRESS &&
+        await_comm(all.comm) == 0 && await_comm(host.comm) == 0;
+    return is && gathers(&host, true) && gathers(&all, false) && ncclCommDestroy(host.comm) == 0 &&
+           ncclCommDestroy(all.comm) == 0;
+}
+
+TEST_UNDER("all", communicators_over_hosts_are_passed_and_their_children_of_one_host_served)
+{
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_true(run_ranks(RANKS, split_by_host));
+    assert_int_equal(ncclGetUniqueId(&all_id), 0);
+    assert_true(run_ranks(RANKS, split_in_background));
+    assert_true(run_ranks(ON_A_HOST, gather_served));
+    unsetenv("CECL_NODE_SIZE");
+}
+
 /* ---- the program's threads keep their names, by which debuggers and schedulers identify them */
 
 #define NAME_BYTES 16 /* length of a thread's name, with its terminating 0 */
@@ -516,17 +368,6 @@ static void wait_for_all(_Atomic int *come, int nranks)
     atomic_fetch_add(come, 1);
     while (atomic_load(come) < nranks)
         usleep(100);
-}
-
-/* The last root's thread may still be ending. */
-static bool comes_back_to(int descriptors, int threads)
-{
-    for (int tries = 0; tries < 500; tries++) {
-        if (open_descriptors() <= descriptors && threads_alive() <= threads)
-            return true;
-        usleep(10000);
-    }
-    return false;
 }
 
 static ncclResult_t (*end)(ncclComm_t); /* how the ranks end their communicators */
@@ -907,27 +748,34 @@ TEST_OF_RANKS_UNDER("all", a_group_may_have_many_calls, RANKS)
 
 static int at_once[2]; /* how many messages each of the two ranks puts into a group */
 
+/* Message i has (i * 37) % 50 elements. */
 static bool exchange_with(const struct rank *r, int peer, int in_group)
 {
-    int in[MANY_MESSAGES], out[MANY_MESSAGES] = {0};
+    enum { MOST = 50 };
+    static _Thread_local int in[MANY_MESSAGES][MOST], out[MANY_MESSAGES][MOST];
     bool is = true;
     for (int i = 0; is && i < MANY_MESSAGES; i++) {
-        in[i] = 1000 * r->rank + i;
+        const size_t count = (size_t)(i * 37 % MOST);
+        for (int k = 0; k < MOST; k++)
+            in[i][k] = (1000 * r->rank + i) * MOST + k;
         is = i % in_group > 0 || ncclGroupStart() == 0;
-        is = is && ncclSend(&in[i], 1, ncclInt32, peer, r->comm, NULL) == 0 &&
-             ncclRecv(&out[i], 1, ncclInt32, peer, r->comm, NULL) == 0;
+        mark(r);
+        is = is && ncclSend(in[i], count, ncclInt32, peer, r->comm, NULL) == 0 &&
+             ncclRecv(out[i], count, ncclInt32, peer, r->comm, NULL) == 0 && is_served();
         if (i % in_group == in_group - 1 || i == MANY_MESSAGES - 1)
             is = ncclGroupEnd() == 0 && is;
     }
     for (int i = 0; i < MANY_MESSAGES; i++)
-        is = is && out[i] == 1000 * peer + i;
+        for (int k = 0; k < i * 37 % MOST; k++)
+            is = is && out[i][k] == (1000 * peer + i) * MOST + k;
     return is;
 }
 
-/* The other ranks only make the communicator larger, so that cecl takes fewer messages at once. */
+/* The other ranks send to themselves. They make the communicator larger, so that cecl takes fewer messages at once. */
 static bool exchange_in_groups(struct rank *r)
 {
-    return r->rank > 1 || exchange_with(r, 1 - r->rank, at_once[r->rank]);
+    const bool alone = r->rank > 1;
+    return exchange_with(r, alone ? r->rank : 1 - r->rank, at_once[alone ? 0 : r->rank]);
 }
 
 TEST_UNDER("all", messages_may_be_in_groups_of_any_shapes)
@@ -1355,9 +1203,8 @@ TEST_UNDER("auto", auto_adds_no_group_to_one_of_messages)
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts only the first arena */
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     return tests_run(NULL, NULL);
 }
