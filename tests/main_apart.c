@@ -3,5 +3,6 @@
 
 int main(void)
 {
+    setenv("CECL_DEVICE", "host", 0);
     return tests_run_apart();
 }

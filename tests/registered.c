@@ -18,9 +18,18 @@ void tests_add(struct CMUnitTest test)
     tests[count++] = test;
 }
 
+static CMFixtureFunction first, last;
+
+void tests_between(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    first = set_up;
+    last = tear_down;
+}
+
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
-    return _cmocka_run_group_tests("tests", tests, count, set_up, tear_down);
+    return _cmocka_run_group_tests("tests", tests, count, set_up ? set_up : first,
+                                   tear_down ? tear_down : last);
 }
 
 /* What a test prints goes to a file until the test has ended. */

@@ -38,8 +38,15 @@
     }
 void tests_add(struct CMUnitTest test);
 /* Runs the tests that are registered, and returns how many failed. `set_up` runs before the first and `tear_down` after
- * the last; NULL: none. A program without a main does just that. */
+ * the last; NULL: none. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+/* Names these functions for a program without a main, which runs its tests on the host device unless CECL_DEVICE is set. */
+#define TESTS_BETWEEN(set_up, tear_down)                                                           \
+    __attribute__((constructor)) static void tests_are_between(void)                               \
+    {                                                                                              \
+        tests_between(set_up, tear_down);                                                          \
+    }
+void tests_between(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 /* The same for tests that mostly wait: each runs in a process of its own, several at a time. */
 int tests_run_apart(void);
 

@@ -13,7 +13,6 @@ static ceclComm_t comms[RANKS];
 
 static int open_all(void **state)
 {
-    setenv("CECL_DEVICE", "host", 1);
     OK(ceclCommInitAll(comms, RANKS, NULL));
     return 0;
 }
@@ -23,6 +22,22 @@ static inline int close_all(void **state) /* not used by each test */
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommDestroy(comms[r]));
     return 0;
+}
+
+/* Allocates symmetric memory, of as many bytes on each rank. `memory` is an array of their pointers. */
+static inline void allocate_all(void *memory, size_t bytes)
+{
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemAlloc(comms[r], (void **)memory + r, bytes));
+    OK(ceclGroupEnd());
+}
+
+/* Waits for the streams of all ranks; NULL: the default streams. */
+static inline void finish_all(const ceclStream_t streams[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamSynchronize(comms[r], streams ? streams[r] : NULL));
 }
 
 #endif

@@ -11,10 +11,7 @@ static uint32_t *recv[RANKS];
 static int open_with_memory(void **state)
 {
     assert_int_equal(open_all(state), 0);
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&recv[r], RANKS * COUNT * sizeof(**recv)));
-    OK(ceclGroupEnd());
+    allocate_all(recv, RANKS * COUNT * sizeof(**recv));
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamCreate(comms[r], &streams[r]));
     return 0;

@@ -95,10 +95,7 @@ static int setup(void **state)
 {
     setenv("CECL_TIMEOUT_MS", "60000", 1);
     open_all(state);
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&memory[r], BYTES));
-    OK(ceclGroupEnd());
+    allocate_all(memory, BYTES);
     share(memory, BYTES, window);
     return 0;
 }

@@ -55,12 +55,8 @@ TEST_BETWEEN(private_memory_is_named_once_and_other_memory_never, open_checked, 
 {
     static int plain[RANKS][COUNT];
     int *pool[RANKS], *file[RANKS], *out[RANKS], *own[RANKS];
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++) {
-        OK(ceclMemAlloc(comms[r], (void **)&pool[r], COUNT * sizeof(int)));
-        OK(ceclMemAlloc(comms[r], (void **)&out[r], RANKS * COUNT * sizeof(int)));
-    }
-    OK(ceclGroupEnd());
+    allocate_all(pool, COUNT * sizeof(int));
+    allocate_all(out, RANKS * COUNT * sizeof(int));
     for (int r = 0; r < RANKS; r++) {
         file[r] = mapped();
         own[r] = plain[r];

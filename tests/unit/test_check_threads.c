@@ -8,21 +8,23 @@
 #include "util/clock.h"
 
 #define RANKS 2
-#define TIMEOUT "60000"
 
-static ceclComm_t comms[RANKS];
+#include "comms.h"
 
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
-
-static int open_all(void **state)
+static int open_within(const char *timeout_ms)
 {
+    setenv("CECL_DEBUG", "none", 1);
+    setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
     setenv("CECL_CHECK", "1", 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    unsetenv("CECL_CHECK");
-    return 0;
+    return open_all(NULL);
 }
 
-static int close_all(void **state)
+static int open_checked(void **state)
+{
+    return open_within("60000");
+}
+
+static int abort_all(void **state)
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommAbort(comms[r]));
@@ -82,13 +84,13 @@ static void refuse_at_length(enum cecl_op_index op)
     assert_string_equal(refusals[1].words + length - 4, "x...");
 }
 
-TEST_BETWEEN(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers, open_all,
-             close_all)
+TEST_BETWEEN(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers, open_checked,
+             abort_all)
 {
     refuse_at_length(CECL_OP_ALL_GATHER);
 }
 
-TEST_BETWEEN(so_has_one_that_asks_for_places, open_all, close_all)
+TEST_BETWEEN(so_has_one_that_asks_for_places, open_checked, abort_all)
 {
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
@@ -97,7 +99,7 @@ TEST_BETWEEN(so_has_one_that_asks_for_places, open_all, close_all)
 
 /* Without this, rank 1 would have an error on a communicator that works, until its watchdog notices the
  * failure. */
-TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_all, close_all)
+TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_checked, abort_all)
 {
     struct refusal refusals[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -122,7 +124,7 @@ static void make_different_calls(void)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 made a different call"));
 }
 
-TEST_BETWEEN(a_check_is_advised_where_there_is_none, open_all, close_all)
+TEST_BETWEEN(a_check_is_advised_where_there_is_none, open_checked, abort_all)
 {
     for (int r = 0; r < RANKS; r++)
         comms[r]->config.check = 0;
@@ -130,7 +132,7 @@ TEST_BETWEEN(a_check_is_advised_where_there_is_none, open_all, close_all)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK=1 names the difference"));
 }
 
-TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_all, close_all)
+TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_checked, abort_all)
 {
     make_different_calls();
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
@@ -140,15 +142,12 @@ TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_all, close_all)
 
 #define TIMEOUT_MS 3000 /* ms, in the test that waits for it */
 
-static int open_all_for_a_while(void **state)
+static int open_for_a_while(void **state)
 {
-    setenv("CECL_TIMEOUT_MS", "3000", 1); /* TIMEOUT_MS */
-    const int result = open_all(state);
-    setenv("CECL_TIMEOUT_MS", TIMEOUT, 1);
-    return result;
+    return open_within("3000"); /* TIMEOUT_MS */
 }
 
-TEST_BETWEEN(a_call_outside_a_group_ends_with_the_cure, open_all_for_a_while, close_all)
+TEST_BETWEEN(a_call_outside_a_group_ends_with_the_cure, open_for_a_while, abort_all)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(ceclBarrier(comms[0], NULL), ceclTimeout);
@@ -158,20 +157,11 @@ TEST_BETWEEN(a_call_outside_a_group_ends_with_the_cure, open_all_for_a_while, cl
         fail_msg("said: %s", ceclGetLastError(NULL));
 }
 
-TEST_BETWEEN(a_group_of_all_ranks_is_compared, open_all, close_all)
+TEST_BETWEEN(a_group_of_all_ranks_is_compared, open_checked, abort_all)
 {
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
         OK(ceclBarrier(comms[r], NULL));
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], NULL));
-}
-
-int main(void)
-{
-    setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_DEBUG", "none", 1);
-    setenv("CECL_TIMEOUT_MS", TIMEOUT, 1);
-    return tests_run_apart();
+    finish_all(NULL);
 }

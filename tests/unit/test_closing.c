@@ -14,7 +14,8 @@
 #define BYTES ((size_t)1 << 20)
 #define PROMPT_MS 45000
 
-static ceclComm_t comms[RANKS];
+#include "comms.h"
+
 static ceclStream_t streams[RANKS], held[RANKS];
 static unsigned char *buffers[RANKS];
 static uint32_t gates[RANKS];
@@ -59,8 +60,7 @@ static ceclResult_t quiet(struct cecl_device *dev, bool (*go_on)(void *context),
 
 static int set_up(void **state)
 {
-    setenv("CECL_DEVICE", "host", 1);
-    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
+    open_all(state);
     real = comms[0]->dev->ops;
     ops = *real;
     ops.region_close = closes;
@@ -70,20 +70,10 @@ static int set_up(void **state)
     for (int r = 0; r < RANKS; r++) {
         comms[r]->dev->ops = &ops;
         gates[r] = 0;
-        assert_int_equal(ceclStreamCreate(comms[r], &streams[r]), ceclSuccess);
-        assert_int_equal(ceclStreamCreate(comms[r], &held[r]), ceclSuccess);
+        OK(ceclStreamCreate(comms[r], &streams[r]));
+        OK(ceclStreamCreate(comms[r], &held[r]));
     }
-    assert_int_equal(ceclGroupStart(), ceclSuccess);
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclMemAlloc(comms[r], (void **)&buffers[r], RANKS * BYTES), ceclSuccess);
-    assert_int_equal(ceclGroupEnd(), ceclSuccess);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
+    allocate_all(buffers, RANKS * BYTES);
     return 0;
 }
 
@@ -92,7 +82,7 @@ static void hold_all(void)
 {
     for (int r = 0; r < RANKS; r++) {
         const struct cecl_memop wait = {&gates[r], 1, CECL_MEMOP_WAIT};
-        assert_int_equal(real->memops(comms[r]->dev, held[r], &wait, 1), ceclSuccess);
+        OK(real->memops(comms[r]->dev, held[r], &wait, 1));
     }
     busy = true;
 }
@@ -101,7 +91,7 @@ static void let_go(void)
 {
     busy = false;
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(real->words_release(comms[r]->dev, &gates[r], 1, 1), ceclSuccess);
+        OK(real->words_release(comms[r]->dev, &gates[r], 1, 1));
 }
 
 /* ---- memory of rank 1 */
@@ -113,7 +103,7 @@ static unsigned char *map_new(ceclRegistration_t *handle, int *fd)
     assert_int_equal(ftruncate(*fd, BYTES), 0);
     void *at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
     assert_ptr_not_equal(at, MAP_FAILED);
-    assert_int_equal(ceclCommRegister(comms[1], at, BYTES, handle), ceclSuccess);
+    OK(ceclCommRegister(comms[1], at, BYTES, handle));
     return at;
 }
 
@@ -139,7 +129,7 @@ static void publish_and_free(void)
     unsigned char *at = map_new(&handle, &fd);
     await_messages();
     hold_all();
-    assert_int_equal(ceclCommDeregister(comms[1], handle), ceclSuccess);
+    OK(ceclCommDeregister(comms[1], handle));
     munmap(at, BYTES);
     close(fd);
     await_messages();
@@ -148,20 +138,19 @@ static void publish_and_free(void)
 static void call_all(void)
 {
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclAllGather(buffers[r] + (size_t)r * BYTES, buffers[r], BYTES, ceclUint8,
-                                       comms[r], streams[r]),
-                         ceclSuccess);
+        OK(ceclAllGather(buffers[r] + (size_t)r * BYTES, buffers[r], BYTES, ceclUint8, comms[r],
+                         streams[r]));
 }
 
 static void synchronize(ceclStream_t of[RANKS])
 {
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclStreamSynchronize(comms[r], of[r]), ceclSuccess);
+        OK(ceclStreamSynchronize(comms[r], of[r]));
 }
 
 /* ---- the tests */
 
-TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, tear_down)
+TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)
 {
     const struct timespec pause = {.tv_nsec = 10000000}; /* twice what a worker once waited */
     publish_and_free();
@@ -176,7 +165,7 @@ TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, tear_down)
     let_go();
 }
 
-TEST_BETWEEN(freed_memory_is_closed_where_the_program_waits, set_up, tear_down)
+TEST_BETWEEN(freed_memory_is_closed_where_the_program_waits, set_up, close_all)
 {
     publish_and_free();
     call_all();

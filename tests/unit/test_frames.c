@@ -68,10 +68,7 @@ static int frames_of(int *buffers[RANKS])
 TEST(a_warm_all_gather_is_nine_functions_from_the_device)
 {
     int *buffers[RANKS];
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&buffers[r], RANKS * COUNT * sizeof(int)));
-    OK(ceclGroupEnd());
+    allocate_all(buffers, RANKS * COUNT * sizeof(int));
     assert_true(frames_of(buffers) <= FRAMES_MOST);
 }
 
@@ -83,7 +80,4 @@ TEST(private_memory_takes_no_more_than_ten)
     assert_true(frames_of(buffers) <= FRAMES_MOST_PRIVATE);
 }
 
-int main(void)
-{
-    return tests_run(open_all, close_all);
-}
+TESTS_BETWEEN(open_all, close_all)

@@ -33,8 +33,7 @@ TEST(a_group_of_all_ranks_is_captured)
                 recv[r][(uint32_t)r * COUNT + i] = round * 1000 + (uint32_t)r * 100 + i;
         for (int r = 0; r < RANKS; r++)
             OK(ceclGraphLaunch(graphs[r], streams[r]));
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclStreamSynchronize(comms[r], streams[r]));
+        finish_all(streams);
         for (int r = 0; r < RANKS; r++)
             for (uint32_t i = 0; i < RANKS * COUNT; i++)
                 assert_int_equal(recv[r][i], round * 1000 + i / COUNT * 100 + i % COUNT);
@@ -82,8 +81,7 @@ TEST(messages_of_all_ranks_are_captured)
         }
         for (int r = 0; r < RANKS; r++)
             OK(ceclGraphLaunch(again[r], streams[r]));
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclStreamSynchronize(comms[r], streams[r]));
+        finish_all(streams);
         for (uint32_t r = 0; r < RANKS; r++)
             for (uint32_t i = 0; i < RANKS * COUNT; i++)
                 assert_int_equal(recv[r][i],
@@ -213,7 +211,4 @@ TEST(a_graph_outlives_its_communicator_and_is_refused)
     OK(ceclGraphDestroy(graph));
 }
 
-int main(void)
-{
-    return tests_run(open_with_memory, close_with_memory);
-}
+TESTS_BETWEEN(open_with_memory, close_with_memory)

@@ -135,8 +135,7 @@ TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
     }
     assert_null(launch);
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], NULL));
+    finish_all(NULL);
     free(memory);
 }
 
@@ -173,7 +172,4 @@ TEST(memory_with_a_hole_between_the_blocks_of_a_call_is_refused)
     free(send);
 }
 
-int main(void)
-{
-    return tests_run(open_all, close_all);
-}
+TESTS_BETWEEN(open_all, close_all)

@@ -11,11 +11,12 @@
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
 static ceclComm_t comms[MOST_RANKS];
-static char *memory;
+static char memory[MOST_CALLS * (1 + MOST_RANKS)];
 
 static ceclLimits_t open_ranks(int nranks)
 {
     ceclLimits_t limits, others;
+    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     OK(ceclCommInitAll(comms, nranks, NULL));
     OK(ceclCommLimits(comms[0], &limits));
     OK(ceclCommLimits(comms[nranks - 1], &others));
@@ -249,14 +250,4 @@ TEST(a_limit_on_addresses_is_named_with_a_cure)
         fail_msg("%s", words);
     assert_int_equal(cured, ceclSuccess);
     close_ranks(2);
-}
-
-int main(void)
-{
-    setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
-    memory = calloc(MOST_CALLS, 1 + MOST_RANKS);
-    const int failed = tests_run(NULL, NULL);
-    free(memory);
-    return failed;
 }

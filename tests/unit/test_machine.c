@@ -11,12 +11,9 @@
 #include "../threads_alive.h"
 #include "../with_cmocka.h"
 
-#include <cecl/cecl.h>
-
 #define RANKS 2
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
+#include "comms.h"
 
-static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 
 /* ---- arithmetic */
@@ -39,7 +36,7 @@ static void make_streams(void)
 
 static void open_ranks(void)
 {
-    OK(ceclCommInitAll(comms, RANKS, NULL));
+    open_all(NULL);
     make_streams();
 }
 
@@ -47,8 +44,7 @@ static void close_ranks(void)
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamDestroy(comms[r], streams[r]));
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
+    close_all(NULL);
 }
 
 static void reduce(float (*in)[4], float (*out)[4])
@@ -128,11 +124,4 @@ TEST(a_thread_that_is_cancelled_is_not_inside_the_communicator)
     OK(ceclCallStats(comms[0], &stats));
     OK(ceclStreamSynchronize(comms[1], streams[1]));
     close_ranks();
-}
-
-int main(void)
-{
-    alarm(60); /* what stays locked hangs */
-    setenv("CECL_DEVICE", "host", 1);
-    return tests_run(NULL, NULL);
 }

@@ -200,7 +200,4 @@ TEST(any_number_of_streams_may_make_calls)
         end(0, streams[i]);
 }
 
-int main(void)
-{
-    return tests_run(setup, close_all);
-}
+TESTS_BETWEEN(setup, close_all)

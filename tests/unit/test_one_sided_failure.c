@@ -194,7 +194,6 @@ TEST_BETWEEN(a_process_with_a_call_after_the_last_look_ends_unexpectedly, NULL, 
         _Atomic int is_made;
         ceclUniqueId id;
     } *meeting = shared_memory(sizeof(*meeting));
-    setenv("CECL_DEVICE", "host", 1);
     const pid_t child = fork();
     if (child == 0)
         end_with_a_signal(&meeting->id, &meeting->is_made);

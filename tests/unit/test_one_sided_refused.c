@@ -250,7 +250,4 @@ TEST(a_window_whose_file_has_become_too_short_is_refused)
     }
 }
 
-int main(void)
-{
-    return tests_run(setup, close_all);
-}
+TESTS_BETWEEN(setup, close_all)

@@ -158,7 +158,4 @@ TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
     dev->ops->words_free(dev, word);
 }
 
-int main(void)
-{
-    return tests_run(open_all, close_all);
-}
+TESTS_BETWEEN(open_all, close_all)

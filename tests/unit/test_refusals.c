@@ -10,7 +10,7 @@
 #define COUNT 16
 static ceclComm_t comm;
 static int *buffer; /* COUNT integers of symmetric memory */
-static char tried[16384];
+static char tried[16384] = " ";
 
 static int set_up(void **state)
 {
@@ -347,8 +347,4 @@ TEST(no_public_function_is_missing)
     assert_true(functions > 40);
 }
 
-int main(void)
-{
-    strcpy(tried, " ");
-    return tests_run(set_up, close_all);
-}
+TESTS_BETWEEN(set_up, close_all)

@@ -4,10 +4,11 @@
 
 #include <pthread.h>
 
+#define RANKS 3
+#include "comms.h"
+
 #include "comm/comm.h"
 #include "util/clock.h"
-
-#define RANKS 3
 
 /* ---- a device that refuses this thread: these functions replace the host device's own (by the linker, see
  * CMakeLists.txt) */
@@ -34,7 +35,6 @@ WRAPPED(void *, realloc, (void *memory, size_t bytes))
 
 struct rank {
     pthread_t thread;
-    ceclComm_t comm;
     size_t wanted, create_above;
     bool grows_no_list;
     void *got;
@@ -46,27 +46,16 @@ static struct rank ranks[RANKS];
 
 static int open_ranks(void **state)
 {
-    ceclComm_t comms[RANKS];
-    setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_SEGMENT_BYTES", "32M", 1);
     setenv("CECL_STAGING_BYTES", "4096", 1);
-    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
-    for (int r = 0; r < RANKS; r++)
-        ranks[r] = (struct rank){.comm = comms[r]};
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclCommDestroy(ranks[r].comm), ceclSuccess);
-    return 0;
+    memset(ranks, 0, sizeof(ranks));
+    return open_all(state);
 }
 
 static int abort_ranks(void **state)
 {
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ceclCommAbort(ranks[r].comm), ceclSuccess);
+        OK(ceclCommAbort(comms[r]));
     return 0;
 }
 
@@ -75,7 +64,7 @@ static void *allocate(void *argument)
     struct rank *me = argument;
     refuse.create_above = me->create_above;
     refuse.grows_no_list = me->grows_no_list;
-    me->result = ceclMemAlloc(me->comm, &me->got, me->wanted);
+    me->result = ceclMemAlloc(comms[me - ranks], &me->got, me->wanted);
     cecl_keep_message(me->words);
     return NULL;
 }
@@ -84,7 +73,7 @@ static void *allocate(void *argument)
 static size_t more_than_is_left(size_t bytes)
 {
     ceclPoolStats_t stats;
-    assert_int_equal(ceclPoolStats(ranks[0].comm, &stats), ceclSuccess);
+    OK(ceclPoolStats(comms[0], &stats));
     return (size_t)(stats.mappedBytes - stats.usedBytes) + bytes;
 }
 
@@ -103,17 +92,17 @@ static void allocate_on_all(size_t bytes)
 
 /* The pool grows by more than requested if all ranks have room for it, and otherwise by the requested
  * size. */
-TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, close_ranks)
+TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, close_all)
 {
     ceclPoolStats_t before, after;
     const size_t wanted = more_than_is_left(4096);
-    assert_int_equal(ceclPoolStats(ranks[0].comm, &before), ceclSuccess);
+    OK(ceclPoolStats(comms[0], &before));
     ranks[1].create_above = wanted + 65536;
-    assert_true(ranks[1].create_above < ranks[1].comm->pool.growth);
+    assert_true(ranks[1].create_above < comms[1]->pool.growth);
     allocate_on_all(wanted);
     for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(ranks[r].result, ceclSuccess);
-        assert_int_equal(ceclPoolStats(ranks[r].comm, &after), ceclSuccess);
+        OK(ranks[r].result);
+        OK(ceclPoolStats(comms[r], &after));
         assert_in_range(after.mappedBytes - before.mappedBytes, wanted, wanted + 65536);
     }
 }
@@ -129,8 +118,8 @@ TEST_BETWEEN(an_allocation_that_one_rank_alone_refuses_fails_the_communicator, o
         allocate_on_all(256);
     assert_int_equal(ranks[1].result, ceclOutOfMemory);
     while (result == ceclSuccess && cecl_ms_left(deadline) != 0)
-        assert_int_equal(ceclCommGetAsyncError(ranks[0].comm, &result), ceclSuccess);
+        OK(ceclCommGetAsyncError(comms[0], &result));
     assert_int_equal(result, ceclRemoteError);
-    assert_non_null(strstr(ceclGetLastError(ranks[0].comm),
-                           "rank 1 gave up: no host memory for the pool's table"));
+    assert_non_null(
+        strstr(ceclGetLastError(comms[0]), "rank 1 gave up: no host memory for the pool's table"));
 }

@@ -24,10 +24,7 @@ static int open_with_memory(void **state)
     options.smPolicy = CECL_SM_ALLOW;
     options.direction = CECL_DIRECTION_PUSH; /* selects staging */
     assert_int_equal(open_all(state), 0);
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)&memory[r], sizeof(*memory[r])));
-    OK(ceclGroupEnd());
+    allocate_all(memory, sizeof(*memory[0]));
     for (int r = 0; r < RANKS; r++)
         OK(ceclSetOptions(comms[r], &options));
     return 0;
@@ -67,8 +64,7 @@ TEST_BETWEEN(staging_that_peers_still_read_is_left_alone, open_with_memory, clos
         for (int r = 0; r < RANKS; r++)
             OK(ceclAlltoAllvDevice(memory[r]->send, RANKS, memory[r]->splits, memory[r]->recv,
                                    RANKS, memory[r]->received, ROW, ceclUint8, comms[r], NULL));
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclStreamSynchronize(comms[r], NULL));
+        finish_all(NULL);
         for (int r = 0; r < RANKS; r++)
             check(r, round);
     }

@@ -134,7 +134,4 @@ TEST(forms_out_of_range_are_refused)
     assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);
 }
 
-int main(void)
-{
-    return tests_run(set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

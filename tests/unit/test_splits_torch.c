@@ -111,12 +111,8 @@ static void allocate(void)
     const size_t bytes[4] = {ROWS, ROWS, 2 * BLOCKS * sizeof(uint64_t),
                              2 * BLOCKS * sizeof(uint64_t)};
     void *got[4][RANKS];
-    for (int i = 0; i < 4; i++) {
-        OK(ceclGroupStart());
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclMemAlloc(comms[r], &got[i][r], bytes[i]));
-        OK(ceclGroupEnd());
-    }
+    for (int i = 0; i < 4; i++)
+        allocate_all(got[i], bytes[i]);
     for (int r = 0; r < RANKS; r++)
         memory[r] = (struct memory){got[0][r], got[1][r], got[2][r], got[3][r]};
 }
@@ -145,8 +141,7 @@ static void run(const struct definition *d)
     for (int r = 0; r < RANKS; r++)
         OK(make(d, r));
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], NULL));
+    finish_all(NULL);
 }
 
 static void check(const struct definition *d, int rank)

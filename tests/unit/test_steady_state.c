@@ -136,7 +136,6 @@ static bool all_come_in_time(void)
     bool in_time = true;
     ceclComm_t comms[RANKS];
     struct worker workers[RANKS] = {0};
-    setenv("CECL_DEVICE", "host", 1);
     wait_for_late_ranks();
     assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
     for (int r = 0; r < RANKS; r++) {

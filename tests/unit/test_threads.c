@@ -4,8 +4,10 @@
 
 #include <cecl/cecl.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "../threads_alive.h"
+#include "comm/together.h"
 
 #define RANKS 4
 #define COUNT 2000
@@ -64,7 +66,6 @@ static void run(const char *flags, const char *direction)
 {
     ceclComm_t comms[RANKS];
     struct member members[RANKS] = {0};
-    setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_FLAGS", flags, 1);
     setenv("CECL_DIRECTION", direction, 1);
     assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
@@ -109,7 +110,6 @@ TEST(threads_of_the_library_have_names)
 {
     ceclComm_t comm;
     ceclStream_t stream;
-    setenv("CECL_DEVICE", "host", 1);
     assert_int_equal(ceclCommInitAll(&comm, 1, NULL), ceclSuccess);
     assert_int_equal(ceclStreamCreate(comm, &stream), ceclSuccess);
     for (int i = 0; i < 5000 && !all_have_names(); i++)
@@ -140,4 +140,32 @@ TEST(cuda_without_a_gpu_for_each_rank_is_refused)
         fail_msg("said: %s", said);
     assert_null(comms[0]);
     setenv("CECL_DEVICE", "host", 1);
+}
+
+/* ---- tasks of a group, each on a thread of its own */
+
+#define TASKS 4
+
+static bool blocks[TASKS];
+
+/* Whether the calling thread blocks a signal that programs handle. */
+static ceclResult_t see_mask(void *item)
+{
+    sigset_t mask;
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    *(bool *)item = sigismember(&mask, SIGUSR1);
+    return ceclSuccess;
+}
+
+static void *next_of(void *item)
+{
+    return item == &blocks[TASKS - 1] ? NULL : (bool *)item + 1;
+}
+
+TEST(handlers_of_the_program_run_on_its_own_threads)
+{
+    assert_int_equal(cecl_together(see_mask, blocks, next_of), ceclSuccess);
+    assert_false(blocks[0]); /* the caller's thread */
+    for (int t = 1; t < TASKS; t++)
+        assert_true(blocks[t]);
 }

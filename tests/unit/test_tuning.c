@@ -6,6 +6,7 @@
 #include "plan/tuning.h"
 
 #define HEAD CECL_TUNING_HEADER "\n"
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
 
 static ceclResult_t parse(const char *text, struct cecl_tuning_file *file)
 {
@@ -88,12 +89,11 @@ TEST(a_files_row_comes_before_the_built_in_ones)
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS,
                               small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
                               spread = CECL_TUNE_BROADCAST_SPREAD_MIN_BYTES;
-    assert_int_equal(parse("# written by hand\n\n" HEAD "reduction.reading_sms 3-5 any 12 # so\n"
-                           "\treduction.reading_sms\t6-*\tany\t6\r\n"
-                           "small.all_reduce.max_bytes * host 3KiB\n"
-                           "broadcast.spread_min_bytes * any never",
-                           &file),
-                     ceclSuccess);
+    OK(parse("# written by hand\n\n" HEAD "reduction.reading_sms 3-5 any 12 # so\n"
+             "\treduction.reading_sms\t6-*\tany\t6\r\n"
+             "small.all_reduce.max_bytes * host 3KiB\n"
+             "broadcast.spread_min_bytes * any never",
+             &file));
     assert_int_equal(file.nrows, 4);
     assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 2), 8);
     assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 3), 12);
@@ -109,11 +109,10 @@ TEST(ranks_and_values_up_to_their_limits_are_read)
 {
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
     struct cecl_tuning_file file;
-    assert_int_equal(parse(HEAD "reduction.reading_sms 3 any 1024\n"
-                                "reduction.reading_sms 4-1024 cuda 7\n"
-                                "reduction.reading_sms 4-1024 host 6\n",
-                           &file),
-                     ceclSuccess);
+    OK(parse(HEAD "reduction.reading_sms 3 any 1024\n"
+                  "reduction.reading_sms 4-1024 cuda 7\n"
+                  "reduction.reading_sms 4-1024 host 6\n",
+             &file));
     assert_int_not_equal(value_of(&file, sms, CECL_TUNING_HOST, 2), 1024);
     assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 3), 1024);
     assert_int_equal(value_of(&file, sms, CECL_TUNING_CUDA, 1024), 7);
@@ -217,7 +216,7 @@ TEST(a_file_is_read)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
     close(fd);
-    assert_int_equal(cecl_tuning_read(path, &file), ceclSuccess);
+    OK(cecl_tuning_read(path, &file));
     unlink(path);
     assert_int_equal(value_of(&file, CECL_TUNE_REDUCTION_STAGED_SMS, CECL_TUNING_CUDA, 4), 24);
     cecl_tuning_forget(&file);

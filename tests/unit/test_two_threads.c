@@ -250,7 +250,6 @@ static void *exchange_often(void *unused)
 TEST(messages_of_two_threads_at_once_are_made_or_refused)
 {
     pthread_t threads[2];
-    setenv("CECL_DEVICE", "host", 1);
     OK(ceclCommInitAll(&alone, 1, NULL));
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, exchange_often, NULL), 0);

@@ -1,7 +1,26 @@
-/* cecl_tune's decision: the threshold that follows from the times of two methods at some sizes. */
+/* What the benchmark programs compute of times: medians; cecl_tune's threshold that follows from the times of two methods;
+ * the sizes at which cecl_tune --against says that one library is faster. */
 #include "../with_cmocka.h"
 
-#include "tuner/split.h"
+#include "bench.h"
+#include "tuner/spans.h"
+
+TEST(an_odd_count_has_a_middle_value)
+{
+    double values[] = {9, 1, 5};
+    assert_true(median_of(values, 3) == 5);
+    assert_true(median_of(values, 1) == 1);
+}
+
+/* Otherwise two rounds would print the slower one. */
+TEST(an_even_count_has_the_mean_of_both_middle_values)
+{
+    double values[] = {40, 10, 20, 30}, two[] = {6, 2};
+    assert_true(median_of(values, 4) == 25);
+    assert_true(median_of(two, 2) == 4);
+}
+
+/* ---- thresholds */
 
 #define KIB 1024
 
@@ -59,4 +78,34 @@ TEST(sizes_that_were_not_measured_keep_their_way)
     const struct point points[] = {{KIB, {15, 10}}, {2 * KIB, {15, 10}}, {4 * KIB, {10, 10}}};
     assert_int_equal(split_value(points, 3, false, 64 * KIB, 0), 64 * KIB);
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 0);
+}
+
+/* ---- spans */
+
+static struct span spans[4];
+
+TEST(nothing_is_faster)
+{
+    const struct point points[] = {{256, {10, 10}}, {512, {10, 9.9}}, {1024, {10, 20}}};
+    assert_int_equal(spans_of(points, 3, spans), 0);
+    assert_int_equal(spans_of(points, 0, spans), 0);
+}
+
+TEST(all_sizes_are_one_span)
+{
+    const struct point points[] = {{256, {10, 9}}, {512, {10, 9.8}}, {1024, {10, 1}}};
+    assert_int_equal(spans_of(points, 3, spans), 1);
+    assert_int_equal(spans[0].least, 256);
+    assert_int_equal(spans[0].most, 1024);
+}
+
+TEST(a_slower_size_between_divides_them)
+{
+    const struct point points[] = {{256, {10, 12}},  {512, {10, 9}},  {1024, {10, 8}},
+                                   {2048, {10, 11}}, {4096, {10, 9}}, {8192, {10, 10}}};
+    assert_int_equal(spans_of(points, 6, spans), 2);
+    assert_int_equal(spans[0].least, 512);
+    assert_int_equal(spans[0].most, 1024);
+    assert_int_equal(spans[1].least, 4096);
+    assert_int_equal(spans[1].most, 4096);
 }
