@@ -7,8 +7,9 @@
 
 fsdp     a step of examples/pytorch/fsdp2.py's model, with parameters of fp32 that are computed with as bfloat16. Sides:
          nccl (gradients are sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (NCCL adds bfloat16)
-ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward; and a forward
-         exchange beside a matrix product. Sides: cecl (cecl.ulysses) and nccl (permute, all_to_all_single, permute)
+ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward; a forward
+         exchange also in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl (permute,
+         all_to_all_single, permute)
 
 A time is the median over rounds, of the slowest rank. Ends with 1 if a result is wrong.
 """
@@ -133,6 +134,15 @@ def elapsed(work, count):
     return slowest([begin.elapsed_time(end) / count * 1000])[0]
 
 
+def captured(work, count):
+    """A graph of so many calls: its replay takes no time of the host for each."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            work()
+    return graph
+
+
 def beside(product, exchange, stream):
     """us until a matrix product is done, and until both are, that begin at the same event."""
     begin, end, both = (torch.cuda.Event(enable_timing=True) for _ in range(3))
@@ -167,7 +177,7 @@ def time_ulysses(args):
     for sequence in (8192, 16384, 32768, 65536):
         x = torch.randn(args.batch, sequence // ranks, heads, dim, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         gradient = torch.randn_like(x)
-        rows = {side: {"away": [], "round": [], "product": [], "both": []} for side in away}
+        rows = {side: {"away": [], "graph": [], "round": [], "product": [], "both": []} for side in away}
         alone = []
         for side in away:
             y = back[side](away[side](x))
@@ -175,10 +185,12 @@ def time_ulysses(args):
             good &= torch.equal(away["cecl"](x), away["nccl"](x)) and torch.equal(y, x) and torch.equal(x.grad, gradient)
             x.grad = None
         still = x.detach()
+        graphs = {side: captured(lambda: away[side](still), 20) for side in away}  # noqa: B023
         for number in range(args.rounds + 2):
             alone.append(beside(product, lambda: None, stream)[0])
             for side, row in rows.items():
                 row["away"].append(elapsed(lambda: away[side](still), 20))  # noqa: B023
+                row["graph"].append(elapsed(graphs[side].replay, 1) / 20)
                 row["round"].append(elapsed(lambda: torch.autograd.grad(back[side](away[side](x)), x, gradient), 20))  # noqa: B023
                 times = beside(product, lambda: away[side](still), stream)  # noqa: B023
                 row["product"].append(times[0])
@@ -186,9 +198,10 @@ def time_ulysses(args):
         middle = {side: {what: statistics.median(times[2:]) for what, times in row.items()} for side, row in rows.items()}
         lone = statistics.median(alone[2:])
         for side, row in middle.items():
-            say(f"sequence {sequence:6}  {side}  away {row['away']:8.1f}  away, back and backward {row['round']:8.1f}  "
+            say(f"sequence {sequence:6}  {side}  away {row['away']:8.1f}, in a graph {row['graph']:8.1f}  away, back and backward {row['round']:8.1f}  "
                 f"product beside it {row['product'] / lone:.3f} x alone  both {row['both'] / lone:.3f} x")
-        say(f"sequence {sequence:6}  nccl / cecl: away {middle['nccl']['away'] / middle['cecl']['away']:.3f}, away, back and "
+        say(f"sequence {sequence:6}  nccl / cecl: away {middle['nccl']['away'] / middle['cecl']['away']:.3f}, in a graph "
+                f"{middle['nccl']['graph'] / middle['cecl']['graph']:.3f}, away, back and "
             f"backward {middle['nccl']['round'] / middle['cecl']['round']:.3f}")
     return good
 

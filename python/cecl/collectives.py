@@ -55,8 +55,8 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
         raise ValueError(f"cecl: all_gather_v: output of {output.shape[0]} rows: room for counts {counts} at {begins} expected")
     elements = count_of(output, math.prod(row))
     sizes = [binding.sizes([number * elements for number in numbers]) for numbers in (counts, begins)]
-    return finish(group._call("ceclAllGatherv", [source, output], [output], source.data_ptr() or 1, count_of(source),
-                              output.data_ptr() or 1, *sizes, type_of(source)), async_op)
+    return group._call("ceclAllGatherv", [source, output], [output], source.data_ptr() or 1, count_of(source),
+                       output.data_ptr() or 1, *sizes, type_of(source), async_op=async_op)
 
 
 def _levels(output, source):
@@ -105,7 +105,7 @@ def _move(name, function, output, source, rows, group, async_op):
                 library.call(function, source.data_ptr() + sent, output.data_ptr() + received, ctypes.byref(fields),
                              type_of(source), comm, stream)
 
-    return finish(group._run(name, [source, output], [output], call, False), async_op)
+    return group._run(name, [source, output], [output], call, False, async_op)
 
 
 def _strided(name, function, output, source, group, async_op):

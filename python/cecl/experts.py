@@ -19,7 +19,7 @@ import torch
 from . import _binding as binding
 from ._binding import library
 from ._tensors import count_of, type_of
-from .torch_backend import finish, group_of
+from .torch_backend import group_of
 
 
 class _Memory:
@@ -101,7 +101,7 @@ def _move(name, output, out_splits, source, splits, group, async_op, experts=Non
             if allows:
                 library.call("ceclSetOptions", comm, None)
 
-    return finish(group._run(name, [source, splits, output, out_splits, *more], [output, out_splits], call), async_op)
+    return group._run(name, [source, splits, output, out_splits, *more], [output, out_splits], call, async_op=async_op)
 
 
 def alltoallv_device(output, out_splits, source, splits, group=None, async_op=False):
@@ -130,5 +130,5 @@ def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
     if sums.numel() != tokens * count or sums.dtype != rows.dtype:
         raise ValueError(f"cecl: sums of {sums.numel()} elements of {sums.dtype}: {tokens * count} of {rows.dtype} expected")
     tensors = [rows, places, sums] + ([] if weights is None else [weights])
-    return finish(group_of("sum_rows", group)._call("ceclSumRows", tensors, [sums], rows, nrows, places, weights, sums,
-                                                    tokens, each, count, type_of(rows, True)), async_op)
+    return group_of("sum_rows", group)._call("ceclSumRows", tensors, [sums], rows, nrows, places, weights, sums, tokens, each,
+                                             count, type_of(rows, True), async_op=async_op)

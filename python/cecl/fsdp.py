@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
-from .torch_backend import beside, finish
+from .torch_backend import beside
 
 
 class _Gather(AllGather):
@@ -20,7 +20,7 @@ class _Gather(AllGather):
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        return finish(beside(group)._all_gather(output_tensor, input_tensor), async_op)
+        return beside(group)._all_gather(output_tensor, input_tensor, async_op)
 
 
 class _ReduceScatter(ReduceScatter):
@@ -44,7 +44,7 @@ class _ReduceScatter(ReduceScatter):
         if getattr(op, "op", op) not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise ValueError(f"cecl: fsdp: {op}: SUM or AVG expected; set_gradient_divide_factor takes no other number than "
                              f"that of the ranks, {group.size()}")
-        return finish(beside(group)._reduce_scatter(output_tensor, input_tensor, op), async_op)
+        return beside(group)._reduce_scatter(output_tensor, input_tensor, op, async_op)
 
 
 def _gradient_types(params):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from . import _binding as binding, collectives, experts, tiles
 from ._binding import library
 from ._tensors import check, operation_of, type_of
-from .torch_backend import finish, group_of
+from .torch_backend import group_of
 
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": dist.ReduceOp.PRODUCT,
                "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
@@ -77,17 +77,23 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
     """Defines an operator. fake: makes the result without its bytes. backward(gradient, *kept): the gradient of the first
     argument; keep(*arguments): what it takes of the call."""
     at = schema.index("(")
-    mutated = {argument.split()[1].rstrip(",)") for argument in schema.split("Tensor(")[1:]}
-    made = torch.library.custom_op("cecl::" + schema[:at], function, mutates_args=mutated, schema=schema[at:])
-    made.register_fake(fake or (lambda *arguments, **named: None))
+    qualified = "cecl::" + schema[:at]
     if backward is None:
+        mutated = {argument.split()[1].rstrip(",)") for argument in schema.split("Tensor(")[1:]}
+        made = torch.library.custom_op(qualified, function, mutates_args=mutated, schema=schema[at:])
+        made.register_fake(fake or (lambda *arguments, **named: None))
         return
-    others = [None] * (len(made._opoverload._schema.arguments) - 1)
+    # torch.library.custom_op would check at each call that the result is no argument, which takes longer than the call
+    torch.library.define(qualified, schema[at:], tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(qualified, "default", function)
+    torch.library.register_fake(qualified, fake)
+    others = [None] * schema.count(",")
 
     def setup(ctx, inputs, output):  # pylint: disable=unused-argument; torch names it
         ctx.kept = keep(*inputs)
 
-    made.register_autograd(lambda ctx, gradient: (backward(gradient.contiguous(), *ctx.kept), *others), setup_context=setup)
+    torch.library.register_autograd(qualified, lambda ctx, gradient: (backward(gradient.contiguous(), *ctx.kept), *others),
+                                    setup_context=setup)
 
 
 # -- gathers and their gradients, reductions that are scattered
@@ -96,12 +102,12 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
 def _all_gather(tensor, group_size, group_name):
     group = _group("all_gather_into_tensor", group_name, tensor, group_size)
     out = _longer("all_gather_into_tensor", tensor, 0, group_size)
-    finish(group._all_gather(out, tensor), False)
+    group._all_gather(out, tensor, False)
     return out
 
 
 def _all_gather_out(tensor, group_size, group_name, out):
-    finish(_group("all_gather_into_tensor_out", group_name, tensor, group_size)._all_gather(out, tensor), False)
+    _group("all_gather_into_tensor_out", group_name, tensor, group_size)._all_gather(out, tensor, False)
 
 
 def _gather_along(tensor, dim, group_name):
@@ -126,7 +132,7 @@ def _reduce_scatter(tensor, reduce_op, group_size, group_name):
 
 def _reduce_scatter_out(tensor, reduce_op, group_size, group_name, out):
     group = _group("reduce_scatter_tensor", group_name, tensor, group_size)
-    finish(group._reduce_scatter(out, tensor, _operation("reduce_scatter_tensor", reduce_op)), False)
+    group._reduce_scatter(out, tensor, _operation("reduce_scatter_tensor", reduce_op), False)
 
 
 def _scatter_along(tensor, dim, reduce_op, group_name):
@@ -135,7 +141,7 @@ def _scatter_along(tensor, dim, reduce_op, group_name):
     out, dim = _shorter("reduce_scatter_along_dim", tensor, dim, size), dim % tensor.dim()
     rows = math.prod(tensor.shape[:dim])
     if rows == 1 or tensor.numel() == 0:
-        finish(group._reduce_scatter(out, tensor, op), False)
+        group._reduce_scatter(out, tensor, op, False)
     else:
         columns = out.numel() // rows
         tiles.reduce_scatter(out, tensor.view(rows, -1), [(0, r * columns) for r in range(size)], (rows, columns), group, op)
@@ -197,8 +203,8 @@ def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="su
     address = first.data_ptr() + (min(begins) - first.storage_offset()) * first.element_size()
     fields = binding.Tiles(1, first.shape[1], first.shape[0], pitch, binding.sizes([begin - min(begins) for begin in begins]))
     arguments = [ctypes.byref(fields), type_of(first, True), operation_of(_operation(function, reduce_op))]
-    finish(group._run(function, [*in_tiles, out_tile], [out_tile], lambda comm, stream: library.call(
-        "ceclReduceScatterTiles", address, out_tile.data_ptr(), *arguments, comm, stream), False), False)
+    group._run(function, [*in_tiles, out_tile], [out_tile], lambda comm, stream: library.call(
+        "ceclReduceScatterTiles", address, out_tile.data_ptr(), *arguments, comm, stream), False, False)
 
 
 def _spread(gradient, reduce_op, size):
@@ -238,7 +244,7 @@ _define("multi_root_tile_reduce(Tensor[] in_tiles, Tensor(a!) out_tile, int[] ro
 
 def _all_reduce_out(tensor, reduce_op, group_name, out):
     group = _group("one_shot_all_reduce", group_name, tensor)
-    finish(group._all_reduce(out, tensor, _operation("one_shot_all_reduce", reduce_op)), False)
+    group._all_reduce(out, tensor, _operation("one_shot_all_reduce", reduce_op), False)
 
 
 def _all_reduce(tensor, reduce_op, group_name):
@@ -262,7 +268,7 @@ def _all_to_all(tensor, output_splits, input_splits, group_name):
     group = _group("all_to_all_single", group_name, tensor)
     _length("all_to_all_single", tensor, 0)
     out = _all_to_all_fake(tensor, output_splits)
-    finish(group.all_to_all_single(out, tensor, output_splits, input_splits), False)
+    group.all_to_all_single(out, tensor, output_splits, input_splits, async_op=False)
     return out
 
 

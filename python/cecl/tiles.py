@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from . import _binding as binding
 from ._tensors import operation_of, type_of
-from .torch_backend import finish, group_of
+from .torch_backend import group_of
 
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
@@ -33,5 +33,5 @@ def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.S
                              f"{tuple(source.shape)}")
     places = binding.sizes([row * source.shape[1] + column for row, column in begins])
     tiles = binding.Tiles(count, columns, rows, source.shape[1], places)
-    return finish(group._call("ceclReduceScatterTiles", [source, output], [output], source, output, ctypes.byref(tiles),
-                              type_of(source, True), operation_of(op)), async_op)
+    return group._call("ceclReduceScatterTiles", [source, output], [output], source, output, ctypes.byref(tiles),
+                       type_of(source, True), operation_of(op), async_op=async_op)

@@ -7,8 +7,9 @@ group must make that first call. Ranks on several hosts were not tried.
 A message begins when the program waits for it or for a later message, or when the group makes another call. Until then
 messages are collected. They are then sent together, so two ranks may send to each other in any order.
 
-As with NCCL, a call on GPU tensors is enqueued on a stream of the group's own, after the work of the current stream.
-`wait()` makes the current stream wait for the call, not the host. On CPU tensors `wait()` waits for the result.
+As with NCCL, a call on GPU tensors with async_op=True is enqueued on a stream of the group's own, after the work of the
+current stream, and `wait()` makes the current stream wait for the call, not the host; other calls are enqueued on the
+current stream. On CPU tensors `wait()` waits for the result.
 """
 import weakref
 
@@ -52,6 +53,11 @@ def finish(work, async_op):
         return work
     work.wait()
     return None
+
+
+def _is_async(opts):
+    """Whether the caller waits for the call by itself. Older versions of torch do not say so, and always wait."""
+    return getattr(opts, "asyncOp", True)
 
 
 def _only(name, tensors):
@@ -204,14 +210,18 @@ class ProcessGroupCecl(dist.ProcessGroup):
             self._communicators[key] = found
         return found
 
-    def _run(self, name, tensors, results, call, dense=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, and keeps until the call is done."""
+    def _run(self, name, tensors, results, call, dense=True, async_op=True):
+        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, and keeps until the call is done.
+        Without async_op the call is enqueued on the current stream, and there is no work to wait for."""
         for number, tensor in enumerate(tensors):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
                 raise ValueError(f"cecl: {name}: tensors on {tensors[0].device} and {tensor.device} in one call")
         self.begin_messages()
         communicator = self._communicator(tensors[0].device)
+        if not async_op and self._grouped is None and communicator.stream is not None:
+            call(communicator.handle, torch.cuda.current_stream(communicator.device).cuda_stream)
+            return None
         communicator.begin()  # also at each call of a group: the program may write tensors between these calls
         if self._grouped is not None:
             if not self._grouped:  # only now, because a communicator cannot be made within a group
@@ -220,13 +230,14 @@ class ProcessGroupCecl(dist.ProcessGroup):
             call(communicator.handle, communicator.stream_handle)
             return None
         call(communicator.handle, communicator.stream_handle)
-        return communicator.end(tensors, results)
+        return finish(communicator.end(tensors, results), async_op)
 
-    def _call(self, name, tensors, results, *arguments):
+    def _call(self, name, tensors, results, *arguments, async_op=True):
         """Enqueues a function of cecl.h whose last parameters are the communicator and the stream. Tensors among the
         arguments become their addresses."""
         addresses = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-        return self._run(name, tensors, results, lambda comm, stream: library.call(name, *addresses, comm, stream))
+        return self._run(name, tensors, results, lambda comm, stream: library.call(name, *addresses, comm, stream),
+                         async_op=async_op)
 
     def _with_stream(self, device, function):
         """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, after them."""
@@ -272,15 +283,15 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     # -- collectives
 
-    def _all_gather(self, output, source):
+    def _all_gather(self, output, source, async_op=True):
         if output.numel() != source.numel() * self._size or output.dtype != source.dtype:
             raise ValueError(f"cecl: all-gather of {source.numel()} elements of {source.dtype} on {self._size} ranks: "
                              f"{output.numel()} elements of {output.dtype} as output")
         return self._call("ceclAllGather", [source, output], [output], source, output, count_of(source),
-                          type_of(source))
+                          type_of(source), async_op=async_op)
 
-    def all_gather_single(self, output, source, _opts=None):
-        return self._all_gather(output, source)
+    def all_gather_single(self, output, source, opts=None):
+        return self._all_gather(output, source, _is_async(opts))
 
     _allgather_base = all_gather_single
 
@@ -305,16 +316,16 @@ class ProcessGroupCecl(dist.ProcessGroup):
         work = self._communicator(flat.device).end([flat, *parts], parts)
         return work
 
-    def _all_reduce(self, output, source, op):
+    def _all_reduce(self, output, source, op, async_op=True):
         if output.numel() != source.numel() or output.dtype != source.dtype:
             raise ValueError(f"cecl: all-reduce of {source.numel()} elements of {source.dtype}: {output.numel()} elements of "
                              f"{output.dtype} as output")
         return self._call("ceclAllReduce", [source, output], [output], source, output, source.numel(), type_of(source, True),
-                          operation_of(op))
+                          operation_of(op), async_op=async_op)
 
     def allreduce(self, tensors, opts):
         tensor = _only("all-reduce", tensors)
-        return self._all_reduce(tensor, tensor, opts.reduceOp)
+        return self._all_reduce(tensor, tensor, opts.reduceOp, _is_async(opts))
 
     def allreduce_coalesced(self, tensors, opts):
         return self._coalesced([lambda t=t: self._all_reduce(t, t, opts.reduceOp) for t in tensors])
@@ -322,23 +333,23 @@ class ProcessGroupCecl(dist.ProcessGroup):
     def reduce(self, tensors, opts):
         tensor = _only("reduce", tensors)
         return self._call("ceclReduce", [tensor], [tensor], tensor, tensor, tensor.numel(), type_of(tensor, True),
-                          operation_of(opts.reduceOp), opts.rootRank)
+                          operation_of(opts.reduceOp), opts.rootRank, async_op=_is_async(opts))
 
     def broadcast(self, tensors, opts):
         tensor = _only("broadcast", tensors)
         return self._call("ceclBroadcast", [tensor], [tensor], tensor, tensor, count_of(tensor), type_of(tensor),
-                          opts.rootRank)
+                          opts.rootRank, async_op=_is_async(opts))
 
-    def _reduce_scatter(self, output, source, op):
+    def _reduce_scatter(self, output, source, op, async_op=True):
         widens = output.dtype == torch.float32 and source.dtype in (torch.bfloat16, torch.float16)
         if source.numel() != output.numel() * self._size or not (widens or output.dtype == source.dtype):
             raise ValueError(f"cecl: reduce-scatter of {source.numel()} elements of {source.dtype} on {self._size} "
                              f"ranks: {output.numel()} elements of {output.dtype} as output")
         return self._call("ceclReduceScatterAs", [source, output], [output], source, output, output.numel(),
-                          type_of(source, True), type_of(output, True), operation_of(op))
+                          type_of(source, True), type_of(output, True), operation_of(op), async_op=async_op)
 
     def reduce_scatter_single(self, output, source, opts):
-        return self._reduce_scatter(output, source, opts.reduceOp)
+        return self._reduce_scatter(output, source, opts.reduceOp, _is_async(opts))
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -350,22 +361,22 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs, sources, opts):
         output, parts = _only("reduce-scatter", outputs), _only("reduce-scatter", sources)
-        return self._reduce_scatter(output, torch.cat([part.reshape(-1) for part in parts]), opts.reduceOp)
+        return self._reduce_scatter(output, torch.cat([part.reshape(-1) for part in parts]), opts.reduceOp, _is_async(opts))
 
-    def all_to_all_single(self, output, source, output_splits, input_splits, _opts=None):
-        size = self._size
+    def all_to_all_single(self, output, source, output_splits, input_splits, opts=None, async_op=None):
+        size, async_op = self._size, _is_async(opts) if async_op is None else async_op
         if not output_splits and not input_splits:
             if source.numel() % size or output.numel() != source.numel():
                 raise ValueError(f"cecl: all-to-all of {source.numel()} elements on {size} ranks into {output.numel()}")
             return self._call("ceclAlltoAll", [source, output], [output], source, output,
-                              count_of(source, source.numel() // size), type_of(source))
+                              count_of(source, source.numel() // size), type_of(source), async_op=async_op)
         sends = self._splits("input", source, input_splits)
         receives = self._splits("output", output, output_splits)
         starts = [sum(counts[:r]) for counts in (sends, receives) for r in range(size)]
         address = output.data_ptr() or 1  # a rank that receives nothing passes any address but NULL
         return self._call("ceclAlltoAllv", [source, output], [output], source, binding.sizes(sends),
                           binding.sizes(starts[:size]), address, binding.sizes(receives), binding.sizes(starts[size:]),
-                          type_of(source))
+                          type_of(source), async_op=async_op)
 
     alltoall_base = all_to_all_single
 

@@ -188,7 +188,8 @@ MEASURED(REDUCTION_URGENT_MIN_BYTES, 1, EVERY, ANY, 2 * MIB,
                 "behind them 1.924. The smallest size that gains was not measured.")
 
 THRESHOLD(REDUCTION_READING_SMS, "reduction.reading_sms", SMS, 1, 1024,
-          "This many SMs read inputs at the peers, unless CECL_MAX_SMS is set.")
+          "This many SMs read inputs at the peers, unless CECL_MAX_SMS is set; twice as many for "
+          "ceclReduceScatterAs.")
 MEASURED(REDUCTION_READING_SMS, 1, EVERY, ANY, 8,
          H200_4 "reading at the peers 325 GB/s with 8, 12 and 16 SMs. " H200_2
                 "alone, 12 SMs are faster (64 MiB 213.8 us; 8 SMs 267.8). A GEMM beside 12 SMs "

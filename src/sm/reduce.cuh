@@ -163,19 +163,22 @@ DEVICE results<type> vector_end(typename element<type>::acc acc[element<type>::p
     return out;
 }
 
-/* Stores the results of a vector at dst and at all other destinations; `at` is the vector's offset in bytes
- * from the body's begin. */
+/* Stores a vector of results at dst and at all other destinations. */
+DEVICE void result_store(const cecl_reduce_args &args, uint64_t index, const vector &result)
+{
+    vector_store(args.dst + index * 16, result);
+    for (uint32_t k = 0; k < args.nalso; k++)
+        vector_store(args.also[k] + index * 16, result);
+}
+
+/* Stores the results of the vector with this index. */
 template <int type>
-DEVICE void result_store(const cecl_reduce_args &args, uint64_t at, const results<type> &out)
+DEVICE void results_store(const cecl_reduce_args &args, uint64_t index, const results<type> &out)
 {
     const int n = result_vectors<type>();
 #pragma unroll
     for (int i = 0; i < n; i++)
-        vector_store(args.dst + at * n + i * 16, out.v[i]);
-    for (uint32_t k = 0; k < args.nalso; k++)
-#pragma unroll
-        for (int i = 0; i < n; i++)
-            vector_store(args.also[k] + at * n + i * 16, out.v[i]);
+        result_store(args, index * n + i, out.v[i]);
 }
 
 DEVICE bool reduce_has_end(const cecl_reduce_args &args)

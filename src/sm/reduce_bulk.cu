@@ -79,12 +79,22 @@ DEVICE void bulk_load(void *to, const unsigned char *from, uint32_t bytes, uint6
         : "memory");
 }
 
-DEVICE vector shared_load(const unsigned char *at)
+/* This reader's vector of turn `t`. If its results fill two vectors, it consists of two halves that lie apart: so
+ * neighbouring readers store neighbouring vectors of results. */
+template <int pieces> DEVICE vector shared_load(const unsigned char *tile, int t)
 {
     vector v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                 : "r"(shared_address(at)));
+    const uint32_t at = shared_address(tile) + (t * READERS * pieces + threadIdx.x) * (16 / pieces);
+    if constexpr (pieces == 1)
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                     : "r"(at));
+    else
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(v.w[2 * i]), "=r"(v.w[2 * i + 1])
+                         : "r"(at + i * READERS * 8));
     return v;
 }
 
@@ -92,18 +102,18 @@ DEVICE vector shared_load(const unsigned char *at)
  * reader. Every reader arrives by itself: for a single arrival the warp would have to be
  * synchronized first, and that is slower. The end of a short tile holds old data. The caller does
  * not write the results of this data. */
+template <int pieces>
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
 {
     uint32_t brought = 0;
-    const unsigned char *const tile = tiles + at.place * CECL_REDUCE_TILE_BYTES + threadIdx.x * 16;
     barrier_wait(&full[at.place], at.phase);
 #pragma unroll
     for (int t = 0; t < TILE_VECTORS / READERS; t++)
-        v[t] = shared_load(tile + t * READERS * 16);
+        v[t] = shared_load<pieces>(tiles + at.place * CECL_REDUCE_TILE_BYTES, t);
 #pragma unroll
     for (int t = 0; t < TILE_VECTORS / READERS; t++)
-        brought |= v[t].w[3];
+        brought |= pieces == 1 ? v[t].w[3] : v[t].w[1] | v[t].w[3];
     barrier_arrive_after(&empty[at.place], brought, none);
     ring_advance(at);
 }
@@ -128,6 +138,7 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
 #if __CUDA_ARCH__ >= 900
     typedef element<type> E;
     const int turn = TILE_VECTORS / READERS; /* vectors of a tile that one thread reduces */
+    const int n = result_vectors<type>();
     const uint64_t stride = (uint64_t)gridDim.x * TILE_VECTORS;
     const uint32_t none = args.nsrc >> 31; /* always 0, which the compiler cannot know */
     extern __shared__ __align__(128) unsigned char shared[];
@@ -169,22 +180,25 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
          first += stride) {
         typename E::acc acc[turn][E::per];
         vector v[turn];
-        tile_take(shared, full, empty, at, v, none);
+        tile_take<n>(shared, full, empty, at, v, none);
 #pragma unroll
         for (int t = 0; t < turn; t++)
             vector_begin<type, op>(acc[t], v[t], args.average);
         for (uint32_t s = 1; s < args.nsrc; s++) {
-            tile_take(shared, full, empty, at, v, none);
+            tile_take<n>(shared, full, empty, at, v, none);
 #pragma unroll
             for (int t = 0; t < turn; t++)
                 vector_combine<type, op>(acc[t], v[t], args.average);
         }
-        const uint32_t there = tile_vectors(args, first);
+        const uint32_t there = tile_vectors(args, first) * n;
 #pragma unroll
-        for (int t = 0; t < turn; t++)
-            if (threadIdx.x + t * READERS < there)
-                result_store(args, (first + threadIdx.x + t * READERS) * 16,
-                             vector_end<type, op>(acc[t], args.average));
+        for (int t = 0; t < turn; t++) {
+            const results<type> out = vector_end<type, op>(acc[t], args.average);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                if (threadIdx.x + (t * n + i) * READERS < there)
+                    result_store(args, first * n + threadIdx.x + (t * n + i) * READERS, out.v[i]);
+        }
     }
     if (!reduce_has_end(args))
         return;

@@ -41,8 +41,7 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
             for (int s = 1; s < nsrc; s++)
                 vector_combine<type, op>(acc, v[t][s], args.average);
             if (first + t * THREADS < args.vectors)
-                result_store(args, (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc, args.average));
+                results_store(args, first + t * THREADS, vector_end<type, op>(acc, args.average));
         }
     }
     end<false>(args);
@@ -78,8 +77,8 @@ template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_redu
 #pragma unroll
         for (int t = 0; t < turn; t++)
             if (first + t * THREADS < args.vectors)
-                result_store(args, (first + t * THREADS) * 16,
-                             vector_end<type, op>(acc[t], args.average));
+                results_store(args, first + t * THREADS,
+                              vector_end<type, op>(acc[t], args.average));
     }
     end<counted>(args);
 }
