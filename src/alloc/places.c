@@ -3,7 +3,6 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "util/clock.h"
 #include "util/fork.h"
@@ -34,11 +33,6 @@ struct agreement {
      * on an older group. */
     _Atomic uint64_t decision;
 };
-
-static uint64_t decision_word(uint64_t call, enum cecl_places_outcome outcome)
-{
-    return call << 1 | (outcome == CECL_PLACES_LATE);
-}
 
 /* ---- where things lie */
 
@@ -188,7 +182,8 @@ static void decide(const struct cecl_places *places, uint64_t call,
     /* Compare and swap: only the first decision is stored. Release: a rank that reads FULL sees the
      * records of all ranks, which this rank has seen. */
     if (before >> 1 != call)
-        atomic_compare_exchange_strong_explicit(decision, &before, decision_word(call, outcome),
+        atomic_compare_exchange_strong_explicit(decision, &before,
+                                                call << 1 | (outcome == CECL_PLACES_LATE),
                                                 memory_order_release, memory_order_relaxed);
 }
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"

@@ -24,7 +24,6 @@
 #define CECL_ALLOC_REGISTRY_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "alloc/buffer.h"
 #include "boot/mesh.h"
@@ -176,8 +175,6 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
                        bool hold);
 /* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-void cecl_registry_lock(struct cecl_registry *registry);
-void cecl_registry_unlock(struct cecl_registry *registry);
 /* Notes that no call is being made any more. */
 void cecl_registry_made(struct cecl_registry *registry);
 

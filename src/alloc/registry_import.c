@@ -3,7 +3,6 @@
  * the list of imports, but not while it imports, because the driver may take long. A call on another registry may
  * take an import out of the list if the import was dropped, or is of a handle: see registry_process.c. */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "alloc/registry_internal.h"
 #include "util/fds.h"
@@ -46,12 +45,11 @@ static ceclResult_t import_region(const struct work *work,
     }
     *region = (struct imported){.exported = *exported};
     region->exported.fd = -1;
-    pthread_mutex_lock(&work->registry->lock);
+    CECL_LOCKED(&work->registry->lock);
     if (result == ceclInProgress)
         import->blocked = region;
     else
         registry_add_region(work->registry, import, region, addr);
-    pthread_mutex_unlock(&work->registry->lock);
     return ceclSuccess;
 }
 
@@ -64,12 +62,11 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
     CECL_TRY(registry->dev->ops->region_access(
         registry->dev, work->import->mirror + (range.low - work->import->home),
         (size_t)(range.high - range.low)));
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     for (struct imported *region = work->import->regions; region; region = region->next)
         if (region->exported.base >= range.low && region->exported.base < range.high)
             region->open = true;
     pthread_cond_broadcast(&registry->news);
-    pthread_mutex_unlock(&registry->lock);
     return ceclSuccess;
 }
 
@@ -138,10 +135,9 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     *import = (struct cecl_import){
         .number = message->number, .home = message->home, .bytes = message->bytes, .references = 1};
     struct cecl_import **list = &peer->imports[message->number % CECL_IMPORT_LISTS];
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     import->next = *list;
     *list = import;
-    pthread_mutex_unlock(&registry->lock);
     return import;
 }
 
@@ -150,20 +146,18 @@ static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *
 {
     void *mirror = NULL;
     CECL_TRY(registry->dev->ops->reserve(registry->dev, (size_t)import->bytes, &mirror));
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     import->mirror = mirror;
     import->reserved = true;
-    pthread_mutex_unlock(&registry->lock);
     return ceclSuccess;
 }
 
 static void note_failure(struct cecl_registry *registry, struct cecl_import *import,
                          ceclResult_t result)
 {
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     cecl_keep_message(import->words);
     import->failed = result;
-    pthread_mutex_unlock(&registry->lock);
 }
 
 /* Imports the regions of a message. If that fails, the error is kept with the window, because the owner
@@ -201,11 +195,10 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
 
 static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer, uint64_t number)
 {
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, number);
     if (import && import->state == IMPORT_VALID)
         registry_note_dropped(import);
-    pthread_mutex_unlock(&registry->lock);
 }
 
 static void carry_out(struct cecl_registry *registry, int rank, struct registry_message *message,
@@ -219,7 +212,7 @@ static void carry_out(struct cecl_registry *registry, int rank, struct registry_
         drop(registry, peer, message->number);
     for (int i = 0; i < nfds; i++)
         cecl_fds_close(fds[i]);
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     if (result == ceclSuccess) {
         peer->taken = message->message;
     } else if (peer->failed == ceclSuccess) {
@@ -227,7 +220,6 @@ static void carry_out(struct cecl_registry *registry, int rank, struct registry_
         cecl_keep_message(peer->words);
     }
     pthread_cond_broadcast(&registry->news);
-    pthread_mutex_unlock(&registry->lock);
 }
 
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any)

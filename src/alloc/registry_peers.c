@@ -1,7 +1,6 @@
 /* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing one. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
@@ -85,9 +84,8 @@ bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_
 
 void cecl_registry_made(struct cecl_registry *registry)
 {
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     registry->call++;
-    pthread_mutex_unlock(&registry->lock);
 }
 
 /* ---- using */
@@ -96,16 +94,6 @@ void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t m
 {
     if (registry->peers[peer].promised < messages)
         registry->peers[peer].promised = messages;
-}
-
-void cecl_registry_lock(struct cecl_registry *registry)
-{
-    pthread_mutex_lock(&registry->lock);
-}
-
-void cecl_registry_unlock(struct cecl_registry *registry)
-{
-    pthread_mutex_unlock(&registry->lock);
 }
 
 static bool has_import(const struct cecl_imports *imports, const struct cecl_import *import)
@@ -124,13 +112,12 @@ ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t
     if (!CECL_HAS_ROOM(imports->list, imports->count, imports->room))
         return cecl_fail(ceclOutOfMemory, "no host memory for %u windows of peers",
                          imports->count + 1);
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
     if (import && !has_import(imports, import)) {
         atomic_fetch_add(&import->references, 1);
         imports->list[imports->count++] = import;
     }
-    pthread_mutex_unlock(&registry->lock);
     return ceclSuccess;
 }
 
@@ -145,12 +132,11 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
     bool open = true;
     if (imports->count == 0)
         return true;
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     for (uint32_t i = 0; i < imports->count; i++) {
         imports->list[i]->call = registry->call;
         open = open && atomic_load(&imports->list[i]->state) != IMPORT_CLOSED;
     }
-    pthread_mutex_unlock(&registry->lock);
     return open;
 }
 
@@ -159,22 +145,20 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 {
     if (imports->count == 0)
         return;
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     for (uint32_t i = 0; i < imports->count; i++) {
         imports->list[i]->used = true;
         imports->list[i]->last_use = target;
     }
     registry->call++;
-    pthread_mutex_unlock(&registry->lock);
 }
 
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold)
 {
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     for (uint32_t i = 0; i < imports->count; i++)
         imports->list[i]->holds += hold ? 1u : UINT32_MAX;
-    pthread_mutex_unlock(&registry->lock);
 }
 
 bool cecl_imports_are_dropped(const struct cecl_imports *imports)
@@ -183,12 +167,6 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports)
     for (uint32_t i = 0; i < imports->count; i++)
         dropped = dropped || atomic_load(&imports->list[i]->state) != IMPORT_VALID;
     return dropped;
-}
-
-static void sleep_for_news(struct cecl_registry *registry)
-{
-    const struct timespec until = cecl_time_in(ASK_MS);
-    pthread_cond_timedwait(&registry->news, &registry->lock, &until);
 }
 
 static const struct imported *region_at(const struct cecl_import *import, uint64_t address)
@@ -272,20 +250,16 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
     ceclResult_t result;
     bool opened;
     registry_bound_dropped(registry);
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     while ((result = state_of(registry, rank, &stretch, at)) == ceclInProgress) {
-        result = open_blocked(registry, peer, number, &opened);
-        if (result != ceclSuccess)
-            break;
+        CECL_TRY(open_blocked(registry, peer, number, &opened));
         if (opened)
             continue;
-        if (!asks->go_on(asks->context)) {
-            result = cecl_fail(
-                ceclTimeout, "memory that rank %d named was not opened by its peer in time", rank);
-            break;
-        }
-        sleep_for_news(registry);
+        if (!asks->go_on(asks->context))
+            return cecl_fail(ceclTimeout,
+                             "memory that rank %d named was not opened by its peer in time", rank);
+        const struct timespec until = cecl_time_in(ASK_MS);
+        pthread_cond_timedwait(&registry->news, &registry->lock, &until);
     }
-    pthread_mutex_unlock(&registry->lock);
     return result;
 }

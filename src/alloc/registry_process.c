@@ -5,7 +5,6 @@
  * from blocks of the driver, CUDA may refuse until the old memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
@@ -30,21 +29,19 @@ void registry_enlist(struct cecl_registry *registry)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     registry->next = all;
     all = registry;
-    pthread_mutex_unlock(&lock);
 }
 
 void registry_delist(struct cecl_registry *registry)
 {
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     struct cecl_registry **at = &all;
     while (*at && *at != registry)
         at = &(*at)->next;
     if (*at)
         *at = registry->next;
-    pthread_mutex_unlock(&lock);
 }
 
 uint64_t registry_stamp(void)
@@ -106,21 +103,16 @@ static enum standing standing_in(const struct search *search, const struct cecl_
     return import->state == IMPORT_DROPPED ? OLDER : APART;
 }
 
-/* The owner has freed former memory, whatever it has told on the import's communicator so far. */
-static void note_former(struct search *search, struct cecl_import *import)
-{
-    if (search->before == 0 && import->state == IMPORT_VALID)
-        registry_note_dropped(import);
-}
-
 static void search_imports(struct cecl_registry *registry, struct cecl_import **at,
                            struct search *search)
 {
     while (*at) {
         struct cecl_import *import = *at;
         const enum standing standing = standing_in(search, import);
-        if (standing == OLDER && search->exported)
-            note_former(search, import);
+        /* the owner has freed former memory, whatever it has told on the import's communicator so far */
+        if (standing == OLDER && search->exported && search->before == 0 &&
+            import->state == IMPORT_VALID)
+            registry_note_dropped(import);
         const bool stays =
             standing == OLDER && (!search->takes || registry_is_in_use(registry, import));
         search->outdated = search->outdated || standing == NEWER;
@@ -137,12 +129,11 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
 
 static void search_registry(struct cecl_registry *registry, struct search *search)
 {
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     for (int i = 0; i < registry->nranks * CECL_IMPORT_LISTS; i++)
         search_imports(registry,
                        &registry->peers[i / CECL_IMPORT_LISTS].imports[i % CECL_IMPORT_LISTS],
                        search);
-    pthread_mutex_unlock(&registry->lock);
 }
 
 /* Searches all registries of the GPU. Closes without the lock, because closing may take long. Uses the caller's
@@ -207,7 +198,6 @@ static bool lasts(void *context)
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
-    const struct timespec pause = {.tv_nsec = 100000};
     struct cecl_device *dev = registry->dev;
     struct search search = {
         .exported = &import->blocked->exported, .before = import->refused, .takes = true};
@@ -215,7 +205,7 @@ static void make_way(struct cecl_registry *registry, const struct cecl_import *i
         dev->ops->quiet(dev, lasts, patience) != ceclInProgress)
         search_all(registry, &search);
     if (search.left) /* until the calls that use it are done */
-        nanosleep(&pause, NULL);
+        cecl_pause_us(100);
 }
 
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import)

@@ -3,8 +3,6 @@
 #include "alloc/pool.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "util/fds.h"
 #include "util/grow.h"

@@ -29,7 +29,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("limits", limits));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommLimits"));
+    CECL_INSIDE(comm, "ceclCommLimits");
     *limits = (ceclLimits_t){
         .groupCalls = calls_in_a_group(comm),
         .groupMessages = comm->net ? CECL_GROUP_MAX : (int)comm->launcher->messenger.posts.nslots,
@@ -41,7 +41,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
-    return cecl_comm_left(comm, cecl_fail_with(ceclSuccess, words));
+    return cecl_fail_with(ceclSuccess, words);
 }
 
 CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
@@ -49,10 +49,10 @@ CECL_API ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_check_given("stats", stats));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCallStats"));
+    CECL_INSIDE(comm, "ceclCallStats");
     const struct cecl_places *places = &comm->launcher->places;
     *stats = (ceclCallStats_t){.told = places->nmet, .late = places->nlate};
-    return cecl_comm_left(comm, ceclSuccess);
+    return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory, size_t *bytes)

@@ -67,12 +67,6 @@ static ceclResult_t check_settings(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Without NCCL named, the host device has none that works on its memory. */
-static bool is_refused(ceclComm_t comm)
-{
-    return comm->dev && comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH);
-}
-
 static ceclResult_t open_net(ceclComm_t comm, const uint16_t *host, int nhosts)
 {
     struct cecl_net *net = comm->net = cecl_net_new(comm->nranks);
@@ -96,7 +90,9 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(check_settings(comm)); /* equal on all ranks */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
-    if (local == ceclSuccess && is_refused(comm))
+    /* without NCCL named, the host device has none that works on its memory */
+    if (local == ceclSuccess && comm->dev->kind == CECL_KIND_HOST &&
+        !cecl_setting_text(CECL_SET_NCCL_PATH))
         return cecl_net_refuse_hosts(nhosts);
     if (local == ceclSuccess)
         local = open_net(comm, host, nhosts);

@@ -143,17 +143,6 @@ CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)
     CALL(BARRIER, .send = NULL);
 }
 
-static ceclResult_t find_shard(ceclComm_t comm, const struct cecl_args *args, void **shard)
-{
-    struct cecl_call call;
-    const struct cecl_scope scope = cecl_comm_scope(comm);
-    CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, args, &call));
-    CECL_TRY(
-        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
-    *shard = (char *)args->recv + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
-    return ceclSuccess;
-}
-
 CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                 ceclDataType_t datatype, void **shard)
 {
@@ -163,8 +152,14 @@ CECL_API ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("recvbuff", recvbuff));
     CECL_TRY(cecl_check_given("shard", shard));
-    CECL_TRY(cecl_comm_enter(comm, "ceclShard"));
-    return cecl_comm_left(comm, find_shard(comm, &args, shard));
+    CECL_INSIDE(comm, "ceclShard");
+    struct cecl_call call;
+    const struct cecl_scope scope = cecl_comm_scope(comm);
+    CECL_TRY(cecl_call_describe(&cecl_ops[CECL_OP_ALL_GATHER], &scope, &args, &call));
+    CECL_TRY(
+        cecl_window_check(&comm->windows, call.recv, cecl_call_recv_needed(&call), "recvbuff"));
+    *shard = (char *)recvbuff + cecl_call_block(&call, comm->rank, comm->rank).recv_offset;
+    return ceclSuccess;
 }
 
 CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void *recvbuff,

@@ -15,10 +15,9 @@ static void lose(ceclComm_t comm)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static ceclComm_t lost;
 
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     comm->next = lost;
     lost = comm;
-    pthread_mutex_unlock(&lock);
 }
 
 ceclComm_t cecl_comm_alloc(void)

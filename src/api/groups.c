@@ -18,7 +18,8 @@ CECL_API ceclResult_t ceclGroupStart(void)
 }
 
 /* Makes the allocations of one communicator, in the order of the calls: all of them or none. All ranks do the
- * same, because an allocation fails on all ranks or on none. */
+ * same, because an allocation fails on all ranks or on none. Each communicator does so on a thread of its own, because a
+ * pool that grows waits for all ranks, and all of these may be ranks of this thread. */
 static ceclResult_t allocate(void *argument)
 {
     const struct cecl_launch *launch = argument;
@@ -54,13 +55,6 @@ static void *next_allocations(void *launch)
     return find_allocations(((struct cecl_launch *)launch)->next);
 }
 
-/* Each communicator makes its allocations on a thread of its own, because a pool that grows waits for all ranks, and
- * all of these may be ranks of this thread. */
-static ceclResult_t allocate_all(const struct cecl_launches *all)
-{
-    return cecl_together(allocate, find_allocations(all->first), next_allocations);
-}
-
 /* After a failure nothing more is carried out, but peers of joins and calls are notified. */
 static ceclResult_t end(struct cecl_group *group)
 {
@@ -68,7 +62,8 @@ static ceclResult_t end(struct cecl_group *group)
     (void)!cecl_group_refuse(cecl_joins_carry_out(group->joins, all->failed, all->words));
     cecl_group_drop_joins(group);
     if (all->failed == ceclSuccess)
-        (void)!cecl_group_refuse(allocate_all(all));
+        (void)!cecl_group_refuse(
+            cecl_together(allocate, find_allocations(all->first), next_allocations));
     return cecl_launches_make(all);
 }
 
@@ -82,9 +77,8 @@ CECL_API ceclResult_t ceclGroupEnd(void)
         return ceclSuccess;
     cecl_group_close();
     cecl_group_enter(group, cecl_ops[CECL_OP_GROUP_END].name);
-    const bool range = cecl_nvtx_begin(group->has_ranges, cecl_ops[CECL_OP_GROUP_END].name);
+    CECL_NVTX_RANGE(group->has_ranges, cecl_ops[CECL_OP_GROUP_END].name);
     const ceclResult_t result = end(group);
-    cecl_nvtx_end(range);
     cecl_group_leave(group);
     return result;
 }

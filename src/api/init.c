@@ -1,13 +1,13 @@
 /* The ways to join: by a unique id over TCP, by the caller's callbacks, or as all ranks in one process. They
  * all call cecl_comm_setup. */
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "api/joins.h"
 #include "api/life.h"
 #include "boot/meeting.h"
 #include "launch/group.h"
 #include "util/clock.h"
+#include "util/grow.h"
 
 static ceclResult_t check_nranks(int nranks)
 {
@@ -54,8 +54,9 @@ static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *re
     return cecl_meeting_join(&plan, recv);
 }
 
-ceclResult_t cecl_join_carry_out(struct cecl_join *join)
+ceclResult_t cecl_join_carry_out(void *item)
 {
+    struct cecl_join *join = item;
     struct cecl_oob oob;
     const ceclResult_t local = join->local;
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits, so the id can be used again */
@@ -172,6 +173,7 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     if (!oob || !oob->allGather)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL", oob ? "->allGather" : "");
     ceclResult_t result = check_rest(comm, nranks, rank, config, &resolved);
+    CECL_OWNED struct cecl_id_offer *offers = calloc((size_t)nranks, sizeof(*offers));
     struct cecl_oob ours = {.nranks = nranks,
                             .rank = rank,
                             .timeout_ms = resolved.init_timeout_ms,
@@ -179,12 +181,10 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                             .context = (void *)(uintptr_t)oob,
                             .allgather = ask_caller,
                             .open_line = meet_by_id,
-                            .offers = calloc((size_t)nranks, sizeof(*ours.offers))};
-    if (!ours.offers && result == ceclSuccess)
+                            .offers = offers};
+    if (!offers && result == ceclSuccess)
         result = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
-    result = cecl_comm_setup(&ours, &resolved, result, comm);
-    free(ours.offers);
-    return result;
+    return cecl_comm_setup(&ours, &resolved, result, comm);
 }
 
 /* ---- all ranks in one process */
@@ -201,12 +201,11 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
     CECL_TRY(cecl_mesh_check_limit(ndev));
-    void *meeting = calloc(1, cecl_meetings_bytes(ndev));
-    struct cecl_join *joins = calloc((size_t)ndev, sizeof(*joins));
-    ceclResult_t result = ceclSuccess;
+    CECL_OWNED void *meeting = calloc(1, cecl_meetings_bytes(ndev));
+    CECL_OWNED struct cecl_join *joins = calloc((size_t)ndev, sizeof(*joins));
     if (!meeting || !joins)
-        result = cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
-    for (int r = 0; r < ndev && result == ceclSuccess; r++) {
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
+    for (int r = 0; r < ndev; r++) {
         joins[r] = (struct cecl_join){.next = r + 1 < ndev ? &joins[r + 1] : NULL,
                                       .out = &comms[r],
                                       .nranks = ndev,
@@ -216,9 +215,5 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins[r].config.cuda_device = devlist ? devlist[r] : r;
     }
-    if (result == ceclSuccess)
-        result = cecl_joins_carry_out(joins, ceclSuccess, NULL);
-    free(joins);
-    free(meeting);
-    return result;
+    return cecl_joins_carry_out(joins, ceclSuccess, NULL);
 }

@@ -171,11 +171,6 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
     return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
 }
 
-static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello *b)
-{
-    return a->invitation.process == b->invitation.process;
-}
-
 /* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1; in one process always: their streams may share a hardware
  * queue, and then a wait of one rank blocks the very work for which this rank waits. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
@@ -189,7 +184,7 @@ static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_
             "cudaSetDevice first, or set config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK; to try a "
             "program on fewer GPUs, set CECL_SHARE_GPU=1",
             a->rank, b->rank, (int)b->gpu.ordinal);
-    if (are_one_process(a, b))
+    if (a->invitation.process == b->invitation.process)
         return cecl_fail(ceclInvalidUsage,
                          "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
                          "CECL_SHARE_GPU=1 each needs a process of its own",
@@ -215,22 +210,6 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks)
         for (int q = 0; q < r; q++)
             if (have_one_gpu(&all[q], &all[r]))
                 return true;
-    return false;
-}
-
-int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks)
-{
-    int count = 0;
-    for (int r = 0; r < nranks; r++)
-        count += are_one_process(&all[r], &all[rank]);
-    return count;
-}
-
-bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks)
-{
-    for (int r = 0; r < nranks; r++)
-        if (all[r].few_queues)
-            return true;
     return false;
 }
 

@@ -40,15 +40,11 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
 /* Whether the ranks have GPUs that they may use; the message says why not. Equal on all ranks. */
 ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks);
 bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
-/* Ranks in this process, this one included. */
-int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
 /* Checks the introductions. The message is equal on all ranks, and names the rank that differs. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
 /* Numbers the hosts in the order of their first ranks: real ones, and those that CECL_NODE_SIZE pretends. Returns how
  * many there are. host: [nranks] out */
 int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
-/* Whether at least one of the ranks has few hardware queues. */
-bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 
 /* by_nccl.c. Makes a communicator over several hosts, which NCCL carries (src/net), once the ranks have introduced
  * themselves. Collective. Such a communicator has a device, and memory of this rank alone: its mesh, pool and registry

@@ -45,11 +45,6 @@ static void refuse_all(struct cecl_join *joins, ceclResult_t refused, const char
     }
 }
 
-static ceclResult_t carry_out(void *join)
-{
-    return cecl_join_carry_out(join);
-}
-
 static void *next_join(void *join)
 {
     return ((struct cecl_join *)join)->next;
@@ -60,7 +55,7 @@ ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused,
     char why[CECL_MESSAGE_BYTES];
     if (refused != ceclSuccess)
         refuse_all(joins, refused, words);
-    const ceclResult_t result = cecl_together(carry_out, joins, next_join);
+    const ceclResult_t result = cecl_together(cecl_join_carry_out, joins, next_join);
     cecl_keep_message(why);
     for (struct cecl_join *join = joins; join; join = join->next) {
         if (result == ceclSuccess)

@@ -21,8 +21,8 @@ struct cecl_join {
     ceclComm_t comm;                /* the communicator, once it is made */
 };
 
-/* init.c. Collective. Makes join->comm. */
-ceclResult_t cecl_join_carry_out(struct cecl_join *join);
+/* init.c. Collective. Makes the communicator of a struct cecl_join. */
+ceclResult_t cecl_join_carry_out(void *join);
 
 /* Collective over each of the new communicators. If one of them cannot be made, this process keeps none. If
  * the group was already refused (`refused`, with message `words`), none is made, and the peers learn why.

@@ -74,23 +74,16 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm)
 
 /* ---- the end */
 
-static ceclResult_t finalize(ceclComm_t comm)
-{
-    ceclResult_t result = cecl_watch_drain(comm, CECL_NO_DEADLINE);
-    if (result == ceclSuccess)
-        result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
-    if (result == ceclSuccess)
-        comm->finalized = true;
-    return result;
-}
-
 CECL_API ceclResult_t ceclCommFinalize(ceclComm_t comm)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_group_check_waiting(comm, "finalize after it"));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommFinalize"));
-    return cecl_comm_left(comm, finalize(comm));
+    CECL_INSIDE(comm, "ceclCommFinalize");
+    CECL_TRY(cecl_watch_drain(comm, CECL_NO_DEADLINE));
+    CECL_TRY(comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE));
+    comm->finalized = true;
+    return ceclSuccess;
 }
 
 bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)

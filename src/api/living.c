@@ -2,7 +2,6 @@
 #include "api/life.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "flags/flags.h"
 #include "net/net.h"
@@ -17,12 +16,6 @@
  * have held it when the parent forked this process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
-
-static void pause_shortly(void)
-{
-    const struct timespec pause = {.tv_nsec = 200000};
-    nanosleep(&pause, NULL);
-}
 
 /* Whether this process may say goodbye for the communicator. A forked child may not, because the communicator
  * belongs to the parent process. Takes no lock. */
@@ -59,7 +52,7 @@ static void settle(void)
         return;
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         while (is_healthy(comm) && !look(comm) && cecl_ms_left(deadline) != 0)
-            pause_shortly();
+            cecl_pause_us(200);
     pthread_mutex_unlock(&lock);
 }
 
@@ -108,23 +101,21 @@ void cecl_living_add(ceclComm_t comm)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin);
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     comm->living.next = first;
     comm->living.at = &first;
     if (first)
         first->living.at = &comm->living.next;
     first = comm;
-    pthread_mutex_unlock(&lock);
 }
 
 void cecl_living_remove(ceclComm_t comm)
 {
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     if (comm->living.at) {
         *comm->living.at = comm->living.next;
         if (comm->living.next)
             comm->living.next->living.at = comm->living.at;
         comm->living.at = NULL;
     }
-    pthread_mutex_unlock(&lock);
 }

@@ -6,10 +6,12 @@
 #include "launch/group.h"
 #include "launch/launch.h"
 
-static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
+ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     const struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_ALLOC], .count = bytes};
     uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_NVTX_RANGE(comm->has_ranges, call.op->name);
     CECL_TRY(cecl_check_call(comm, &call, cecl_check_given("ptr", ptr)));
     if (bytes == 0) {
         *ptr = NULL;
@@ -25,24 +27,14 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
-{
-    CECL_TRY(cecl_comm_check(comm));
-    const bool range = cecl_nvtx_begin(comm->has_ranges, cecl_ops[CECL_OP_MEM_ALLOC].name);
-    const ceclResult_t result = allocate(comm, ptr, bytes);
-    cecl_nvtx_end(range);
-    return result;
-}
-
 CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 {
     CECL_PUBLIC;
     if (cecl_group_is_open())
         return cecl_group_allocate(comm, ptr, bytes);
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_enter(comm, "ceclMemAlloc"));
-    const ceclResult_t result = cecl_comm_left(comm, cecl_memory_allocate(comm, ptr, bytes));
-    return cecl_comm_add_cure(comm, result,
+    CECL_INSIDE(comm, "ceclMemAlloc");
+    return cecl_comm_add_cure(comm, cecl_memory_allocate(comm, ptr, bytes),
                               "if one thread has several ranks, it must allocate for all of them "
                               "between ceclGroupStart and ceclGroupEnd");
 }
@@ -68,15 +60,18 @@ CECL_API ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_enter(comm, "ceclMemFree"));
+    CECL_INSIDE(comm, "ceclMemFree");
     const ceclResult_t result = cecl_memory_free(comm, ptr);
     cecl_registry_close_dropped(&comm->registry);
-    return cecl_comm_left(comm, result);
+    return result;
 }
 
-static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
+CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
 {
+    CECL_PUBLIC;
     uint64_t offset;
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_INSIDE(comm, "ceclGetPeerPointer");
     CECL_TRY(cecl_comm_check_own(comm, "pointers to memory of peers",
                                  "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_check_given("peerPtr", peerPtr));
@@ -89,20 +84,12 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
     return ceclSuccess;
 }
 
-CECL_API ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer, void **peerPtr)
-{
-    CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_enter(comm, "ceclGetPeerPointer"));
-    return cecl_comm_left(comm, find_at_peer(comm, ptr, peer, peerPtr));
-}
-
 CECL_API ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats)
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("stats", stats));
-    CECL_TRY(cecl_comm_enter(comm, "ceclPoolStats"));
+    CECL_INSIDE(comm, "ceclPoolStats");
     cecl_pool_stats(&comm->pool, stats);
-    return cecl_comm_left(comm, ceclSuccess);
+    return ceclSuccess;
 }

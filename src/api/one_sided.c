@@ -11,11 +11,9 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
     CECL_TRY(cecl_comm_check_own(comm, "one-sided calls", "send messages (ceclSend, ceclRecv)"));
     CECL_TRY(cecl_group_check_outside(args->name, "; one-sided calls do not wait for other calls, "
                                                   "so they need no group"));
-    CECL_TRY(cecl_comm_enter(comm, args->name));
-    const bool range = cecl_nvtx_begin(comm->has_ranges, args->name);
-    const ceclResult_t result = cecl_one_sided_make(comm, args, stream);
-    cecl_nvtx_end(range);
-    return cecl_comm_left(comm, result);
+    CECL_INSIDE(comm, args->name);
+    CECL_NVTX_RANGE(comm->has_ranges, args->name);
+    return cecl_one_sided_make(comm, args, stream);
 }
 
 #define MAKE(...)                                                                                  \

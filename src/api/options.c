@@ -37,7 +37,7 @@ CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *optio
             chosen.direction = (uint8_t)options->direction;
     }
     CECL_TRY(check_by_nccl(comm, &chosen));
-    CECL_TRY(cecl_comm_enter(comm, "ceclSetOptions"));
+    CECL_INSIDE(comm, "ceclSetOptions");
     comm->options = chosen;
-    return cecl_comm_left(comm, ceclSuccess);
+    return ceclSuccess;
 }

@@ -1,5 +1,4 @@
 /* The public functions for registered memory. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "api/life.h"
@@ -35,14 +34,6 @@ static ceclResult_t cannot_share(const void *ptr)
         ptr);
 }
 
-/* Drops the window at `ptr` if its memory is private. The program may have replaced this memory since the
- * window was made, and calls that use private memory would not notice. */
-static ceclResult_t forget_private(struct cecl_registry *registry, const void *ptr)
-{
-    const struct cecl_window *window = cecl_registry_find(registry, ptr);
-    return window && window->number == 0 ? cecl_registry_forget(registry, ptr) : ceclSuccess;
-}
-
 /* Pins a window of the memory; *window: NULL for memory of the pool, which needs none. */
 static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
                                struct cecl_window **window)
@@ -51,7 +42,10 @@ static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
     const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
     if (cecl_pool_owns(&comm->pool, ptr))
         return ceclSuccess;
-    CECL_TRY(forget_private(registry, ptr));
+    /* the program may have replaced private memory, and calls that use it would not notice */
+    const struct cecl_window *former = cecl_registry_find(registry, ptr);
+    if (former && former->number == 0)
+        CECL_TRY(cecl_registry_forget(registry, ptr));
     CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true)));
     struct cecl_window *found = cecl_registry_find(registry, ptr);
     if (!found || found->number == 0)
@@ -87,14 +81,8 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("handle", handle));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
-    return cecl_comm_left(comm, cecl_registration_add(comm, ptr, bytes, handle));
-}
-
-/* Whether pending calls of this rank use a window. */
-static bool is_in_use(ceclComm_t comm, const struct cecl_window *window)
-{
-    return window->used && !cecl_flags_is_over(&comm->engine.flags, window->last_use);
+    CECL_INSIDE(comm, "ceclCommRegister");
+    return cecl_registration_add(comm, ptr, bytes, handle);
 }
 
 static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)
@@ -140,7 +128,8 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
                          "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
                          "the memory; call ceclGroupEnd first",
                          (void *)handle);
-    if (is_last(handle) && is_in_use(comm, handle->window))
+    if (is_last(handle) && handle->window->used &&
+        !cecl_flags_is_over(&comm->engine.flags, handle->window->last_use))
         return cecl_fail(ceclInvalidUsage,
                          "handle %p: a pending call uses this memory; synchronize its stream first",
                          (void *)handle);
@@ -151,10 +140,10 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommDeregister"));
+    CECL_INSIDE(comm, "ceclCommDeregister");
     const ceclResult_t result = remove_registration(comm, handle);
     cecl_registry_close_dropped(&comm->registry);
-    return cecl_comm_left(comm, result);
+    return result;
 }
 
 /* Registers the regions of a window. Adjacent regions are registered together. */

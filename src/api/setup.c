@@ -2,7 +2,6 @@
  * flags. All ranks agree on the result of every stage, so either all ranks get a communicator or none
  * does. */
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "api/introduce.h"
 #include "api/life.h"
@@ -11,6 +10,7 @@
 #include "launch/launcher.h"
 #include "net/net.h"
 #include "util/fork.h"
+#include "util/grow.h"
 #include "util/log.h"
 
 /* Warns once in a process, because a program may have many communicators. */
@@ -152,21 +152,14 @@ static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
                : 0;
 }
 
-/* Whether devices need memory of the host. The flags of messages lie there, and in some communicators also
- * the flags of collectives. */
-static bool needs_hosted(ceclComm_t comm)
-{
-    return comm->nranks > 1 || has_host_flags(comm);
-}
-
-/* Opens the device, and the memory of the host that devices use. Then opens the launcher, whose messages use that
- * memory, before any rank can send. */
+/* Opens the device, and the memory of the host that devices use: for flags of messages, and in some communicators also
+ * of collectives. Then opens the launcher, whose messages use that memory, before any rank can send. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     CECL_TRY(cecl_setup_device(comm, all, true));
     comm->tuning = tunings[is_on_host(comm) ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
-    if (needs_hosted(comm))
+    if (comm->nranks > 1 || has_host_flags(comm))
         CECL_TRY(cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
                                   half_bytes(comm, &comm->tuning)));
@@ -208,7 +201,8 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     CECL_TRY(cecl_mesh_connect(comm->mesh, &all->invitation, sizeof(*all), &comm->shared));
-    comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
+    for (int r = 0; r < comm->nranks; r++)
+        comm->few_queues = comm->few_queues || all[r].few_queues;
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all, tunings)));
     settle_sizes(comm, all);
 
@@ -233,9 +227,10 @@ static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const str
 {
     uint16_t host[CECL_MAX_RANKS];
     const int nhosts = cecl_hellos_hosts(all, comm->nranks, host);
-    comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
-    for (int r = 0; r < comm->nranks; r++)
+    for (int r = 0; r < comm->nranks; r++) {
+        comm->ranks_here += all[r].invitation.process == all[comm->rank].invitation.process;
         comm->id ^= all[r].drawn;
+    }
     if (nhosts > 1)
         return cecl_comm_by_nccl(comm, oob, all, host, nhosts);
     cecl_lifeline_close(oob->line);
@@ -330,7 +325,7 @@ static void say_joined(ceclComm_t comm)
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *out)
 {
-    struct cecl_hello *all = calloc((size_t)oob->nranks, sizeof(*all));
+    CECL_OWNED struct cecl_hello *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
     struct cecl_mesh *mesh = NULL;
@@ -345,7 +340,6 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     if (result == ceclSuccess)
         result = settle_down(comm, oob, all, tunings);
     cecl_lifeline_close(oob->line);
-    free(all);
     if (result != ceclSuccess)
         return give_up(comm, result);
     cecl_mesh_joined(comm->mesh);

@@ -248,9 +248,9 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
     CECL_TRY(cecl_comm_check(comm));
     /* peers are not told, because they may be ranks of this same thread */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommSplit"));
-    const ceclResult_t result = cecl_comm_left(comm, split(comm, color, key, newcomm, config));
-    return cecl_comm_add_cure(comm, result, "ceclCommSplit needs a thread for each rank");
+    CECL_INSIDE(comm, "ceclCommSplit");
+    return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),
+                              "ceclCommSplit needs a thread for each rank");
 }
 
 /* ---- shrink */
@@ -362,8 +362,7 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
     CECL_TRY(cecl_comm_check_own(comm, "ceclCommShrink",
                                  "the ranks that stay join anew (ceclCommInitRank)"));
     CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));
-    CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
-    const ceclResult_t result =
-        cecl_comm_left(comm, shrink(comm, excludeRanks, excludeCount, newcomm, config));
-    return cecl_comm_add_cure(comm, result, "ceclCommShrink needs a thread for each rank");
+    CECL_INSIDE(comm, "ceclCommShrink");
+    return cecl_comm_add_cure(comm, shrink(comm, excludeRanks, excludeCount, newcomm, config),
+                              "ceclCommShrink needs a thread for each rank");
 }

@@ -143,10 +143,10 @@ static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));
     bool broken = false;
-    cecl_registry_lock(&comm->registry);
+    pthread_mutex_lock(&comm->registry.lock);
     for (int r = 0; r < comm->nranks; r++)
         broken = broken || comm->registry.peers[r].failed != ceclSuccess;
-    cecl_registry_unlock(&comm->registry);
+    pthread_mutex_unlock(&comm->registry.lock);
     return broken ? cecl_comm_break(comm, result) : result;
 }
 
@@ -279,35 +279,38 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
 
 /* ---- public */
 
+static ceclResult_t check(ceclComm_t comm)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    return cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)");
+}
+
 CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                       ceclWindow_t *window)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
+    CECL_TRY(check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
-    CECL_TRY(cecl_comm_enter(comm, "ceclWindowShare"));
-    const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowShare");
-    const ceclResult_t result = share(comm, ptr, bytes, window);
-    cecl_nvtx_end(range);
-    return cecl_comm_left(comm, result);
+    CECL_INSIDE(comm, "ceclWindowShare");
+    CECL_NVTX_RANGE(comm->has_ranges, "ceclWindowShare");
+    return share(comm, ptr, bytes, window);
 }
 
 CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
+    CECL_TRY(check(comm));
     CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));
-    CECL_TRY(cecl_comm_enter(comm, "ceclWindowFree"));
-    const bool range = cecl_nvtx_begin(comm->has_ranges, "ceclWindowFree");
-    const ceclResult_t result = free_window(comm, window);
-    cecl_nvtx_end(range);
-    return cecl_comm_left(comm, result);
+    CECL_INSIDE(comm, "ceclWindowFree");
+    CECL_NVTX_RANGE(comm->has_ranges, "ceclWindowFree");
+    return free_window(comm, window);
 }
 
-static ceclResult_t find_pointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
+CECL_API ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
 {
+    CECL_PUBLIC;
+    CECL_TRY(check(comm));
+    CECL_INSIDE(comm, "ceclWindowPointer");
     CECL_TRY(cecl_window_handle_check(comm, window));
     CECL_TRY(cecl_check_given("ptr", ptr));
     CECL_TRY(cecl_peer_check(comm, peer));
@@ -318,13 +321,4 @@ static ceclResult_t find_pointer(ceclComm_t comm, ceclWindow_t window, int peer,
         atomic_store(&comm->gave_pointers, true);
     *ptr = window->parts[peer].address;
     return ceclSuccess;
-}
-
-CECL_API ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow_t window, int peer, void **ptr)
-{
-    CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(cecl_comm_check_own(comm, "windows of peers", "send messages (ceclSend, ceclRecv)"));
-    CECL_TRY(cecl_comm_enter(comm, "ceclWindowPointer"));
-    return cecl_comm_left(comm, find_pointer(comm, window, peer, ptr));
 }

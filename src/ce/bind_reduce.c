@@ -40,12 +40,6 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
     return ceclSuccess;
 }
 
-static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
-{
-    const struct cecl_reduce *reduce = &plan->reductions[step->first];
-    return cecl_plan_part(plan, reduce->part)->way.reduce.urgent;
-}
-
 ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -53,7 +47,8 @@ ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct
         cecl_bound_command(bound, CECL_COMMAND_REDUCTIONS, step->lane, bound->nreductions);
     command->count = step->count;
     command->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN &&
-                      !cecl_plan_is_captured(plan) && is_urgent(plan, step);
+                      !cecl_plan_is_captured(plan) &&
+                      cecl_plan_part(plan, plan->reductions[step->first].part)->way.reduce.urgent;
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;

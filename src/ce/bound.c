@@ -1,7 +1,6 @@
 /* A bound plan's memory, and its report for ceclExplain. */
 #include "ce/bound.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -66,18 +66,13 @@ static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_
     return ceclSuccess;
 }
 
-static bool stays_as_it_is(const struct cecl_step *step)
-{
-    return step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
-           step->kind == CECL_STEP_SPLITS;
-}
-
 static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *capture)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
     for (uint32_t at = 0; at < plan->nsteps; at++) {
         const struct cecl_step *step = &plan->steps[at];
-        if (stays_as_it_is(step)) {
+        if (step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
+            step->kind == CECL_STEP_SPLITS) {
             add_item(capture, ITEM_STEP, at);
         } else if (step->kind == CECL_STEP_SIGNAL || step->kind == CECL_STEP_WAIT) {
             if (step->counter >= CECL_LANES || !cecl_is_for_all(plan, at))

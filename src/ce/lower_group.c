@@ -186,20 +186,17 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
 {
     if (nparts == 1)
         return cecl_lower(&parts[0], plan);
-    struct cecl_plan *plans = calloc(nparts, sizeof(*plans));
-    struct bundles bundles = {.needs = calloc(nparts, sizeof(*bundles.needs)),
-                              .order = calloc(nparts, sizeof(*bundles.order)),
-                              .ends = calloc(nparts, sizeof(*bundles.ends))};
+    struct bundles bundles = {0};
+    CECL_OWNED struct cecl_plan *plans = calloc(nparts, sizeof(*plans));
+    CECL_OWNED void *needs = bundles.needs = calloc(nparts, sizeof(*bundles.needs)),
+                    *order = bundles.order = calloc(nparts, sizeof(*bundles.order)),
+                    *ends = bundles.ends = calloc(nparts, sizeof(*bundles.ends));
     const ceclResult_t result =
-        plans && bundles.needs && bundles.order && bundles.ends
+        plans && needs && order && ends
             ? lower_together(parts, nparts, plans, &bundles, plan)
             : cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls", nparts);
     for (uint32_t i = 0; plans && i < nparts; i++)
         cecl_plan_free(&plans[i]);
-    free(plans);
-    free(bundles.needs);
-    free(bundles.order);
-    free(bundles.ends);
     return result;
 }
 
@@ -207,17 +204,15 @@ ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct c
 {
     if (!parts[0].means.late)
         return cecl_lower_alike(parts, nparts, plan);
-    struct cecl_part *before = malloc(nparts * sizeof(*before)); /* lowering changes `parts` */
+    /* lowering changes `parts` */
+    CECL_OWNED struct cecl_part *before = malloc(nparts * sizeof(*before));
     if (!before)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
                          nparts);
     memcpy(before, parts, nparts * sizeof(*before));
-    ceclResult_t result = cecl_lower_alike(parts, nparts, plan);
-    if (result == ceclSuccess) {
-        result = cecl_route(before, nparts, plan);
-        if (result != ceclSuccess)
-            cecl_plan_free(plan);
-    }
-    free(before);
+    CECL_TRY(cecl_lower_alike(parts, nparts, plan));
+    const ceclResult_t result = cecl_route(before, nparts, plan);
+    if (result != ceclSuccess)
+        cecl_plan_free(plan);
     return result;
 }

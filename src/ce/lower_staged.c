@@ -50,11 +50,6 @@
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
-static bool has_results(const struct cecl_part *part)
-{
-    return to_root(part) && part->call.rank != part->call.root;
-}
-
 /* Copies to staging, at `dst`, a range of this rank's input to block `block`. */
 static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                   int block, uint64_t first, uint64_t bytes)
@@ -95,7 +90,7 @@ static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
 static struct cecl_place result_at(const struct cecl_part *part, const struct cecl_chunks *chunks,
                                    uint64_t k)
 {
-    return has_results(part)
+    return to_root(part) && part->call.rank != part->call.root
                ? cecl_staging_at(part, part->call.rank, chunks->at + chunks->own)
                : output_at(part, part->call.rank, part->call.rank, cecl_chunk_begin(chunks, k));
 }

@@ -21,12 +21,7 @@
  * its copies over links. */
 #include "ce/lowering.h"
 
-#include <stdlib.h>
-
-static bool came_before(const struct cecl_plan *plan, int rank)
-{
-    return rank < 64 && (plan->part.earlier >> rank & 1) != 0;
-}
+#include "util/grow.h"
 
 static bool is_users(const struct cecl_place *place, int mine)
 {
@@ -101,7 +96,7 @@ struct route {
 static bool keeps(const struct route *route, const struct cecl_copy *copy)
 {
     const int rank = foreign_rank(copy, route->plan->part.call.rank);
-    return rank < 0 || came_before(route->plan, rank);
+    return rank < 0 || (rank < 64 && (route->plan->part.earlier >> rank & 1) != 0);
 }
 
 /* Adds to the open batch the copies of the next wave that other ranks leave to this rank. */
@@ -173,22 +168,16 @@ static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, 
                                 struct cecl_plan *out)
 {
     const size_t words = CECL_LAYOUT_WORDS_MAX(parts[0].call.nranks);
-    struct cecl_part *theirs = calloc(nparts, sizeof(*theirs));
-    uint64_t *layouts = calloc(nparts * words, sizeof(*layouts));
-    ceclResult_t result =
-        theirs && layouts
-            ? ceclSuccess
-            : cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", nparts);
-    for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++) {
+    CECL_OWNED struct cecl_part *theirs = calloc(nparts, sizeof(*theirs));
+    CECL_OWNED uint64_t *layouts = calloc(nparts * words, sizeof(*layouts));
+    if (!theirs || !layouts)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", nparts);
+    for (uint32_t i = 0; i < nparts; i++) {
         theirs[i] = parts[i];
         cecl_call_of_peer(&parts[i].call, rank, cecl_part_is_outside(&parts[i], rank),
                           parts[i].send_at, layouts + i * words, &theirs[i].call);
     }
-    if (result == ceclSuccess)
-        result = cecl_lower_alike(theirs, nparts, out);
-    free(theirs);
-    free(layouts);
-    return result;
+    return cecl_lower_alike(theirs, nparts, out);
 }
 
 static ceclResult_t lower_others(const struct cecl_part *parts, uint32_t nparts,

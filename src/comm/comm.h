@@ -9,6 +9,7 @@
 #include "alloc/pool.h"
 #include "alloc/posts.h"
 #include "boot/mesh.h"
+#include "boot/rank_list.h"
 #include "ce/engine.h"
 #include "comm/history.h"
 #include "comm/waits.h"
@@ -198,6 +199,14 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
+/* Enters until the end of the block. */
+#define CECL_INSIDE(comm, name)                                                                    \
+    CECL_TRY(cecl_comm_enter(comm, name));                                                         \
+    __attribute__((cleanup(cecl_comm_leave_it), unused)) const ceclComm_t cecl_entered_ = (comm)
+static inline void cecl_comm_leave_it(const ceclComm_t *comm)
+{
+    cecl_comm_leave(*comm);
+}
 /* Leaves with the call's result. */
 static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
 {
@@ -232,7 +241,8 @@ bool cecl_comm_knows_why(ceclComm_t comm);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
  * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those
  * of the last CECL_WATCH_LATE_MS do, or of the last half of the time limit, if that is shorter. */
-const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
+const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_set late,
+                               struct cecl_rank_list *who);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up, and whether rows of an ended call did not fit. Returns the

@@ -1,6 +1,5 @@
 /* How a communicator fails: the asynchronous error, its causes, and the calls that are refused
  * because of it. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +52,7 @@ ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const ch
 
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message)
 {
-    pthread_mutex_lock(&comm->async_lock);
+    CECL_LOCKED(&comm->async_lock);
     if (atomic_load(&comm->async_result) == ceclSuccess) {
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
@@ -64,7 +63,6 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         else
             cecl_mesh_wake(comm->mesh);
     }
-    pthread_mutex_unlock(&comm->async_lock);
 }
 
 ceclResult_t cecl_comm_async(ceclComm_t comm)
@@ -237,12 +235,17 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
-const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
+const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_set late,
+                               struct cecl_rank_list *who)
 {
     const int half = comm->config.timeout_ms / 2;
     const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
-    cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, late);
-    return cecl_rank_list_words(late);
+    cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, &late);
+    who->count = 0;
+    for (int r = 0; r < comm->nranks; r++)
+        if (cecl_rank_set_has(&late, r))
+            cecl_rank_list_add(who, r);
+    return cecl_rank_list_words(who);
 }
 
 bool cecl_comm_is_done(ceclComm_t comm)

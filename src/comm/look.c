@@ -19,15 +19,14 @@ enum kind {
 
 /* What a look has found of the waits of one kind. */
 struct found {
-    struct cecl_rank_list late; /* the peers for which streams wait */
-    int64_t since;              /* since when the wait has lasted that has lasted longest */
-    int gone;                   /* a rank that has left although a stream waits for it; -1: none */
-    bool is_blind;              /* the driver does not report for which peers the stream waits */
+    struct cecl_rank_set late; /* the peers for which streams wait */
+    int64_t since;             /* since when the wait has lasted that has lasted longest */
+    int gone;                  /* a rank that has left although a stream waits for it; -1: none */
+    bool is_blind;             /* the driver does not report for which peers the stream waits */
     /* -- of words in the table -- */
     int count;        /* how many words streams wait for */
     int row, peer;    /* the word for which a stream has waited longest */
     uint32_t missing; /* what that word lacks */
-    int last;         /* the peer that was added last to `late` */
 };
 
 /* ---- collectives */
@@ -71,7 +70,7 @@ static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
     comm->watch.blind.since = 0;
     if (asked != ceclSuccess)
         (void)!cecl_comm_break(comm, ceclUnhandledCudaError);
-    else if (!progress.started || progress.late.count == 0)
+    else if (!progress.started || cecl_rank_set_count(&progress.late) == 0)
         clock->since = 0;
     else {
         found->late = progress.late;
@@ -105,9 +104,7 @@ static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t
         found->gone = peer;
     if (missing == 0)
         return;
-    if (found->last != peer)
-        cecl_rank_list_add(&found->late, peer);
-    found->last = peer;
+    cecl_rank_set_add(&found->late, peer);
     if (found->count++ > 0 && began >= found->since)
         return;
     found->since = began;
@@ -160,12 +157,12 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
 
 /* A late rank that has left, if captured calls have not gone on since the words of `sum` were read; or -1. A rank that
  * leaves writes its last word first. */
-static int gone_from(ceclComm_t comm, const struct cecl_rank_list *late, uint32_t sum)
+static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {
-    for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
-        if (cecl_mesh_left(comm->mesh, late->ranks[i]) &&
+    for (int r = 0; r < comm->nranks; r++)
+        if (cecl_rank_set_has(late, r) && cecl_mesh_left(comm->mesh, r) &&
             cecl_turns_sum(&comm->engine.flags) == sum)
-            return late->ranks[i];
+            return r;
     return -1;
 }
 
@@ -203,7 +200,7 @@ static void say_message(ceclComm_t comm, const struct found *found, char *out, s
     const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;
     const int rank = comm->rank;
     char peer[24] = "";
-    if (found->late.count == 1 && found->late.ranks[0] == found->peer)
+    if (cecl_rank_set_count(&found->late) == 1)
         snprintf(peer, sizeof(peer), " %s rank %d", sends ? "to" : "from", found->peer);
     if (found->count > 1)
         snprintf(out, bytes,
@@ -256,22 +253,24 @@ static void say(ceclComm_t comm, enum kind kind, const struct found *found, char
  * soon reach its own limit and name R, so this rank waits a little longer. */
 static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
-    const int limit = comm->config.timeout_ms;
-    return limit > 0 && (found->late.count > 0 || found->is_blind) &&
-           waited_ms >= limit + (found->late.count > 1 ? CECL_MESH_WORD_MS : 0);
+    const int limit = comm->config.timeout_ms, late = cecl_rank_set_count(&found->late);
+    return limit > 0 && (late > 0 || found->is_blind) &&
+           waited_ms >= limit + (late > 1 ? CECL_MESH_WORD_MS : 0);
 }
 
 static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t now)
 {
     const int64_t waited_ms = now - found->since;
     char detail[320];
+    struct cecl_rank_list named;
     if (found->gone >= 0) {
         cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("%s waits for it"), found->gone, names[kind]);
         cecl_comm_lost_peer(comm, ceclRemoteError);
     }
     if (found->gone >= 0 || !is_time_up(comm, found, waited_ms) || cecl_comm_knows_why(comm))
         return;
-    const char *who = found->is_blind ? "unknown ranks" : cecl_comm_to_blame(comm, &found->late);
+    const char *who =
+        found->is_blind ? "unknown ranks" : cecl_comm_to_blame(comm, found->late, &named);
     say(comm, kind, found, detail, sizeof(detail));
     (void)!cecl_comm_break(
         comm, cecl_fail(ceclTimeout, "%s has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s",
@@ -281,16 +280,16 @@ static void judge(ceclComm_t comm, enum kind kind, struct found *found, int64_t 
 void cecl_look(ceclComm_t comm, int64_t now)
 {
     struct found found[KINDS];
-    struct cecl_rank_list late = {.count = 0};
+    struct cecl_rank_set late = {{0}};
     if (cecl_comm_hear_kernels(comm) != ceclSuccess)
         return;
     for (int kind = 0; kind < KINDS; kind++)
-        found[kind] = (struct found){.gone = -1, .last = -1};
+        found[kind] = (struct found){.gone = -1};
     find_collectives(comm, now, &found[COLLECTIVES]);
     find_words(comm, now, found);
     find_captured_calls(comm, now, &found[CAPTURED_CALLS]);
     for (int kind = 0; kind < KINDS; kind++)
-        cecl_waits_join(&late, &found[kind].late);
+        cecl_rank_set_join(&late, &found[kind].late);
     cecl_waits_tell(&comm->waits, &late, cecl_now_ms());
     for (enum kind kind = 0; kind < KINDS && atomic_load(&comm->async_result) == ceclSuccess;
          kind++)

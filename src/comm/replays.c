@@ -2,9 +2,8 @@
  * failed or ended. */
 #include "comm/comm.h"
 
-#include <time.h>
-
 #include "flags/awaited.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
 
@@ -46,7 +45,7 @@ static void *keep(void *argument)
                      atomic_load(&comm->last_captured));
         }
         cecl_replays_release(comm);
-        nanosleep(&(struct timespec){.tv_nsec = CECL_WATCH_RELEASE_MS * 1000000L}, NULL);
+        cecl_pause_us(CECL_WATCH_RELEASE_MS * 1000);
     }
     return NULL;
 }

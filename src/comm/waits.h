@@ -8,11 +8,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "boot/rank_list.h"
+#include "boot/meeting.h"
+
+#define CECL_RANK_WORDS (CECL_MEETING_RANKS / 64)
+
+static inline int cecl_rank_set_count(const struct cecl_rank_set *set)
+{
+    int count = 0;
+    for (int i = 0; i < CECL_RANK_WORDS; i++)
+        count += __builtin_popcountll(set->words[i]);
+    return count;
+}
+static inline void cecl_rank_set_join(struct cecl_rank_set *all, const struct cecl_rank_set *more)
+{
+    for (int i = 0; i < CECL_RANK_WORDS; i++)
+        all->words[i] |= more->words[i];
+}
 
 struct cecl_waits_row {
-    _Atomic int64_t told_ms;             /* when the rank last published; 0: it waits for no rank */
-    _Atomic int ranks[CECL_RANKS_NAMED]; /* for which it waits; -1: none */
+    _Atomic int64_t told_ms; /* when the rank last published; 0: it waits for no rank */
+    _Atomic uint64_t late[CECL_RANK_WORDS]; /* the ranks for which it waits: a set */
 };
 
 struct cecl_waits {
@@ -27,19 +42,16 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
 /* Publishes that this rank waits for the ranks in `late`, which may be empty.
  *
  * now_ms  the monotonic clock, which all processes of a host share */
-void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
+void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_set *late,
                      int64_t now_ms);
-
-/* Adds to `all` the ranks of `late` that it does not have. */
-void cecl_waits_join(struct cecl_rank_list *all, const struct cecl_rank_list *late);
-/* The ranks for which this rank waits, as published since `since_ms`. */
-struct cecl_rank_list cecl_waits_own(const struct cecl_waits *waits, int64_t since_ms);
+/* The ranks for which `rank` waits, as published since `since_ms`. It may have written anything. */
+struct cecl_rank_set cecl_waits_of(const struct cecl_waits *waits, int rank, int64_t since_ms);
 
 /* Follows the waits from the ranks in `late` to the ranks for which these wait, and so on. Replaces `late` by
  * the ranks at the ends, which wait for no rank. `late` is unchanged if there is no end, because ranks wait
- * for each other in a circle, or if more ranks are late than `late` can name. Waits that were published
- * before `since_ms` do not count, because a stopped rank publishes nothing new. */
+ * for each other in a circle. Waits that were published before `since_ms` do not count, because a stopped rank
+ * publishes nothing new. */
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
-                       struct cecl_rank_list *late);
+                       struct cecl_rank_set *late);
 
 #endif

@@ -2,8 +2,6 @@
  * take too long, and ends waits once the communicator has failed. It touches nothing of a call in
  * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
  * 20. */
-#include <time.h>
-
 #include "comm/comm.h"
 #include "flags/awaited.h"
 #include "util/clock.h"
@@ -39,7 +37,7 @@ void cecl_watch_release(ceclComm_t comm)
         return;
     struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_watch *watch = &comm->watch;
-    pthread_mutex_lock(&watch->lock);
+    CECL_LOCKED(&watch->lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(flags), hosted = pending && flags->on_host;
     /* Flags in memory of the host are released first: pending waits may hold up the driver, but these flags
@@ -62,7 +60,6 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(flags);
     if (pending)
         cecl_awaited_release(flags, 0);
-    pthread_mutex_unlock(&watch->lock);
 }
 
 /* The watchdog looks eight times in a time limit. */
@@ -92,7 +89,7 @@ static void *watch(void *argument)
             continue;
         }
         cecl_watch_release(comm);
-        nanosleep(&(struct timespec){.tv_nsec = CECL_WATCH_RELEASE_MS * 1000000L}, NULL);
+        cecl_pause_us(CECL_WATCH_RELEASE_MS * 1000);
     }
     return NULL;
 }
@@ -120,10 +117,12 @@ void cecl_watch_stop(ceclComm_t comm)
 static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
-    struct cecl_rank_list late = {.count = 0};
+    struct cecl_rank_set late = {{0}};
+    struct cecl_rank_list named;
     if (!comm->net)
-        late = cecl_waits_own(&comm->waits, cecl_now_ms() - CECL_WATCH_LATE_MS);
-    const char *who = late.count > 0 ? cecl_comm_to_blame(comm, &late) : NULL;
+        late = cecl_waits_of(&comm->waits, comm->rank, cecl_now_ms() - CECL_WATCH_LATE_MS);
+    const char *who =
+        cecl_rank_set_count(&late) > 0 ? cecl_comm_to_blame(comm, late, &named) : NULL;
     return cecl_fail(ceclTimeout, "%s is still pending after %lld ms%s%s",
                      comm->net                      ? cecl_comm_last_call(comm)
                      : cecl_flags_idle(flags)       ? "a graph that was launched"
@@ -134,7 +133,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
-    struct timespec pause = {.tv_nsec = 20000};
+    long pause_us = 20;
     const int64_t start = cecl_now_ms();
     while (!cecl_comm_is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. The caller then waits for
@@ -143,9 +142,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
             return name_who_is_late(comm, cecl_now_ms() - start);
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 1000000)
-            pause.tv_nsec *= 2;
+        cecl_pause_us(pause_us);
+        pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
     /* a peer that gave up may have ended these calls, after it told this rank */
     return cecl_comm_hear(comm);

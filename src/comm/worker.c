@@ -7,7 +7,6 @@
  * queries go on (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
  * died, the watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
-#include <time.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"
@@ -40,13 +39,12 @@ static void answer(ceclComm_t comm)
         atomic_load(&comm->last_captured) && cecl_engine_query(&comm->engine) == ceclInProgress;
     const ceclResult_t result = cecl_flags_progress(&comm->engine.flags, &progress);
     progress.graphs = graphs;
-    pthread_mutex_lock(&worker->lock);
+    CECL_LOCKED(&worker->lock);
     worker->result = result;
     worker->progress = progress;
     cecl_keep_message(worker->words);
     worker->answered = question;
     pthread_cond_broadcast(&worker->news);
-    pthread_mutex_unlock(&worker->lock);
 }
 
 static void *work(void *argument)
@@ -64,10 +62,9 @@ static void *work(void *argument)
         if (comes)
             take_message(comm);
     }
-    pthread_mutex_lock(&worker->lock);
+    CECL_LOCKED(&worker->lock);
     worker->ended = true;
     pthread_cond_broadcast(&worker->news);
-    pthread_mutex_unlock(&worker->lock);
     return NULL;
 }
 
@@ -113,7 +110,7 @@ ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
     struct cecl_worker *worker = &comm->worker;
     const struct timespec until = cecl_time_in(CECL_WATCH_ANSWER_MS);
     ceclResult_t result = ceclInProgress;
-    pthread_mutex_lock(&worker->lock);
+    CECL_LOCKED(&worker->lock);
     const uint64_t question = ++worker->asked;
     cecl_mesh_rouse(comm->mesh);
     while (worker->answered < question && wait_for_news(worker, &until))
@@ -123,6 +120,5 @@ ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress)
         result = worker->result == ceclSuccess ? ceclSuccess
                                                : cecl_fail_with(worker->result, worker->words);
     }
-    pthread_mutex_unlock(&worker->lock);
     return result;
 }

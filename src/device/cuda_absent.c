@@ -1,14 +1,12 @@
 /* What a library built without CUDA has in place of GPUs: every call says that there are none. */
 #include <stdio.h>
 
-#include "device/device.h"
 #include "device/nvtx.h"
+#include "device/ops.h"
 #include "sm/reduce.h"
 
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
 {
-    (void)which;
-    (void)rank;
     *id = (struct cecl_gpu_id){.ordinal = -1};
     snprintf(why, bytes, "this libcecl was built without CUDA");
     return ceclSuccess;
@@ -16,14 +14,11 @@ ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *
 
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
 {
-    (void)dev;
     return cecl_fail(ceclInvalidUsage, "GPU %d: this libcecl was built without CUDA", ordinal);
 }
 
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16])
 {
-    (void)dev;
-    (void)uuid;
     return false;
 }
 
@@ -34,7 +29,6 @@ bool cecl_nvtx_open(void)
 
 void cecl_nvtx_push(const char *name)
 {
-    (void)name;
 }
 
 void cecl_nvtx_pop(void)
@@ -50,8 +44,6 @@ ceclResult_t cecl_reduce_cuda_prepare(void)
 
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
-    (void)stream;
-    (void)reduction;
     return cecl_reduce_cuda_prepare();
 }
 

@@ -159,7 +159,6 @@ static ceclResult_t end(struct cuda_device *cuda, struct cecl_order *order, CUst
 ceclResult_t cuda_order_end(struct cecl_device *dev, struct cecl_order *order, ceclStream_t stream,
                             const struct cecl_capture *capture)
 {
-    (void)capture;
     CUDA_RETURN_WITHIN(cuda, dev, end(cuda, order, stream));
 }
 

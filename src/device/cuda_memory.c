@@ -1,7 +1,6 @@
 /* The CUDA device's memory: address ranges, allocations that peers can map, and flag words. */
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "device/cuda.h"
 #include "util/clock.h"
@@ -11,9 +10,9 @@
 /* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* ms for words that are written behind a copy */
-/* ns for which a stream is queried without pauses, and ns of each pause after that */
+/* ns for which a stream is queried without pauses, and us of each pause after that */
 #define SPIN_NS 200000
-#define PAUSE_NS 50000
+#define PAUSE_US 50
 
 static CUmemAllocationProp properties(const struct cuda_device *cuda)
 {
@@ -204,20 +203,17 @@ ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 
 void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)bytes;
     CUDA_UNDO_BESIDE(cuda, dev, CUDA_CALL(cuda, cuMemHostUnregister, addr));
 }
 
 void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
 {
-    (void)dev;
     for (size_t i = 0; i < count; i++)
         atomic_store((_Atomic uint32_t *)&words[i], value);
 }
 
 void cuda_host_set_bits(struct cecl_device *dev, uint32_t *word, uint32_t bits)
 {
-    (void)dev;
     atomic_fetch_or((_Atomic uint32_t *)word, bits);
 }
 
@@ -225,11 +221,10 @@ void cuda_host_set_bits(struct cecl_device *dev, uint32_t *word, uint32_t bits)
 static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int ms)
 {
     const int64_t start = cecl_now_ns();
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     ceclResult_t result = cuda_stream_query(&cuda->base, stream);
     for (int64_t spent = 0; result == ceclInProgress && spent < ms * INT64_C(1000000);) {
         if (spent > SPIN_NS)
-            nanosleep(&pause, NULL);
+            cecl_pause_us(PAUSE_US);
         result = cuda_stream_query(&cuda->base, stream);
         spent = cecl_now_ns() - start;
     }

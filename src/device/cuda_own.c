@@ -1,8 +1,6 @@
 /* The CUDA device's own streams: creating them, keeping them in a table, waiting for all of them,
  * destroying them. Also the wait for all work of the GPU. */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "device/cuda.h"
 #include "device/ops.h"
@@ -27,11 +25,10 @@ static ceclResult_t keep(const struct cuda_device *cuda, CUstream stream)
 {
     struct own own = {.owner = cuda, .stream = stream};
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &own.id));
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     const bool has_room = CECL_HAS_ROOM(list, count, room);
     if (has_room)
         list[count++] = own;
-    pthread_mutex_unlock(&lock);
     return has_room ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for a stream");
 }
 
@@ -70,10 +67,9 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, bool urgent, ceclStream
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     forget(stream);
     ceclResult_t result = CUDA_CALL(cuda, cuStreamDestroy, stream);
-    pthread_mutex_unlock(&lock);
     return waited != ceclSuccess ? waited : result;
 }
 
@@ -123,14 +119,13 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
         result = ask(cuda, cuda->release, busy);
     if (atomic_load(&cuda->unlanded) && result == ceclSuccess)
         result = ask(cuda, cuda->side, busy);
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     for (size_t i = 0; i < count; i++) {
         const ceclResult_t asked =
             list[i].owner == cuda ? ask_own(cuda, &list[i], busy) : ceclSuccess;
         if (asked != ceclSuccess)
             result = asked; /* the last error, which belongs to the recorded message */
     }
-    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -145,24 +140,22 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
  * the legacy stream, the question fails while a blocking stream captures, and invalidates nothing.) */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
-    ceclResult_t result = cuda_refuse_capture(cuda, CU_STREAM_LEGACY);
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < count && result == ceclSuccess; i++)
+    CECL_TRY(cuda_refuse_capture(cuda, CU_STREAM_LEGACY));
+    CECL_LOCKED(&lock);
+    for (size_t i = 0; i < count; i++)
         if (list[i].owner == cuda)
-            result = cuda_refuse_capture(cuda, list[i].stream);
-    pthread_mutex_unlock(&lock);
-    return result;
+            CECL_TRY(cuda_refuse_capture(cuda, list[i].stream));
+    return ceclSuccess;
 }
 
 static ceclResult_t await(struct cuda_device *cuda, CUevent event, bool (*go_on)(void *context),
                           void *context)
 {
-    const struct timespec pause = {.tv_nsec = 50000};
     ceclResult_t result;
     while ((result = cuda_answer(cuda, cuda->cu->cuEventQuery(event), "cuEventQuery")) ==
                ceclInProgress &&
            go_on(context))
-        nanosleep(&pause, NULL);
+        cecl_pause_us(50);
     return result;
 }
 
@@ -188,7 +181,7 @@ bool cuda_streams_end(struct cuda_device *cuda)
 {
     size_t busy = 0;
     const bool idle = count_busy(&cuda->base, &busy) == ceclSuccess && busy == 0;
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     for (size_t i = count; i-- > 0;) {
         const struct own own = list[i];
         unsigned long long id = 0;
@@ -198,6 +191,5 @@ bool cuda_streams_end(struct cuda_device *cuda)
             cuda->cu->cuStreamDestroy(own.stream);
         list[i] = list[--count];
     }
-    pthread_mutex_unlock(&lock);
     return idle;
 }

@@ -87,7 +87,6 @@ ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const stru
                             uint64_t *id)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    (void)use;
     unsigned long long found = 0;
     CUresult error = ask_id(cuda, ptr, &found);
     if (error == CUDA_ERROR_INVALID_CONTEXT) {

@@ -9,7 +9,6 @@
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

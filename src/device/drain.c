@@ -3,13 +3,13 @@
 
 #include "util/clock.h"
 
-#define FIRST_PAUSE_NS 20000L
-#define LAST_PAUSE_NS 1000000L /* ns; the longest pause, because waiting ranks share few cores */
+#define FIRST_PAUSE_US 20
+#define LAST_PAUSE_US 1000 /* the longest pause, because waiting ranks share few cores */
 
 ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline)
 {
     const int64_t begin = cecl_now_ms();
-    struct timespec pause = {.tv_nsec = FIRST_PAUSE_NS};
+    long pause_us = FIRST_PAUSE_US;
     for (;;) {
         size_t busy = 0;
         const ceclResult_t result = count_busy(dev, &busy);
@@ -20,8 +20,7 @@ ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, 
                              "streams of this communicator's device: %zu still hold work that has "
                              "not ended after %lld ms",
                              busy, (long long)(cecl_now_ms() - begin));
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < LAST_PAUSE_NS)
-            pause.tv_nsec *= 2;
+        cecl_pause_us(pause_us);
+        pause_us = pause_us < LAST_PAUSE_US ? 2 * pause_us : pause_us;
     }
 }

@@ -16,7 +16,6 @@ void host_close(struct cecl_device *dev)
 ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
                          void *context)
 {
-    (void)dev;
     return function(context);
 }
 

@@ -22,11 +22,11 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
+/* A stream adds what it captures to its graph, whatever `captured` says. */
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                              const struct cecl_row_copy *copies, size_t count, bool captured)
 {
     struct host_stream *stream;
-    (void)captured; /* a stream adds what it captures to its graph */
     CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     const bool backwards = stream->batches++ % 2; /* for the same reason as in host_copies */
     for (size_t n = 0; n < count; n++) {
@@ -43,20 +43,24 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
+static ceclResult_t add_one(struct cecl_device *dev, ceclStream_t handle, struct work work)
+{
+    struct host_stream *stream;
+    CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
+    host_add(stream, work);
+    host_finish_adding(stream);
+    return ceclSuccess;
+}
+
 /* Enqueues work that does not fit into a queue entry. Takes over `own`, which is freed when the
  * work is done, or here on failure. */
 static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                             void *own)
 {
-    struct host_stream *stream;
-    const ceclResult_t result = host_begin_adding(dev, handle, 1, &stream);
-    if (result != ceclSuccess) {
+    const ceclResult_t result = add_one(dev, handle, (struct work){.kind = kind, .own = own});
+    if (result != ceclSuccess)
         free(own);
-        return result;
-    }
-    host_add(stream, (struct work){.kind = kind, .own = own});
-    host_finish_adding(stream);
-    return ceclSuccess;
+    return result;
 }
 
 /* Each reduction is copied to the heap, because its number of sources varies. */
@@ -134,13 +138,10 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const str
 ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                ceclStream_t handle)
 {
-    struct host_stream *stream;
     if (bytes == 0)
         return host_stream_check(dev, handle, NULL);
     CECL_TRY(host_check_pointer(dev, dst, bytes, "dst"));
     CECL_TRY(host_check_pointer(dev, src, bytes, "src"));
-    CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
-    host_add(stream, (struct work){.kind = WORK_MOVE, .dst = dst, .src = src, .bytes = bytes});
-    host_finish_adding(stream);
-    return ceclSuccess;
+    return add_one(dev, handle,
+                   (struct work){.kind = WORK_MOVE, .dst = dst, .src = src, .bytes = bytes});
 }

@@ -70,7 +70,6 @@ static ceclResult_t refuse(ceclEvent_t event)
 ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
 {
     struct host_event *event = calloc(1, sizeof(*event));
-    (void)dev;
     if (!event)
         return cecl_fail(ceclOutOfMemory, "no host memory for an event");
     pthread_mutex_lock(&host_process.order);
@@ -84,7 +83,6 @@ ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
 /* Streams that wait for the event go on waiting: they hold the place. */
 ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
 {
-    (void)dev;
     pthread_mutex_lock(&host_process.order);
     struct host_event **link = link_of(handle), *event = *link;
     if (event)
@@ -118,7 +116,7 @@ static ceclResult_t add_event(struct cecl_device *dev, ceclEvent_t handle, ceclS
                               enum work_kind kind, bool in_graph)
 {
     struct host_stream *stream;
-    pthread_mutex_lock(&host_process.order);
+    CECL_LOCKED(&host_process.order);
     const struct work entry = {.kind = kind, .own = *link_of(handle)};
     ceclResult_t result = entry.own ? host_begin_adding(dev, to, 1, &stream) : refuse(handle);
     if (result == ceclSuccess) {
@@ -130,7 +128,6 @@ static ceclResult_t add_event(struct cecl_device *dev, ceclEvent_t handle, ceclS
             result = host_refuse_capture(stream);
         host_finish_adding(stream);
     }
-    pthread_mutex_unlock(&host_process.order);
     return result;
 }
 
@@ -146,11 +143,9 @@ ceclResult_t host_event_wait(struct cecl_device *dev, ceclStream_t stream, ceclE
 
 ceclResult_t host_event_query(struct cecl_device *dev, ceclEvent_t handle)
 {
-    (void)dev;
-    pthread_mutex_lock(&host_process.order);
+    CECL_LOCKED(&host_process.order);
     const struct host_event *event = *link_of(handle);
     const bool reached = event && host_place_is_reached(&event->at);
-    pthread_mutex_unlock(&host_process.order);
     return !event ? refuse(handle) : reached ? ceclSuccess : ceclInProgress;
 }
 
@@ -183,7 +178,6 @@ ceclResult_t host_graph_keep(struct cecl_device *dev, const struct cecl_capture 
 {
     struct host_graph *graph = capture->graph;
     struct host_keeper *keeper = malloc(sizeof(*keeper));
-    (void)dev;
     if (!keeper)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
     *keeper = (struct host_keeper){gone, context, graph->keepers};
@@ -249,10 +243,8 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
 
 ceclResult_t host_graph_launch(struct cecl_device *dev, void *graph, ceclStream_t handle)
 {
-    pthread_mutex_lock(&host_process.order);
-    const ceclResult_t result = enqueue(dev, graph, handle);
-    pthread_mutex_unlock(&host_process.order);
-    return result;
+    CECL_LOCKED(&host_process.order);
+    return enqueue(dev, graph, handle);
 }
 
 ceclResult_t host_graph_destroy(void *graph)

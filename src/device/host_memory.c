@@ -21,7 +21,6 @@ static int fd_of(const struct cecl_mem *mem)
 
 ceclResult_t host_reserve(struct cecl_device *dev, size_t bytes, void **base)
 {
-    (void)dev;
     void *range = mmap(NULL, bytes, PROT_NONE, RESERVED, -1, 0);
     if (range == MAP_FAILED)
         return cecl_fail(ceclOutOfMemory, "no address range of %zu bytes: %s", bytes,
@@ -32,7 +31,6 @@ ceclResult_t host_reserve(struct cecl_device *dev, size_t bytes, void **base)
 
 void host_unreserve(struct cecl_device *dev, void *base, size_t bytes)
 {
-    (void)dev;
     munmap(base, bytes);
 }
 
@@ -79,7 +77,6 @@ static ceclResult_t check_available(size_t bytes)
 
 ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem)
 {
-    (void)dev;
     CECL_TRY(check_available(bytes));
     int fd = CECL_FD(memfd_create("cecl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
@@ -99,7 +96,6 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
 
 ceclResult_t host_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd)
 {
-    (void)dev;
     int copy = CECL_FD(fcntl(fd_of(mem), F_DUPFD_CLOEXEC, 0));
     if (copy < 0)
         return cecl_fail(ceclSystemError, "no descriptor to share memory with: %s",
@@ -125,7 +121,6 @@ ceclResult_t host_mem_import(struct cecl_device *dev, int fd, size_t bytes, stru
 
 ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem)
 {
-    (void)dev;
     if (mmap(addr, mem->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(mem), 0) ==
         MAP_FAILED)
         return cecl_fail(result_of(errno), "mmap of %zu bytes: %s", mem->bytes, strerror(errno));
@@ -134,7 +129,6 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev;
     /* Keeps the range reserved. If the range were unmapped, another mapping could take its place,
      * and unreserve would then remove that mapping. If mmap fails here, the pages stay until
      * unreserve. */
@@ -143,7 +137,6 @@ void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 
 void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem)
 {
-    (void)dev;
     if (mem->handle)
         cecl_fds_close(fd_of(mem));
     *mem = (struct cecl_mem){0};
@@ -151,7 +144,6 @@ void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem)
 
 ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes)
 {
-    (void)dev;
     memset(addr, value, bytes);
     return ceclSuccess;
 }
@@ -174,7 +166,6 @@ bool host_ends_readable(const void *ptr, size_t bytes)
 ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name)
 {
-    (void)dev;
     if (!ptr)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
     if (bytes == 0)
@@ -192,15 +183,9 @@ ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t
 /* Nothing to do: streams of this device run on the host. */
 ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev;
-    (void)addr;
-    (void)bytes;
     return ceclSuccess;
 }
 
 void host_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev;
-    (void)addr;
-    (void)bytes;
 }

@@ -115,7 +115,6 @@ static ceclResult_t make(struct host_device *owner, struct host_stream **out)
 ceclResult_t host_stream_create(struct cecl_device *dev, bool urgent, ceclStream_t *out)
 {
     struct host_stream *stream;
-    (void)urgent;
     CECL_TRY(make(host_of(dev), &stream));
     *out = (ceclStream_t)stream;
     return ceclSuccess;
@@ -124,11 +123,10 @@ ceclResult_t host_stream_create(struct cecl_device *dev, bool urgent, ceclStream
 /* Ends the thread once it has finished all queued work. Returns whether there is such work. */
 static bool end(struct host_stream *stream)
 {
-    pthread_mutex_lock(&stream->lock);
+    CECL_LOCKED(&stream->lock);
     const bool busy = stream->count > 0;
     stream->ending = true;
     pthread_cond_signal(&stream->filled);
-    pthread_mutex_unlock(&stream->lock);
     return busy;
 }
 
@@ -188,22 +186,20 @@ void cecl_host_inherit(struct cecl_device *dev, const struct cecl_device *parent
     if (dev->kind != CECL_KIND_HOST || parent->kind != CECL_KIND_HOST)
         return;
     standard_leave(host_of(dev));
-    pthread_mutex_lock(&host_process.lock);
+    CECL_LOCKED(&host_process.lock);
     host_of(dev)->standard = ((const struct host_device *)parent)->standard;
     host_of(dev)->standard->users++;
-    pthread_mutex_unlock(&host_process.lock);
 }
 
 /* Takes a stream that ends with this device out of the list; NULL: there is none. */
 static struct host_stream *take_own(const struct host_device *host)
 {
-    pthread_mutex_lock(&host_process.lock);
+    CECL_LOCKED(&host_process.lock);
     struct host_stream *stream = host_process.streams;
     while (stream && stream->owner != host)
         stream = stream->next;
     if (stream)
         take_out(stream);
-    pthread_mutex_unlock(&host_process.lock);
     return stream;
 }
 
@@ -232,11 +228,10 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
     ceclResult_t result = ceclSuccess;
     pthread_mutex_lock(&host_process.lock);
     for (struct host_stream *stream = host_process.streams; stream; stream = stream->next) {
-        pthread_mutex_lock(&stream->lock);
+        CECL_LOCKED(&stream->lock);
         *busy += is_waited_for(host, stream);
         if (stream->capture && stream->owner == host) /* as on a GPU */
             result = host_refuse_capture(stream);
-        pthread_mutex_unlock(&stream->lock);
     }
     pthread_mutex_unlock(&host_process.lock);
     return result;
@@ -254,8 +249,5 @@ ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
 /* Closing memory waits for nothing here. */
 ceclResult_t host_quiet(struct cecl_device *dev, bool (*go_on)(void *context), void *context)
 {
-    (void)dev;
-    (void)go_on;
-    (void)context;
     return ceclSuccess;
 }

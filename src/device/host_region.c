@@ -113,7 +113,6 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 {
     struct run run;
     int fd;
-    (void)dev;
     CECL_TRY(find_run((uintptr_t)ptr, &run));
     if (run.end == 0 || !run.readable)
         return cecl_fail(ceclInvalidArgument,
@@ -211,7 +210,6 @@ static ceclResult_t survey(const struct cecl_use *uses, size_t count, struct sur
 ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *uses, size_t count)
 {
     struct surveys surveys;
-    (void)dev;
     const ceclResult_t result = survey(uses, count, &surveys);
     /* no descriptor for the check: memory that cannot be checked counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
@@ -222,7 +220,6 @@ ceclResult_t host_region_id(struct cecl_device *dev, const void *ptr, const stru
 {
     struct surveys surveys;
     struct run run;
-    (void)dev;
     if (use) {
         CECL_TRY(survey(use, 1, &surveys));
         *id = surveys.one[0].id;
@@ -280,7 +277,6 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
 ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
-    (void)dev;
     if (exported->kind != CECL_REGION_FILE)
         return cecl_fail(ceclInvalidUsage,
                          "a peer shares memory of kind %u; the host device expects kind %d, a file",
@@ -294,11 +290,9 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
     return ceclSuccess;
 }
 
+/* A mapping has its access rights from the start. */
 ceclResult_t host_region_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev; /* a mapping has its access rights from the start */
-    (void)addr;
-    (void)bytes;
     return ceclSuccess;
 }
 

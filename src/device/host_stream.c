@@ -39,21 +39,16 @@ static void perform_small(const struct cecl_small *small)
         host_word_wake(small->meeting->done);
 }
 
-/* Waits until the stream has done `at` pieces of work. The caller holds the lock. */
+/* Waits until the stream has done `at` pieces of work; UINT64_MAX: all that it holds now. */
 static void await(struct host_stream *stream, uint64_t at)
 {
+    CECL_LOCKED(&stream->lock);
+    at = at == UINT64_MAX ? host_stream_end_of(stream) : at;
     while (stream->finished < at) {
         if (stream->notify <= stream->finished || stream->notify > at)
             stream->notify = at;
         pthread_cond_wait(&stream->reached, &stream->lock);
     }
-}
-
-static void perform_after(struct host_stream *stream, uint64_t at)
-{
-    pthread_mutex_lock(&stream->lock);
-    await(stream, at);
-    pthread_mutex_unlock(&stream->lock);
 }
 
 static void perform(const struct work *work)
@@ -70,7 +65,7 @@ static void perform(const struct work *work)
     case WORK_WAIT:
         host_word_wait(work->src, work->value, (enum cecl_memop_kind)work->bytes);
         break;
-    case WORK_AFTER: perform_after(work->own, work->bytes); break;
+    case WORK_AFTER: await(work->own, work->bytes); break;
     case WORK_DROP:
     case WORK_EVENT_WAIT:
     case WORK_EVENT_RECORD:
@@ -122,10 +117,8 @@ bool host_place_is_reached(const struct host_place *place)
 {
     if (!place->stream)
         return true;
-    pthread_mutex_lock(&place->stream->lock);
-    const bool reached = place->stream->finished >= place->at;
-    pthread_mutex_unlock(&place->stream->lock);
-    return reached;
+    CECL_LOCKED(&place->stream->lock);
+    return place->stream->finished >= place->at;
 }
 
 /* ---- using a stream */
@@ -151,14 +144,6 @@ static ceclResult_t make_room(struct host_stream *stream, size_t more)
     return ceclSuccess;
 }
 
-static bool captures_now(struct host_stream *stream)
-{
-    pthread_mutex_lock(&stream->lock);
-    const bool captures = stream->capture != NULL;
-    pthread_mutex_unlock(&stream->lock);
-    return captures;
-}
-
 ceclResult_t host_refuse_capture(const struct host_stream *stream)
 {
     return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
@@ -169,7 +154,8 @@ static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {
     CECL_TRY(host_stream_find(dev, handle, out));
-    return captures_now(*out) ? host_refuse_capture(*out) : ceclSuccess;
+    CECL_LOCKED(&(*out)->lock);
+    return (*out)->capture ? host_refuse_capture(*out) : ceclSuccess;
 }
 
 /* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
@@ -177,9 +163,7 @@ ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handl
 {
     struct host_stream *stream;
     CECL_TRY(find_outside(dev, handle, &stream));
-    pthread_mutex_lock(&stream->lock);
-    await(stream, host_stream_end_of(stream));
-    pthread_mutex_unlock(&stream->lock);
+    await(stream, UINT64_MAX);
     return ceclSuccess;
 }
 
@@ -187,9 +171,8 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
     CECL_TRY(find_outside(dev, handle, &stream));
-    pthread_mutex_lock(&stream->lock);
+    CECL_LOCKED(&stream->lock);
     const bool busy = stream->count > 0;
-    pthread_mutex_unlock(&stream->lock);
     return busy ? ceclInProgress : ceclSuccess;
 }
 
@@ -201,10 +184,9 @@ ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle,
         return find_outside(dev, handle, &stream);
     *capture = (struct cecl_capture){0};
     CECL_TRY(host_stream_find(dev, handle, &stream));
-    pthread_mutex_lock(&stream->lock);
+    CECL_LOCKED(&stream->lock);
     if (stream->capture)
         *capture = (struct cecl_capture){stream->capture->id, stream->capture};
-    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
 
@@ -218,15 +200,11 @@ ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, cecl
 
 ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
 {
-    (void)dev;
-    (void)stream;
-    (void)work;
     return ceclSuccess;
 }
 
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work)
 {
-    (void)dev;
     return ((struct host_stream *)work)->id;
 }
 

@@ -67,27 +67,23 @@ void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind k
 
 ceclResult_t host_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words)
 {
-    (void)dev;
     *words = calloc(count, sizeof(**words));
     return *words ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %zu words", count);
 }
 
 void host_words_free(struct cecl_device *dev, uint32_t *words)
 {
-    (void)dev;
     free(words);
 }
 
 void host_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value)
 {
-    (void)dev;
     for (size_t i = 0; i < count; i++)
         host_word_write(&words[i], value);
 }
 
 void host_host_set_bits(struct cecl_device *dev, uint32_t *word, uint32_t bits)
 {
-    (void)dev;
     atomic_fetch_or(atomic_of(word), bits);
     host_word_wake(word);
 }
@@ -102,7 +98,6 @@ ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t
 ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value)
 {
-    (void)dev;
     for (size_t i = 0; i < count; i++)
         atomic_store(atomic_of(&words[i]), value);
     return ceclSuccess;
@@ -111,7 +106,6 @@ ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out)
 {
-    (void)dev;
     for (size_t i = 0; i < count; i++)
         out[i] = atomic_load_explicit(atomic_of(&words[i]), memory_order_acquire);
     return ceclSuccess;

@@ -9,8 +9,11 @@ bool cecl_nvtx_open(void); /* Whether ranges can be shown. Call it before the fi
 void cecl_nvtx_push(const char *name);
 void cecl_nvtx_pop(void);
 
-/* A range around a call, if there are ranges. It has the time that the host takes: an event on a stream would
- * change what is measured. Returns what cecl_nvtx_end needs. */
+/* A range until the end of the block, if there are ranges. It has the time that the host takes: an event on a stream
+ * would change what is measured. */
+#define CECL_NVTX_RANGE(has_ranges, name)                                                          \
+    __attribute__((cleanup(cecl_nvtx_end), unused)) const bool cecl_range_ =                       \
+        cecl_nvtx_begin(has_ranges, name)
 static inline bool cecl_nvtx_begin(bool has_ranges, const char *name)
 {
     if (has_ranges)
@@ -18,9 +21,9 @@ static inline bool cecl_nvtx_begin(bool has_ranges, const char *name)
     return has_ranges;
 }
 
-static inline void cecl_nvtx_end(bool has_ranges)
+static inline void cecl_nvtx_end(const bool *has_ranges)
 {
-    if (has_ranges)
+    if (*has_ranges)
         cecl_nvtx_pop();
 }
 

@@ -4,6 +4,9 @@
 
 #include "device/device.h"
 
+/* Few operations need all the arguments that all devices get. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* The operations that every device has: cuda_close, host_close and so on. The list declares them, and fills in
  * the tables of both devices. */
 #define CECL_DEVICE_OPS(OP, prefix)                                                                \

@@ -1,10 +1,9 @@
 /* Making and ending flags: their memory, the table from which they are copied, and the addresses of words. */
 #include "flags/flags.h"
 
-#include <stdlib.h>
-
 #include "flags/awaited.h"
 #include "plan/layout.h"
+#include "util/grow.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {
@@ -85,18 +84,16 @@ static ceclResult_t copy_table(const struct cecl_flags *flags, void *dst, const 
 static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
 {
     const size_t bytes = CECL_LANES * CECL_FLAG_VALUES * sizeof(uint32_t);
-    uint32_t *values = malloc(bytes);
+    CECL_OWNED uint32_t *values = malloc(bytes);
     if (!values)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of flags", bytes);
     for (uint32_t i = 0; i < CECL_LANES * CECL_FLAG_VALUES; i++)
         values[i] = cecl_flag_value(i % CECL_FLAG_VALUES);
-    const ceclResult_t result =
-        copy_table(flags, cecl_flags_source(flags, 0, 0), values, bytes, stream);
-    free(values);
-    return result;
+    return copy_table(flags, cecl_flags_source(flags, 0, 0), values, bytes, stream);
 }
 
-ceclResult_t cecl_flags_write_slices(const struct cecl_flags *flags, ceclStream_t stream)
+/* The table of slices, which only this rank reads. */
+static ceclResult_t write_slices(const struct cecl_flags *flags, ceclStream_t stream)
 {
     char *slices[CECL_MAX_RANKS];
     for (int r = 0; r < flags->nranks; r++)
@@ -115,7 +112,7 @@ static ceclResult_t begin_tables(const struct cecl_flags *flags)
     if (result == ceclSuccess)
         result = write_values(flags, stream);
     if (result == ceclSuccess)
-        result = cecl_flags_write_slices(flags, stream);
+        result = write_slices(flags, stream);
     if (result == ceclSuccess && !flags->on_host)
         result = send_trial(flags, stream);
     if (stream)

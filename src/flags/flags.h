@@ -23,7 +23,7 @@
 
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
-#include "boot/rank_list.h"
+#include "boot/meeting.h"
 #include "flags/counters.h"
 #include "util/clock.h"
 
@@ -234,7 +234,7 @@ bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_troub
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that the call has begun */
     uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
-    struct cecl_rank_list late; /* the peers whose flags are furthest behind those of this rank */
+    struct cecl_rank_set late;  /* the peers whose flags are furthest behind those of this rank */
     bool graphs; /* the worker says it: a graph was launched whose captured calls have not ended */
 };
 /* Finds out the progress of the call that runs. */
@@ -303,10 +303,8 @@ uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 /* The word in which kernels count calls by splits on the device (struct cecl_splits). */
 uint32_t *cecl_pads_splits(const struct cecl_flags *flags);
 
-/* -- for cecl_flags_open. In this order: how many bytes pads take; zeroing pads; writing the table of
- * slices, which only this rank reads, and waiting for `stream` (flags.c) -- */
+/* For cecl_flags_open: how many bytes pads take; zeroing pads. */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
-ceclResult_t cecl_flags_write_slices(const struct cecl_flags *flags, ceclStream_t stream);
 
 #endif

@@ -59,15 +59,13 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
     int32_t most = 0;
-    for (int i = 1; i < flags->nranks; i++) {
-        const int r = (flags->rank + i) % flags->nranks;
-        const int32_t by = behind(flags, rows, progress, r);
-        if (by > most) {
-            most = by;
-            progress->late.count = 0;
-        }
+    for (int r = 0; r < flags->nranks; r++) {
+        const int32_t by = r == flags->rank ? 0 : behind(flags, rows, progress, r);
+        if (by > most)
+            progress->late = (struct cecl_rank_set){{0}};
+        most = by > most ? by : most;
         if (by > 0 && by == most)
-            cecl_rank_list_add(&progress->late, r);
+            cecl_rank_set_add(&progress->late, r);
     }
 }
 

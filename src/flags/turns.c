@@ -96,16 +96,12 @@ static uint32_t call_of(const struct cecl_flags *flags, int rank)
     return cecl_word_read(cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL));
 }
 
-/* Whether this rank has signalled a phase of a captured call, and not yet its last one. */
-static bool is_amid_phases(const struct cecl_flags *flags)
-{
-    return flags->hosted && turn_of(flags, flags->rank) >> 16 != 0;
-}
-
+/* Or this rank has signalled a phase of a captured call, and not yet its last one. */
 bool cecl_turns_run(const struct cecl_flags *flags)
 {
     const uint32_t state = cecl_word_read(flags->replay);
-    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN || is_amid_phases(flags);
+    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN ||
+           (flags->hosted && turn_of(flags, flags->rank) >> 16 != 0);
 }
 
 uint32_t cecl_turns_sum(const struct cecl_flags *flags)
@@ -148,11 +144,11 @@ bool cecl_turns_go_on(const struct cecl_flags *flags)
            signalled;
 }
 
-void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late)
+void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late)
 {
     for (int r = 0; r < flags->nranks && flags->hosted; r++)
         if (r != flags->rank && (ahead_by(flags, flags->rank, r) || lags(flags, r)))
-            cecl_rank_list_add(late, r);
+            cecl_rank_set_add(late, r);
 }
 
 /* Whether this rank's stream may wait for the peer: in a call that runs, or at the beginning of the next one for the

@@ -102,7 +102,7 @@ struct cecl_turns_difference {
  * end. */
 bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_difference *difference);
 /* Adds to `late` the peers that are behind this rank in captured calls. */
-void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
+void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late);
 /* Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the number of the
  * call that runs here to their CALL. Streams of peers may
  * write these words again. So call this function repeatedly, as long as a graph may be replayed. After a

@@ -1,8 +1,6 @@
 /* Captured calls; see launch.h. */
 #include "launch/launch.h"
 
-#include <time.h>
-
 #include "launch/launcher.h"
 #include "plan/splits.h"
 #include "util/clock.h"
@@ -56,10 +54,9 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
  * Returns false once the deadline has passed. */
 static bool pause_until(int64_t deadline)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
     if (cecl_ms_left(deadline) == 0)
         return false;
-    nanosleep(&pause, NULL); /* a signal may end it early */
+    cecl_pause_us(1000);
     return true;
 }
 

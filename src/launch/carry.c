@@ -1,8 +1,6 @@
 /* Copies between private memory and bounce buffers; see steps.h. */
 #include "launch/steps.h"
 
-#include <string.h>
-
 #define CARRIED_MOST 64u /* a plan carries at most this many blocks */
 
 /* Copies of a call's blocks from `src` to `dst`, which are being added to one of a launch's lists. */

@@ -34,22 +34,20 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* in a group, the whole group is refused */
         return is_grouped ? cecl_group_refuse_call(comm, result) : result;
-    const bool range = cecl_nvtx_begin(comm->has_ranges, call.op->name);
-    result = is_grouped ? cecl_group_add(comm, args, stream, &call)
-                        : make_alone(args, comm, stream, &call);
-    cecl_nvtx_end(range);
-    return cecl_comm_left(comm, result);
+    CECL_NVTX_RANGE(comm->has_ranges, call.op->name);
+    return cecl_comm_left(comm, is_grouped ? cecl_group_add(comm, args, stream, &call)
+                                           : make_alone(args, comm, stream, &call));
 }
 
 ceclResult_t cecl_collective_explain(enum cecl_op_index index, const struct cecl_args *args,
                                      ceclComm_t comm, ceclExplanation_t *explanation)
 {
     struct cecl_call call = {.op = &cecl_ops[index]};
-    CECL_TRY(cecl_comm_enter(comm, "ceclExplain"));
+    CECL_INSIDE(comm, "ceclExplain");
     struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call.op), NULL);
     ceclResult_t result = launch ? cecl_launch_describe(launch, args, &call) : ceclOutOfMemory;
     if (result == ceclSuccess)
         result = cecl_launches_explain(launch, explanation);
     cecl_launch_drop(launch);
-    return cecl_comm_left(comm, result);
+    return result;
 }

@@ -1,13 +1,13 @@
 /* Makes launches; see make.h. A step that fails has recorded a message. */
 #include "launch/make.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "device/nvtx.h"
 #include "launch/exchange.h"
 #include "launch/messages.h"
 #include "launch/steps.h"
+#include "util/grow.h"
 
 /* ---- checking */
 
@@ -23,23 +23,17 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
                 cecl_fail(ceclInvalidUsage,
                           "it must be the only call of its communicator in the group; call it "
                           "outside the group"));
-    struct cecl_call *given = calloc(count, sizeof(*given));
-    uint32_t *numbers = calloc(count, sizeof(*numbers));
-    if (!given || !numbers) {
-        free(given);
-        free(numbers);
+    CECL_OWNED struct cecl_call *given = calloc(count, sizeof(*given));
+    CECL_OWNED uint32_t *numbers = calloc(count, sizeof(*numbers));
+    if (!given || !numbers)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls", count);
-    }
     memcpy(given, launch->calls, count * sizeof(*given));
     for (uint32_t i = 0; i < count; i++) {
         numbers[i] = launch->origins[i].number ? launch->origins[i].number : i + 1;
         if (launch->origins[i].recv && cecl_call_writes_recv(&given[i]))
             given[i].recv = cecl_window_find(&launch->comm->windows, launch->origins[i].recv);
     }
-    const ceclResult_t result = cecl_calls_check_apart(given, numbers, count);
-    free(given);
-    free(numbers);
-    return result;
+    return cecl_calls_check_apart(given, numbers, count);
 }
 
 /* Checks where buffers lie, if the calls are new, and again after memory was freed. */
@@ -204,10 +198,9 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     const bool is_refused = all->failed != ceclSuccess;
     ceclResult_t result = all->failed;
     if (!comm->config.check) { /* ranks that compare calls know already */
-        const bool range = cecl_nvtx_begin(comm->has_ranges, all->op->asks_places);
+        CECL_NVTX_RANGE(comm->has_ranges, all->op->asks_places);
         result = cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
                                     cecl_launches_failure(all, comm));
-        cecl_nvtx_end(range);
     } else if (!is_refused)
         result = cecl_comm_async(comm); /* after a failure they have not compared */
     CECL_TRY(result);

@@ -6,19 +6,15 @@
 
 /* ---- meeting */
 
-/* Whether the peer has captured its end of a later message with this rank, in the other direction. */
-static bool waits_for_this_rank(ceclComm_t comm, const struct cecl_message *m)
-{
-    const enum cecl_role back = cecl_role_other((enum cecl_role)m->role);
-    return cecl_posts_came(&comm->launcher->messenger.posts, back, m->peer, 1);
-}
-
 /* The error of a wait for a peer that has not posted its end of a message. */
 static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, bool has_left)
 {
     const bool sends = m->role == CECL_SENDER;
     const char *mine = cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name,
                *theirs = cecl_ops[sends ? CECL_OP_RECV : CECL_OP_SEND].name;
+    /* whether the peer has captured its end of a later message with this rank, in the other direction */
+    const bool waits = cecl_posts_came(&comm->launcher->messenger.posts,
+                                       cecl_role_other((enum cecl_role)m->role), m->peer, 1);
     CECL_TRY(cecl_comm_async(comm));
     if (has_left)
         return cecl_comm_break(comm, cecl_fail(ceclRemoteError,
@@ -31,8 +27,7 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
                   "captured its %s%s; put messages that wait for each other into one group "
                   "(ceclGroupStart, ceclGroupEnd)",
                   mine, comm->config.timeout_ms, m->peer, theirs,
-                  waits_for_this_rank(comm, m) ? ", but waits for another message with this rank"
-                                               : ""));
+                  waits ? ", but waits for another message with this rank" : ""));
 }
 
 /* Asks whether the peer has left before it looks for its post: a peer may post and then leave. */
@@ -66,15 +61,10 @@ ceclResult_t cecl_messages_meet(struct cecl_launch *launch)
 
 /* ---- capturing */
 
-static int word_of(const struct cecl_message *m)
-{
-    return (int)(m->number % CECL_HANDED);
-}
-
 /* Gives the values of a message's three pairs: see struct cecl_message. */
 static void give_values(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
-    const int word = word_of(m);
+    const int word = (int)(m->number % CECL_HANDED);
     const uint64_t slot = cecl_awaited_at(
         &comm->engine.flags, word + (m->role == CECL_SENDER ? CECL_ROW_TAKEN : CECL_ROW_HANDED),
         m->peer);

@@ -8,6 +8,7 @@
 #include "ce/capture.h"
 #include "ce/lower.h"
 #include "plan/way.h"
+#include "util/grow.h"
 #include "util/log.h"
 
 /* Whether cecl_call_is_outside differs between ranks. */
@@ -69,14 +70,12 @@ bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call)
 static ceclResult_t lower_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                                 const struct cecl_told *told, struct cecl_plan *plan)
 {
-    struct cecl_part *parts = calloc(count, sizeof(*parts));
+    CECL_OWNED struct cecl_part *parts = calloc(count, sizeof(*parts));
     if (!parts)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u calls", count);
     for (uint32_t i = 0; i < count; i++)
         parts[i] = part_of(comm, &calls[i], told, i);
-    const ceclResult_t result = cecl_lower_group(parts, count, plan);
-    free(parts);
-    return result;
+    return cecl_lower_group(parts, count, plan);
 }
 
 /* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even

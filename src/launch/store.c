@@ -121,16 +121,6 @@ void cecl_launch_return(struct cecl_launch *launch)
         ;
 }
 
-static void take_returned(struct cecl_launcher *launcher)
-{
-    struct cecl_launch *launch = atomic_exchange(&launcher->returned, NULL);
-    while (launch) {
-        struct cecl_launch *next = launch->next;
-        cecl_launch_drop(launch);
-        launch = next;
-    }
-}
-
 bool cecl_launch_spare(ceclComm_t comm)
 {
     struct cecl_launch *launch = calloc(1, sizeof(*launch));
@@ -143,8 +133,10 @@ bool cecl_launch_spare(ceclComm_t comm)
 
 void cecl_launch_take_returned(ceclComm_t comm)
 {
-    if (atomic_load_explicit(&comm->launcher->returned, memory_order_relaxed))
-        take_returned(comm->launcher);
+    if (!atomic_load_explicit(&comm->launcher->returned, memory_order_relaxed))
+        return;
+    struct cecl_launch *list = atomic_exchange(&comm->launcher->returned, NULL);
+    drop_list(&list);
 }
 
 /* Checks the stream, and finds out whether it captures a graph. An invalid stream is refused later, when the launch is

@@ -2,10 +2,7 @@
 #include "launch/steps.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "launch/exchange.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
  * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */
@@ -106,11 +103,6 @@ static const struct cecl_place_record *told_by(const struct cecl_launch *launch,
                                                int rank)
 {
     return cecl_places_of(&launch->comm->launcher->places, launch->places.first + call, rank);
-}
-
-static bool is_known(const struct cecl_launch *launch, int rank)
-{
-    return cecl_places_knows(&launch->comm->launcher->places, &launch->places, rank);
 }
 
 static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
@@ -226,7 +218,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch)
     memset(told->buffers, 0, 2 * words * sizeof(*told->buffers));
     memset(told->send_at, 0, words * sizeof(*told->send_at));
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && is_known(launch, r))
+        if (r != comm->rank && cecl_places_knows(&comm->launcher->places, &launch->places, r))
             CECL_TRY(learn_rank(launch, r, &differ));
     for (uint32_t i = 0; i < launch->nfull; i++) {
         own_layouts = own_layouts || has_own_layout(&launch->calls[i]);

@@ -156,7 +156,7 @@ static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
             cecl_nccl_library()->ceclCommRevoke(comm->ours);
             return result;
         }
-        cecl_nccl_pause_us(20);
+        cecl_pause_us(20);
     }
     return ceclSuccess;
 }

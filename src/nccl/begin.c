@@ -7,6 +7,7 @@
 #include "nccl/decide.h"
 #include "nccl/group.h"
 #include "nccl/library.h"
+#include "util/grow.h"
 #include "util/thread.h"
 
 struct making {
@@ -15,76 +16,65 @@ struct making {
     struct cecl_nccl_comm *entry;
     struct cecl_nccl_meeting *meeting;
     int together;
+    bool in_background;
     pthread_t thread;
     bool has_thread;
     ncclResult_t result;
 };
 
+/* Makes the entry ready, unless another thread has given it up. A program that waited gets an error at once, so there is
+ * then no entry that reports it later. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
     struct cecl_nccl_comm *entry = making->entry;
-    making->result = cecl_nccl_make(making->comm, entry, making->together, false, making->meeting);
-    if (making->result == ceclSuccess && cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY))
-        cecl_nccl_comm_publish(entry, making->comm);
-    else
-        cecl_nccl_comm_retire(entry, CECL_NCCL_MAKING_TO_FREE);
-    return NULL;
-}
-
-/* Makes the entry ready, unless another thread has given it up. */
-static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
-{
+    const ncclResult_t result = cecl_nccl_make(making->comm, entry, making->together,
+                                               making->in_background, making->meeting);
+    making->result = result;
     entry->result = result;
-    if (cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY) ||
+    if ((result != ceclSuccess && !making->in_background &&
+         cecl_nccl_comm_retire(entry, CECL_NCCL_MAKING_TO_FREE)) ||
+        cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY) ||
         cecl_nccl_life_go(&entry->life, CECL_NCCL_GIVING_UP_TO_ENDING))
-        return;
+        return NULL;
     cecl_nccl_agree_leave(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     cecl_nccl_comm_retire(entry, CECL_NCCL_GIVEN_UP_TO_FREE);
+    return NULL;
 }
 
 static void *make_one_later(void *argument)
 {
-    const struct making making = *(struct making *)argument;
+    struct making making = *(struct making *)argument;
     free(argument);
-    finish(making.entry,
-           cecl_nccl_make(making.comm, making.entry, making.together, true, making.meeting));
-    return NULL;
+    return make_one(&making);
 }
 
-/* A thread's ranks wait for each other, so each gets its own thread. */
+/* For want of memory or of a thread, the communicator is not made. */
+static void drop(struct making *making)
+{
+    making->result = ceclSystemError;
+    cecl_nccl_meeting_close(making->meeting);
+    if (making->entry)
+        cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
+}
+
+/* A thread's ranks wait for each other, so each but the first gets its own thread. */
 static void make_all(struct making *makings, int count)
 {
-    if (count == 1) {
-        make_one(makings);
-        return;
-    }
-    for (int i = 0; i < count; i++)
+    for (int i = 1; i < count; i++) {
         makings[i].has_thread =
             cecl_thread_start(&makings[i].thread, "cecl-make", make_one, &makings[i]) == 0;
-    for (int i = 0; i < count; i++) {
-        if (makings[i].has_thread) {
-            pthread_join(makings[i].thread, NULL);
-        } else {
-            makings[i].result = ceclSystemError;
-            cecl_nccl_meeting_close(makings[i].meeting);
-            cecl_nccl_comm_retire(makings[i].entry, CECL_NCCL_MAKING_TO_FREE);
-        }
+        if (!makings[i].has_thread)
+            drop(&makings[i]);
     }
-}
-
-static bool reserve_all(struct making *makings, int count)
-{
-    int reserved = 0;
-    while (reserved < count &&
-           (makings[reserved].entry = cecl_nccl_comm_reserve(makings[reserved].comm)))
-        reserved++;
-    for (int i = 0; i < reserved && reserved < count; i++)
-        cecl_nccl_comm_retire(makings[i].entry, CECL_NCCL_MAKING_TO_FREE);
-    return reserved == count;
+    if (count > 0)
+        make_one(makings);
+    for (int i = 1; i < count; i++)
+        if (makings[i].has_thread)
+            pthread_join(makings[i].thread, NULL);
 }
 
 /* Lists the communicators that NCCL has made. Returns their number. */
@@ -106,21 +96,21 @@ static int list_made(const struct cecl_nccl_wish *wishes, int count, struct maki
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
-    struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
+    CECL_OWNED struct making *makings = calloc((size_t)count + 1, sizeof(*makings));
     if (!makings) {
         cecl_nccl_wishes_drop(wishes, count);
         return ceclSystemError;
     }
     const int made = list_made(wishes, count, makings);
-    if (reserve_all(makings, made))
+    for (int i = 0; i < made; i++)
+        if (!(makings[i].entry = cecl_nccl_comm_reserve(makings[i].comm)))
+            result = ceclSystemError;
+    for (int i = 0; i < made && result != ceclSuccess; i++)
+        drop(&makings[i]);
+    if (result == ceclSuccess)
         make_all(makings, made);
-    else
-        result = ceclSystemError;
-    for (int i = 0; i < made && result == ceclSystemError; i++)
-        cecl_nccl_meeting_close(makings[i].meeting);
     for (int i = 0; i < made && result == ceclSuccess; i++)
         result = makings[i].result;
-    free(makings);
     return result;
 }
 
@@ -128,27 +118,22 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting)
 {
-    struct making *making = malloc(sizeof(*making));
-    struct cecl_nccl_comm *entry = making ? cecl_nccl_comm_reserve(comm) : NULL;
-    pthread_t thread;
-    if (!entry) {
-        cecl_nccl_meeting_close(meeting);
-        free(making);
-        return ceclSystemError;
+    struct making *making = calloc(1, sizeof(*making)),
+                  its = {.comm = comm,
+                         .entry = making ? cecl_nccl_comm_reserve(comm) : NULL,
+                         .meeting = meeting,
+                         .together = together,
+                         .in_background = true};
+    if (its.entry) {
+        *making = its;
+        if (cecl_thread_start(&its.thread, "cecl-make", make_one_later, making) == 0) {
+            pthread_detach(its.thread);
+            return ceclSuccess;
+        }
     }
-    *making =
-        (struct making){.comm = comm, .entry = entry, .meeting = meeting, .together = together};
-    cecl_nccl_comm_publish(entry, comm);
-    if (cecl_thread_start(&thread, "cecl-make", make_one_later, making) != 0) {
-        entry->ours = NULL;
-        entry->reason = CECL_NCCL_NOT_MADE;
-        cecl_nccl_meeting_close(meeting);
-        finish(entry, ceclSystemError);
-        free(making);
-        return ceclSystemError;
-    }
-    pthread_detach(thread);
-    return ceclSuccess;
+    drop(&its);
+    free(making);
+    return ceclSystemError;
 }
 
 /* ---- children that NCCL makes in the background. ncclCommSplit and similar calls return ncclInProgress then, and NCCL
@@ -158,11 +143,8 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
 
 struct birth {
     struct birth *next;
-    ncclComm_t parent;
-    ncclComm_t *place; /* where NCCL writes the handle */
+    struct cecl_nccl_wish wish; /* its `made` is NULL until NCCL has written the handle */
     int together;
-    struct cecl_nccl_meeting *meeting; /* NULL once the child is being made */
-    ncclComm_t child;                  /* NULL: NCCL has not written it yet */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -170,20 +152,17 @@ static struct birth *first;
 /* how many there are; 0 lets programs without such children skip the lock */
 static _Atomic int expected;
 
-ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together,
-                                    struct cecl_nccl_meeting *meeting)
+ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together)
 {
     struct birth *birth = malloc(sizeof(*birth));
     if (!birth) {
-        cecl_nccl_meeting_close(meeting);
+        cecl_nccl_meeting_close(wish->meeting);
         return ceclSystemError;
     }
-    pthread_mutex_lock(&lock);
-    *birth = (struct birth){
-        .next = first, .parent = parent, .place = child, .together = together, .meeting = meeting};
+    CECL_LOCKED(&lock);
+    *birth = (struct birth){.next = first, .wish = *wish, .together = together};
     first = birth;
     atomic_fetch_add(&expected, 1);
-    pthread_mutex_unlock(&lock);
     return ceclSuccess;
 }
 
@@ -191,16 +170,15 @@ ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int to
  * and this succeeds. */
 static ncclResult_t look_at(struct birth *birth)
 {
-    const ncclComm_t come = birth->child ? NULL : __atomic_load_n(birth->place, __ATOMIC_ACQUIRE);
-    if (come) {
-        struct cecl_nccl_meeting *meeting = birth->meeting;
-        birth->child = come;
-        birth->meeting = NULL;
-        const ncclResult_t result = cecl_nccl_comm_make_later(come, birth->together, meeting);
+    struct cecl_nccl_wish *wish = &birth->wish;
+    if (!wish->made && (wish->made = cecl_nccl_wish_handle(wish))) {
+        struct cecl_nccl_meeting *meeting = wish->meeting;
+        wish->meeting = NULL;
+        const ncclResult_t result = cecl_nccl_comm_make_later(wish->made, birth->together, meeting);
         if (result != ceclSuccess)
             return result;
     }
-    return cecl_nccl_comm_is(birth->child, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
+    return cecl_nccl_comm_is(wish->made, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
 /* Forgets the children of `parent` that are no longer in progress; or, if the parent ends, all of them. */
@@ -209,9 +187,9 @@ static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
     ncclResult_t result = ceclSuccess;
     if (atomic_load(&expected) == 0)
         return ceclSuccess;
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     for (struct birth **at = &first, *birth; (birth = *at);) {
-        const bool is_its = birth->parent == parent;
+        const bool is_its = birth->wish.parent == parent;
         const ncclResult_t one = is_its && !has_ended ? look_at(birth) : ceclSuccess;
         result = one != ceclSuccess ? one : result;
         if (!is_its || one == ceclInProgress) {
@@ -219,11 +197,10 @@ static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
             continue;
         }
         *at = birth->next;
-        cecl_nccl_meeting_close(birth->meeting);
+        cecl_nccl_meeting_close(birth->wish.meeting);
         free(birth);
         atomic_fetch_sub(&expected, 1);
     }
-    pthread_mutex_unlock(&lock);
     return result;
 }
 

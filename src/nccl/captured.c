@@ -5,18 +5,12 @@
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
-static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
-                        bool *is_sound)
+bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                           bool *is_sound)
 {
     *is_sound = true;
     return comm->ordinal >= 0 ? cecl_nccl_gpu_captures(call->stream, is_sound)
                               : cecl_nccl_host_stream(comm->ours, call->stream) != NULL;
-}
-
-bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
-{
-    bool is_sound;
-    return is_captured(call, comm, &is_sound);
 }
 
 /* The captured calls on one communicator. */
@@ -64,7 +58,7 @@ static bool can_capture(const struct part *part)
     struct cecl_nccl_comm *comm = part->kept->comm;
     ceclExplanation_t told;
     bool is_sound;
-    if (!part->may || !is_captured(&part->kept->call, comm, &is_sound) || !is_sound ||
+    if (!part->may || !cecl_nccl_is_captured(&part->kept->call, comm, &is_sound) || !is_sound ||
         part->collectives > comm->limits.groupCalls || cecl->ceclGroupStart() != ceclSuccess)
         return false;
     for (int i = 0; i < part->count; i++) /* the group's end returns their errors */
@@ -76,11 +70,9 @@ static bool can_capture(const struct part *part)
 /* Tells the peers whether this rank can serve the collectives of a part. */
 static void tell_peers(const struct part *part)
 {
-    const ncclComm_t of = part->kept->call.comm;
-    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(of);
-    part->kept->comm = comm && cecl_nccl_comm_enter(comm, of, CECL_NCCL_MADE) ? comm : NULL;
+    part->kept->comm = cecl_nccl_comm_enter_made(part->kept->call.comm);
     if (part->kept->comm && part->decides)
-        cecl_nccl_agree_tell(comm, can_capture(part));
+        cecl_nccl_agree_tell(part->kept->comm, can_capture(part));
 }
 
 /* Waits for the peers' answers. A part whose communicator was aborted is passed, and NCCL returns the error. */

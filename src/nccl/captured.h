@@ -9,8 +9,10 @@
 
 #include "nccl/group.h"
 
-/* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
-bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
+/* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks.
+ * is_sound  [out] false if the capture is broken */
+bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                           bool *is_sound);
 
 /* Ranks decide on the captured calls among `kept`. The collectives of one communicator are all
  * served, or all passed. Passed ones get the reason CAPTURED if they have no other. Returns the

@@ -65,29 +65,24 @@ struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
     pthread_mutex_lock(&lock);
     struct cecl_nccl_comm *entry = entry_for(comm);
     pthread_mutex_unlock(&lock);
-    if (entry) {
-        atomic_store(&entry->has_told, false);
-        atomic_store(&entry->has_windows, false);
-    }
-    return entry;
-}
-
-void cecl_nccl_comm_publish(struct cecl_nccl_comm *entry, ncclComm_t comm)
-{
+    if (!entry)
+        return NULL;
+    atomic_store(&entry->has_told, false);
+    atomic_store(&entry->windows, 0);
     atomic_store_explicit(&entry->nccl, comm, memory_order_release);
+    return entry;
 }
 
 bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step)
 {
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     const bool is_mine = cecl_nccl_life_go(&entry->life, step);
     if (is_mine)
-        cecl_nccl_comm_publish(entry, NULL);
-    pthread_mutex_unlock(&lock);
+        atomic_store_explicit(&entry->nccl, NULL, memory_order_release);
     return is_mine;
 }
 
-static struct cecl_nccl_comm *enter_own(ncclComm_t comm)
+struct cecl_nccl_comm *cecl_nccl_comm_enter_made(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
     return entry && cecl_nccl_comm_enter(entry, comm, CECL_NCCL_MADE) ? entry : NULL;
@@ -129,7 +124,7 @@ static ncclResult_t finalize_ours(struct cecl_nccl_comm *entry)
 
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 {
-    struct cecl_nccl_comm *entry = enter_own(comm);
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
     if (!entry)
         return ceclSuccess;
     const ncclResult_t result = finalize_ours(entry);
@@ -150,7 +145,7 @@ static void *finalize_one(void *argument)
  * cannot be started, the caller waits. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 {
-    struct cecl_nccl_comm *entry = enter_own(comm);
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
     pthread_t thread;
     if (!entry)
         return;
@@ -173,7 +168,7 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     while (cecl_nccl_life_inside(&entry->life) > most) {
         if (!cecl_nccl_life_is(&entry->life, state) || cecl_ms_left(deadline) == 0)
             return false;
-        cecl_nccl_pause_us(100);
+        cecl_pause_us(100);
     }
     return true;
 }
@@ -190,7 +185,7 @@ static bool is_ending(const struct cecl_nccl_comm *entry)
 static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64_t deadline)
 {
     while (atomic_load(&entry->nccl) == comm && is_ending(entry) && cecl_ms_left(deadline) != 0)
-        cecl_nccl_pause_us(100);
+        cecl_pause_us(100);
 }
 
 /* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must also end
@@ -226,14 +221,6 @@ static void abort_ours(struct cecl_nccl_comm *entry)
     (void)!end_ours(entry, false);
 }
 
-/* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's communicator, which may
- * be freed. Returns false if that thread completed cecl's communicator first; the caller must then end it. */
-static bool give_up(struct cecl_nccl_comm *entry)
-{
-    (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
-    return cecl_nccl_comm_retire(entry, CECL_NCCL_GIVING_UP_TO_GIVEN_UP);
-}
-
 /* Takes the step by which an abort begins. False: another thread is already ending the
  * communicator. */
 static bool begin_abort(struct cecl_nccl_comm *entry)
@@ -262,7 +249,11 @@ static bool abort_it(ncclComm_t comm, bool claims)
         return is_mine;
     if (!is_first)
         await_end(entry, comm, cecl_deadline(2 * OUT_MS));
-    else if (!cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(GIVING_UP)) || !give_up(entry))
+    else if (cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(GIVING_UP)))
+        (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
+    /* a thread that made cecl's communicator, and now no longer uses NCCL's, ends what it has made, unless it is
+     * complete */
+    if (is_first && !cecl_nccl_comm_retire(entry, CECL_NCCL_GIVING_UP_TO_GIVEN_UP))
         abort_ours(entry);
     return is_mine;
 }
@@ -296,7 +287,7 @@ static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
     bool is_first;
     while (!(is_first = cecl_nccl_life_go(life, CECL_NCCL_READY_TO_DESTROYING)) &&
            cecl_nccl_life_is(life, CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING)))
-        cecl_nccl_pause_us(100);
+        cecl_pause_us(100);
     is_first = is_first && await_calls(entry);
     /* read before leaving, because another communicator may have the entry afterwards */
     const bool is_destroying = cecl_nccl_life_is(life, CECL_NCCL_SET(DESTROYING));
@@ -366,7 +357,7 @@ ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t
 
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm)
 {
-    struct cecl_nccl_comm *entry = enter_own(comm);
+    struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
     if (!entry)
         return ceclSuccess;
     ncclResult_t result = atomic_load(&entry->result);

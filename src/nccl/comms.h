@@ -35,11 +35,10 @@ struct cecl_nccl_comm {
     /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of this communicator was printed */
-    /* NCCL has symmetric windows for `comm`. Equal on all ranks, because registering windows is collective */
-    _Atomic bool has_windows;
-    /* a thread's open group registers a window; `next_to_register` is the next such entry */
-    bool is_to_register;
-    struct cecl_nccl_comm *next_to_register;
+    /* the number of the group in which NCCL got its first symmetric window for `comm`, UINT64_MAX: in no group; 0: it has
+     * none. Equal on all ranks, because registering windows is collective. In a group a window counts only from the
+     * group's end on, because ranks may make the calls of a group in any order */
+    _Atomic uint64_t windows;
 };
 
 /* Finds the entry of `comm`; NULL: there is none, or this is a forked child. */
@@ -57,6 +56,8 @@ static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t
     cecl_nccl_life_leave(&entry->life);
     return false;
 }
+/* Finds and enters an entry that is made; NULL: there is none. */
+struct cecl_nccl_comm *cecl_nccl_comm_enter_made(ncclComm_t comm);
 static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
 {
     cecl_nccl_life_leave(&entry->life);
@@ -90,10 +91,9 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting);
 
-/* Notes that NCCL will write the handle of a child of `parent` to `*child`. `together` is how many
- * communicators this thread makes at once. Takes over the meeting. */
-ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together,
-                                    struct cecl_nccl_meeting *meeting);
+/* Notes that NCCL will write the handle of a child. `together` is how many communicators this thread makes at once.
+ * Takes over the meeting. */
+ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together);
 
 /* Must be called when NCCL says that `parent` is ready: begins to make cecl's communicators for the
  * children whose handles NCCL has written. Returns ncclInProgress until all of these are made, because
@@ -116,10 +116,8 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 
 /* -- comms.c. For begin.c -- */
 
-/* Reserves an entry, whose life is then MAKING. cecl_nccl_comm_find finds it once it is published. NULL:
- * no host memory. */
+/* Reserves an entry, whose life is then MAKING. NULL: no host memory. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm);
-void cecl_nccl_comm_publish(struct cecl_nccl_comm *entry, ncclComm_t comm);
 /* Takes a step after which cecl_nccl_comm_find does not find the entry. False: its life is not in the
  * state in which the step begins. */
 bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step);

@@ -53,10 +53,12 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
 /* CECL_NCCL=auto, without trials. */
 static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
                                              const struct cecl_nccl_call *call,
-                                             const struct cecl_nccl_comm *comm)
+                                             const struct cecl_nccl_comm *comm,
+                                             const struct cecl_nccl_group *group)
 {
-    return process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON
-                                                                            : CECL_NCCL_NO_GAIN;
+    return process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm, group)
+               ? CECL_NCCL_NO_REASON
+               : CECL_NCCL_NO_GAIN;
 }
 
 /* Why a captured call is passed. A thread that has several ranks cannot make one outside of a group, because its ranks
@@ -73,11 +75,12 @@ static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call
 static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                         struct cecl_nccl_group *group)
 {
+    bool is_sound;
     if (group->depth == 0)
-        return cecl_nccl_is_captured(call, comm);
+        return cecl_nccl_is_captured(call, comm, &is_sound);
     if (group->asked.group != group->number || group->asked.comm != comm ||
         group->asked.stream != call->stream) {
-        group->asked.is_captured = cecl_nccl_is_captured(call, comm);
+        group->asked.is_captured = cecl_nccl_is_captured(call, comm, &is_sound);
         group->asked.group = group->number;
         group->asked.comm = comm;
         group->asked.stream = call->stream;
@@ -106,7 +109,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     way.policy = comm->limits.smPolicy;
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
-        way.reason = reason_of_table(process, call, comm);
+        way.reason = reason_of_table(process, call, comm, group);
     /* groups need this too, to serve or pass their captured calls together; so does counting */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);

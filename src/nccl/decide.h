@@ -47,6 +47,7 @@ void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *c
 
 /* gains.c, the table. Whether cecl takes less time than NCCL for `call`, according to measurements, both in place and
  * out of place. The two cases are not distinguished, because a rank sees only its own buffers. */
-bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
+bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                     const struct cecl_nccl_group *group);
 
 #endif

@@ -16,14 +16,12 @@
 #define CECL_NCCL_MEETS_AS CECL_VERSION
 #endif
 
-enum child { SPLIT, SHRUNK, GROWN, CHILDREN };
-
 struct member {
     struct member *next;
     ncclComm_t comm;
     uint64_t key;
     int rank, nranks;
-    uint32_t children[CHILDREN]; /* how many of each kind */
+    uint32_t children[CECL_NCCL_CHILDREN]; /* how many of each kind */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,10 +88,9 @@ void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks)
     if (!member) /* the calls of its children are passed */
         return;
     *member = (struct member){.comm = comm, .key = key, .rank = rank, .nranks = nranks};
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     member->next = members;
     members = member;
-    pthread_mutex_unlock(&lock);
 }
 
 void cecl_nccl_family_forget(ncclComm_t comm)
@@ -108,16 +105,15 @@ void cecl_nccl_family_forget(ncclComm_t comm)
     free(member);
 }
 
-static uint64_t key_of_child(const struct member *parent, enum child kind, uint32_t number,
-                             int color)
+static uint64_t key_of_child(const struct member *parent, enum cecl_nccl_child kind,
+                             uint32_t number, int color)
 {
     const uint32_t words[] = {(uint32_t)kind, number, (uint32_t)color};
     return hash(parent->key, words, sizeof(words));
 }
 
-/* places: how many ranks may meet; 0: those of the parent */
-static struct cecl_nccl_meeting *meet_child(ncclComm_t parent, enum child kind, int color,
-                                            int places)
+struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl_child kind,
+                                               int color, int places)
 {
     uint64_t key = 0;
     int rank = 0;
@@ -134,21 +130,6 @@ static struct cecl_nccl_meeting *meet_child(ncclComm_t parent, enum child kind, 
     return member && color >= 0 ? meet(key, rank, places) : NULL;
 }
 
-struct cecl_nccl_meeting *cecl_nccl_meet_split(ncclComm_t parent, int color)
-{
-    return meet_child(parent, SPLIT, color, 0);
-}
-
-struct cecl_nccl_meeting *cecl_nccl_meet_shrunk(ncclComm_t parent)
-{
-    return meet_child(parent, SHRUNK, 0, 0);
-}
-
-struct cecl_nccl_meeting *cecl_nccl_meet_more(ncclComm_t parent, int nranks)
-{
-    return meet_child(parent, GROWN, 0, nranks);
-}
-
 /* ---- ids of children that grow */
 
 struct mark {
@@ -162,14 +143,13 @@ void cecl_nccl_mark_id(ncclComm_t parent, ncclUniqueId *id)
     struct mark mark = {0}, none = {0};
     if (!has_members())
         return;
-    pthread_mutex_lock(&lock);
+    CECL_LOCKED(&lock);
     const struct member *member = *find(parent);
     if (member && memcmp(id->internal + MARK_AT, &none, sizeof(none)) == 0) {
         mark.is_mark = IS_MARK;
-        mark.key = key_of_child(member, GROWN, member->children[GROWN] + 1, 0);
+        mark.key = key_of_child(member, CECL_NCCL_GROWN, member->children[CECL_NCCL_GROWN] + 1, 0);
         memcpy(id->internal + MARK_AT, &mark, sizeof(mark));
     }
-    pthread_mutex_unlock(&lock);
 }
 
 uint64_t cecl_nccl_unmark_id(ncclUniqueId *id)

@@ -21,10 +21,10 @@ uint64_t cecl_nccl_new_key(void);
 /* For a child of `parent`: a split, what a shrink leaves, or a communicator of more ranks. Ranks count the children
  * of each kind, so each rank that takes part must call the function once for each child.
  * color   negative: this rank gets no child
- * nranks  of the child */
-struct cecl_nccl_meeting *cecl_nccl_meet_split(ncclComm_t parent, int color);
-struct cecl_nccl_meeting *cecl_nccl_meet_shrunk(ncclComm_t parent);
-struct cecl_nccl_meeting *cecl_nccl_meet_more(ncclComm_t parent, int nranks);
+ * places  how many ranks may meet; 0: those of the parent */
+enum cecl_nccl_child { CECL_NCCL_SPLIT, CECL_NCCL_SHRUNK, CECL_NCCL_GROWN, CECL_NCCL_CHILDREN };
+struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl_child kind,
+                                               int color, int places);
 
 /* The new ranks of a communicator that grows have only a unique id. So the id carries the child's key, behind what NCCL
  * writes. */

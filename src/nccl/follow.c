@@ -2,8 +2,6 @@
  * has made a communicator, cecl's is made at once. At the first collective it would be too late, because
  * ranks could not agree whether to make it. In a group both are made when the outermost group ends. If
  * NCCL returns ncclInProgress, both are made in the background. */
-#include <stdlib.h>
-
 #include "nccl/family.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
@@ -25,34 +23,24 @@
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
     return CECL_NCCL_REFUSED
 
-/* ---- what the end of the calling thread's group makes and registers */
-
 /* NCCL writes the handle of a communicator without a parent at once, and does not need its place any more. The
  * program may use the place for another handle before the group ends. */
-static ncclResult_t keep(struct cecl_nccl_group *group, struct cecl_nccl_wish wish)
+static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
+                             int count)
 {
-    if (!wish.parent)
-        wish.made = *wish.comm;
-    if (!CECL_HAS_ROOM(group->wishes, group->nwishes, group->wish_room)) {
-        cecl_nccl_meeting_close(wish.meeting);
-        return ceclSystemError;
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < count; i++) {
+        struct cecl_nccl_wish wish = wishes[i];
+        if (!wish.parent)
+            wish.made = *wish.comm;
+        if (!CECL_HAS_ROOM(group->wishes, group->nwishes, group->wish_room))
+            result = ceclSystemError;
+        if (result == ceclSuccess)
+            group->wishes[group->nwishes++] = wish;
+        else
+            cecl_nccl_meeting_close(wish.meeting);
     }
-    group->wishes[group->nwishes++] = wish;
-    return ceclSuccess;
-}
-
-/* Registering windows is collective, so decisions may depend on it. In a group a window counts only from the
- * group's end on, because ranks may make the calls of a group in any order. */
-static void note_window(struct cecl_nccl_comm *entry)
-{
-    struct cecl_nccl_group *group = cecl_nccl_group();
-    if (group->depth == 0) {
-        atomic_store(&entry->has_windows, true);
-    } else if (!entry->is_to_register) {
-        entry->is_to_register = true;
-        entry->next_to_register = group->to_register;
-        group->to_register = entry;
-    }
+    return result;
 }
 
 /* For communicators that NCCL makes in the background. NCCL may not have written the handle of a child
@@ -66,22 +54,9 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
         if (comm && result == ceclSuccess)
             result = cecl_nccl_comm_make_later(comm, count, wish->meeting);
         else if (wish->parent && result == ceclSuccess)
-            result = cecl_nccl_birth_expect(wish->parent, wish->comm, count, wish->meeting);
+            result = cecl_nccl_birth_expect(wish, count);
         else
             cecl_nccl_meeting_close(wish->meeting);
-    }
-    return result;
-}
-
-static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
-                             int count)
-{
-    ncclResult_t result = ceclSuccess;
-    for (int i = 0; i < count; i++) {
-        if (result == ceclSuccess)
-            result = keep(group, wishes[i]);
-        else
-            cecl_nccl_meeting_close(wishes[i].meeting);
     }
     return result;
 }
@@ -151,7 +126,6 @@ static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result
 {
     if (!cecl_nccl_group_ended(group))
         return result;
-    cecl_nccl_group_end_registering(group, true);
     result = follow(result, group->wishes, group->nwishes);
     cecl_nccl_group_forget_wishes(group);
     if ((result == ceclSuccess || result == ceclInProgress) && group->refusal != ceclSuccess)
@@ -230,16 +204,15 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
     const ncclResult_t result = cecl_nccl_pass_ncclCommInitAll(comms, count, devices);
     if (IS_NCCLS_OWN() || (result != ceclSuccess && result != ceclInProgress))
         return result;
-    struct cecl_nccl_wish *wishes = calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
+    CECL_OWNED struct cecl_nccl_wish *wishes =
+        calloc((size_t)(count > 0 ? count : 1), sizeof(*wishes));
     const uint64_t key = cecl_nccl_new_key();
     if (!wishes)
         return result;
     for (int i = 0; i < count; i++)
         wishes[i] = (struct cecl_nccl_wish){.comm = &comms[i],
                                             .meeting = cecl_nccl_meet_by_key(key, count, i)};
-    const ncclResult_t followed = follow(result, wishes, count);
-    free(wishes);
-    return followed;
+    return follow(result, wishes, count);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *split,
@@ -247,7 +220,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 {
     BEGIN(ncclCommSplit, (comm, color, key, split, config));
     REFUSE_UNREADY(ncclCommSplit);
-    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_split(comm, color);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_child(comm, CECL_NCCL_SPLIT, color, 0);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
     return follow_child(result, split, comm, meeting);
 }
@@ -262,7 +235,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     if (flags & CECL_NCCL_SHRINK_ABORT)
         cecl_nccl_comm_revoke(comm);
     REFUSE_UNREADY(ncclCommShrink);
-    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_shrunk(comm);
+    struct cecl_nccl_meeting *meeting = cecl_nccl_meet_child(comm, CECL_NCCL_SHRUNK, 0, 0);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
     return follow_child(result, shrunk, comm, meeting);
@@ -285,8 +258,9 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
     REFUSE_UNREADY(ncclCommGrow);
     ncclUniqueId plain = id ? *id : (ncclUniqueId){{0}};
     const uint64_t key = cecl_nccl_unmark_id(&plain);
-    struct cecl_nccl_meeting *meeting =
-        comm ? cecl_nccl_meet_more(comm, nranks) : cecl_nccl_meet_by_key(key, nranks, rank);
+    struct cecl_nccl_meeting *meeting = comm
+                                            ? cecl_nccl_meet_child(comm, CECL_NCCL_GROWN, 0, nranks)
+                                            : cecl_nccl_meet_by_key(key, nranks, rank);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommGrow(comm, nranks, id ? &plain : NULL, rank, grown, config);
     const bool is_later = result == ceclSuccess && goes_on(*grown);
@@ -343,8 +317,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
 {
     CECL_UNCANCELLED;
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
-    if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
-        note_window(entry);
+    const struct cecl_nccl_group *group = cecl_nccl_group();
+    if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC) && atomic_load(&entry->windows) == 0)
+        atomic_store(&entry->windows, group->depth > 0 ? group->number : UINT64_MAX);
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 

@@ -82,9 +82,11 @@ static bool is_measured_reduction(const struct cecl_nccl_call *call,
            (call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg);
 }
 
-bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                     const struct cecl_nccl_group *group)
 {
-    const bool on_windows = atomic_load_explicit(&comm->has_windows, memory_order_relaxed);
+    const uint64_t windows = atomic_load_explicit(&comm->windows, memory_order_relaxed);
+    const bool on_windows = windows != 0 && (group->depth == 0 || group->number != windows);
     const bool is_faster =
         on_windows ? is_in(gains_on_windows, COUNT(gains_on_windows), call, comm->nranks)
                    : is_in(gains, COUNT(gains), call, comm->nranks);

@@ -4,7 +4,6 @@
 #define CECL_NCCL_GPU_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "nccl/abi.h"

@@ -6,11 +6,10 @@
  * stage also waits for the streams of the group's other calls, and they wait for the stage. */
 #include "nccl/group.h"
 
-#include <stdlib.h>
-
 #include "nccl/captured.h"
 #include "nccl/decide.h"
 #include "nccl/serve.h"
+#include "util/clock.h"
 #include "util/grow.h"
 #include "util/log.h"
 
@@ -46,20 +45,14 @@ bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_
 
 /* ---- stages */
 
-/* Whether both calls are messages between the same ranks in the same direction. */
-static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
-{
-    return a->comm == b->comm && a->op == b->op && a->root == b->root;
-}
-
-/* Whether the stage of a served call depends on this kept call. */
+/* Whether the stage of a served call depends on this kept call: a message's on those between the same ranks in the same
+ * direction. */
 static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
 {
-    if (!cecl_nccl_is_served(kept))
+    if (!cecl_nccl_is_served(kept) || kept->comm != call->comm)
         return false;
-    if (cecl_nccl_is_message(call->op))
-        return is_of_one_pair(kept, call);
-    return !cecl_nccl_is_message(kept->op) && kept->comm == call->comm;
+    return cecl_nccl_is_message(call->op) ? kept->op == call->op && kept->root == call->root
+                                          : !cecl_nccl_is_message(kept->op);
 }
 
 /* The last call before `kept` on which its stage depends; NULL: there is none. */
@@ -144,11 +137,11 @@ static void place(struct cecl_nccl_kept *kept)
 /* If the communicator was aborted, the call's stage drops it. */
 static void decide_late(struct cecl_nccl_group *group, struct cecl_nccl_call *call)
 {
-    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_enter_made(call->comm);
     const bool is_open = call->way.is_open;
     ncclResult_t refusal;
     call->way.is_open = false;
-    if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+    if (!comm)
         return;
     if (is_open)
         cecl_nccl_learn(call, comm, group, &call->way);
@@ -206,5 +199,5 @@ void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group->passed);
     while (group->count > 0 && group->passed && !cecl_nccl_is_enqueued(group->passed, entry))
-        cecl_nccl_pause_us(20);
+        cecl_pause_us(20);
 }

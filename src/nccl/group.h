@@ -26,11 +26,9 @@ struct cecl_nccl_group {
     int count, room;
     /* communicator of the last call that went into NCCL's group; NULL: there was none */
     ncclComm_t passed;
-    ncclResult_t refusal; /* the result of the first refused call */
-    /* -- what the group's end makes and registers -- */
-    struct cecl_nccl_wish *wishes;
+    ncclResult_t refusal;          /* the result of the first refused call */
+    struct cecl_nccl_wish *wishes; /* what the group's end makes */
     int nwishes, wish_room;
-    struct cecl_nccl_comm *to_register; /* communicators that get a symmetric window */
     /* -- the last stream for which the driver was asked whether a graph captures it -- */
     struct {
         uint64_t group;
@@ -54,9 +52,6 @@ void cecl_nccl_group_forget_calls(struct cecl_nccl_group *group);
 void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
 /* Closes the meetings of wishes that are not made. */
 void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
-/* has_windows: NCCL has registered the windows, or registering has failed. After a failure some
- * calls are passed that could be served. */
-void cecl_nccl_group_end_registering(struct cecl_nccl_group *group, bool has_windows);
 
 /* -- group.c. The calls of a group that are kept until the outermost group ends. Then they are
  * carried out: served collectives, passed collectives, passed messages, served messages.

@@ -34,13 +34,10 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count)
         cecl_nccl_meeting_close(wishes[i].meeting);
 }
 
-void cecl_nccl_group_end_registering(struct cecl_nccl_group *group, bool has_windows)
+static void forget_window(struct cecl_nccl_comm *entry)
 {
-    for (; group->to_register; group->to_register = group->to_register->next_to_register) {
-        group->to_register->is_to_register = false;
-        if (has_windows)
-            atomic_store(&group->to_register->has_windows, true);
-    }
+    uint64_t number = mine.number;
+    atomic_compare_exchange_strong(&entry->windows, &number, 0);
 }
 
 /* If a thread ends with an open group, that group makes and registers nothing. */
@@ -48,7 +45,8 @@ static void forget_all(void)
 {
     cecl_nccl_wishes_drop(mine.wishes, mine.nwishes);
     cecl_nccl_group_forget_wishes(&mine);
-    cecl_nccl_group_end_registering(&mine, false);
+    if (mine.depth > 0)
+        cecl_nccl_comms_each(forget_window);
     cecl_nccl_group_forget_calls(&mine);
     mine.has_end = false;
 }

@@ -51,27 +51,23 @@ static struct {
 static bool reserve(void *context, uint64_t id)
 {
     (void)context;
-    pthread_mutex_lock(&trying.lock);
-    const bool has_it = cecl_reservation_take(&trying.its, id, cecl_now_ns());
-    pthread_mutex_unlock(&trying.lock);
-    return has_it;
+    CECL_LOCKED(&trying.lock);
+    return cecl_reservation_take(&trying.its, id, cecl_now_ns());
 }
 
 static void release(void *context, uint64_t id)
 {
     (void)context;
-    pthread_mutex_lock(&trying.lock);
+    CECL_LOCKED(&trying.lock);
     cecl_reservation_leave(&trying.its, id);
-    pthread_mutex_unlock(&trying.lock);
 }
 
 static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 {
     if (!trial->holds)
         return;
-    pthread_mutex_lock(&trying.lock);
+    CECL_LOCKED(&trying.lock);
     cecl_reservation_use(&trying.its, trial->id, now_ns);
-    pthread_mutex_unlock(&trying.lock);
 }
 
 /* ---- a verdict as a printed line */
@@ -154,32 +150,30 @@ static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
     return trial->is_busy ? CECL_NCCL_TRIAL_PUT_OFF : CECL_NCCL_TRIAL_APART;
 }
 
-static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_report *now)
-{
-    now->state = state_of(learn);
-    now->trials = learn->trial.trials;
-    now->calls = learn->period.length;
-    now->repeated = learn->repeated;
-    now->arm = learn->trial.arm;
-    now->verdict = learn->verdict;
-}
-
 /* Updates the communicator's entry of --stats, if there is one. Not inlined, because its stack frame is large, and calls
  * run this function. */
-__attribute__((noinline)) static void report(const struct cecl_nccl_comm *comm)
+__attribute__((noinline)) static void report(const struct cecl_nccl_comm *comm, bool is_last)
 {
-    struct cecl_nccl_report now = {.rank = comm->rank, .nranks = comm->nranks};
+    const struct cecl_nccl_learn *learn = comm->learn;
+    struct cecl_nccl_report now = {0};
     ceclCallStats_t stats = {0};
     if (!comm->ours || !cecl_nccl_process()->counts)
         return;
     (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
-    if (!comm->learn && stats.told == 0) /* there is nothing to report */
+    if (!learn && stats.told == 0) /* there is nothing to report */
         return;
+    if (learn)
+        now = (struct cecl_nccl_report){.state = state_of(learn),
+                                        .trials = learn->trial.trials,
+                                        .calls = learn->period.length,
+                                        .repeated = learn->repeated,
+                                        .arm = learn->trial.arm,
+                                        .verdict = learn->verdict};
+    now.rank = comm->rank;
+    now.nranks = comm->nranks;
     now.told = stats.told;
     now.late = stats.late;
-    if (comm->learn)
-        describe(comm->learn, &now);
-    cecl_nccl_report_set(comm, &now);
+    cecl_nccl_report_set(comm, &now, is_last);
 }
 
 /* ---- beginning and ending */
@@ -216,8 +210,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry)
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 {
     struct cecl_nccl_learn *learn = entry->learn;
-    report(entry);
-    cecl_nccl_report_end(entry);
+    report(entry, true);
     if (!learn)
         return;
     entry->learn = NULL;
@@ -316,7 +309,7 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     learn->is_found = is_found;
     if (has_changed || learn->period.calls - learn->reported >= REPORT_CALLS) {
         learn->reported = learn->period.calls;
-        report(comm);
+        report(comm, false);
     }
 }
 
@@ -341,7 +334,8 @@ static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_
 
 /* Decides by the trial's arm, if a verdict or a turn has set one. Otherwise the table decides. */
 static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
-                       const struct cecl_nccl_comm *comm, struct cecl_nccl_way *way)
+                       const struct cecl_nccl_comm *comm, const struct cecl_nccl_group *group,
+                       struct cecl_nccl_way *way)
 {
     const bool has = has_arm(learn, call, way->is_captured);
     const uint32_t arm = learn->trial.arm;
@@ -352,7 +346,7 @@ static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_cal
     way->policy = learn->policy;
     if (has && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
         way->reason = learn->trial.has_verdict ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_TURN;
-    else if (!has && !cecl_nccl_gains(call, comm))
+    else if (!has && !cecl_nccl_gains(call, comm, group))
         way->reason = CECL_NCCL_NO_GAIN;
 }
 
@@ -361,12 +355,12 @@ void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *c
 {
     struct cecl_nccl_learn *learn = comm->learn;
     if (!learn) {
-        if (!cecl_nccl_gains(call, comm))
+        if (!cecl_nccl_gains(call, comm, group))
             way->reason = CECL_NCCL_NO_GAIN;
         return;
     }
     count_in_group(learn, group);
     if (!way->is_captured)
         follow_period(learn, call, token_of(call, learn->in_group), comm);
-    follow_arm(learn, call, comm, way);
+    follow_arm(learn, call, comm, group, way);
 }

@@ -27,7 +27,6 @@
     X(ceclGroupEnd)                                                                                \
     X(ceclGroupExplain)                                                                            \
     X(ceclGroupStart)                                                                              \
-    X(ceclMemcpyAsync)                                                                             \
     X(ceclRecv)                                                                                    \
     X(ceclReduce)                                                                                  \
     X(ceclReduceScatter)                                                                           \

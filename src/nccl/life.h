@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 enum cecl_nccl_state {
     CECL_NCCL_FREE,       /* the entry is not in use */
@@ -110,13 +109,6 @@ static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
         return true;
     cecl_nccl_life_leave(life);
     return false;
-}
-
-/* Sleeps between two looks of a wait for another thread. Such waits are rare. */
-static inline void cecl_nccl_pause_us(long us)
-{
-    const struct timespec pause = {.tv_nsec = 1000 * us};
-    nanosleep(&pause, NULL);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include "nccl/process.h"
 #include "nccl/report.h"
 #include "util/clock.h"
+#include "util/grow.h"
 #include "util/log.h"
 #include "util/settings.h"
 
@@ -36,8 +37,7 @@ static void note_failure(int rank, const char *words)
                  cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
 }
 
-/* ---- NCCL's communicator. Another thread may end it while its making goes on in the background, so each use is
- * short, and is between cecl_nccl_comm_enter and _leave. */
+/* ---- NCCL's communicator. Another thread may end it while it is being made, so each use is short, and is between cecl_nccl_comm_enter and _leave. */
 
 static ceclResult_t nccls_result(ncclResult_t result, const char *what)
 {
@@ -51,18 +51,11 @@ static bool is_given_up(const struct cecl_nccl_comm *entry)
     return !cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(MAKING));
 }
 
-/* If `entry` is NULL, no other thread can end `comm`. */
 static ceclResult_t enter_nccls(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
-    return !entry || cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING))
+    return cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
-}
-
-static void leave_nccls(struct cecl_nccl_comm *entry)
-{
-    if (entry)
-        cecl_nccl_comm_leave(entry);
 }
 
 /* Waits until NCCL has made `comm`. Has no time limit, because NCCL has its own. */
@@ -72,10 +65,10 @@ static ceclResult_t await_nccl(ncclComm_t comm, struct cecl_nccl_comm *entry)
     while (error == ceclInProgress) {
         CECL_TRY(enter_nccls(entry, comm));
         const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(comm, &error);
-        leave_nccls(entry);
+        cecl_nccl_comm_leave(entry);
         CECL_TRY(nccls_result(asked, "ncclCommGetAsyncError"));
         if (error == ceclInProgress)
-            cecl_nccl_pause_us(50);
+            cecl_pause_us(50);
     }
     return nccls_result(error, "a call");
 }
@@ -90,13 +83,12 @@ static ceclResult_t ask(ncclComm_t comm, struct cecl_nccl_comm *entry, int *devi
 /* Fills in what NCCL knows of `comm`. */
 static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
-    struct cecl_nccl_comm *shared = entry->is_non_blocking ? entry : NULL;
     int device;
-    if (shared)
-        CECL_TRY(await_nccl(comm, shared));
-    CECL_TRY(enter_nccls(shared, comm));
+    if (entry->is_non_blocking)
+        CECL_TRY(await_nccl(comm, entry));
+    CECL_TRY(enter_nccls(entry, comm));
     const ceclResult_t result = ask(comm, entry, &device);
-    leave_nccls(shared);
+    cecl_nccl_comm_leave(entry);
     CECL_TRY(result);
     cecl_nccl_stats_note_rank(entry->rank, entry->nranks);
     entry->ordinal = cecl_nccl_gpu_is_used(device) ? device : -1;
@@ -178,17 +170,12 @@ static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool
             absent);
 }
 
-/* Gathers `bytes` bytes of each rank. The caller frees the result. NULL: the gather has failed. */
-static void *gather_all(struct cecl_nccl_meeting *meeting, int nranks, const void *mine,
-                        size_t bytes, int *absent, ceclResult_t *result)
+/* Gathers `bytes` bytes of each rank in `all`; NULL: there was no memory for it. */
+static ceclResult_t gather_all(struct cecl_nccl_meeting *meeting, const void *mine, void *all,
+                               size_t bytes, int *absent)
 {
-    void *all = calloc((size_t)nranks, bytes);
-    *result = all ? cecl_nccl_meeting_gather(meeting, mine, all, bytes, absent)
-                  : cecl_fail(ceclSystemError, "no host memory for %d ranks", nranks);
-    if (*result == ceclSuccess)
-        return all;
-    free(all);
-    return NULL;
+    return all ? cecl_nccl_meeting_gather(meeting, mine, all, bytes, absent)
+               : cecl_fail(ceclSystemError, "no host memory for what ranks send");
 }
 
 /* Fills in the entry by what all ranks have said. Trials are made if all ranks try. */
@@ -212,11 +199,9 @@ static void take_answers(struct cecl_nccl_comm *entry, struct hello *all)
 static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     int absent, lowest = 0;
-    ceclResult_t result;
     const struct hello mine = introduce(entry);
-    struct hello *all = gather_all(meeting, entry->nranks, &mine, sizeof(mine), &absent, &result);
-    if (!all)
-        return result;
+    CECL_OWNED struct hello *all = calloc((size_t)entry->nranks, sizeof(*all));
+    CECL_TRY(gather_all(meeting, &mine, all, sizeof(mine), &absent));
     if (absent < 0) {
         take_answers(entry, all);
     } else {
@@ -225,7 +210,6 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
         entry->reason = CECL_NCCL_ABSENT;
         warn_of_absence(entry, absent, lowest == entry->rank);
     }
-    free(all);
     return ceclSuccess;
 }
 
@@ -303,17 +287,16 @@ static ceclResult_t agree(struct cecl_nccl_meeting *meeting, int nranks, ceclRes
                           ceclResult_t *common)
 {
     const int32_t status = (int32_t)mine;
-    ceclResult_t result;
+    CECL_OWNED int32_t *all = calloc((size_t)nranks, sizeof(*all));
     int absent;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    int32_t *all = gather_all(meeting, nranks, &status, sizeof(status), &absent, &result);
+    const ceclResult_t result = gather_all(meeting, &status, all, sizeof(status), &absent);
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
-    for (int rank = 0; all && rank < nranks && *common == ceclSuccess; rank++)
+    for (int rank = 0; result == ceclSuccess && rank < nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
             *common =
                 cecl_fail((ceclResult_t)all[rank], "rank %d could not make its communicator", rank);
-    free(all);
     return result;
 }
 

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "util/thread.h"
+
 #define ENTRIES 64u
 
 static struct {
@@ -47,23 +49,13 @@ static struct entry *find(const void *key)
     return NULL;
 }
 
-void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report)
+void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last)
 {
-    pthread_mutex_lock(&reports.lock);
+    CECL_LOCKED(&reports.lock);
     struct entry *entry = find(key);
     if (!entry)
         entry = &reports.entries[reports.written++ % ENTRIES];
-    *entry = (struct entry){key, *report};
-    pthread_mutex_unlock(&reports.lock);
-}
-
-void cecl_nccl_report_end(const void *key)
-{
-    pthread_mutex_lock(&reports.lock);
-    struct entry *entry = find(key);
-    if (entry)
-        entry->key = NULL;
-    pthread_mutex_unlock(&reports.lock);
+    *entry = (struct entry){is_last ? NULL : key, *report};
 }
 
 void cecl_nccl_report_forget(void)
@@ -117,10 +109,9 @@ static void print_one(FILE *out, const struct cecl_nccl_report *report)
 
 void cecl_nccl_report_print(FILE *out)
 {
-    pthread_mutex_lock(&reports.lock);
+    CECL_LOCKED(&reports.lock);
     for (uint32_t i = 0; i < count(); i++)
         print_one(out, &reports.entries[i].report);
-    pthread_mutex_unlock(&reports.lock);
 }
 
 static void json_one(FILE *out, const struct cecl_nccl_report *report)
@@ -153,12 +144,11 @@ static void json_one(FILE *out, const struct cecl_nccl_report *report)
 
 void cecl_nccl_report_json(FILE *out)
 {
-    pthread_mutex_lock(&reports.lock);
+    CECL_LOCKED(&reports.lock);
     fprintf(out, "[");
     for (uint32_t i = 0; i < count(); i++) {
         fprintf(out, "%s", i > 0 ? ", " : "");
         json_one(out, &reports.entries[i].report);
     }
     fprintf(out, "]");
-    pthread_mutex_unlock(&reports.lock);
 }

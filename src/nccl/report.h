@@ -60,10 +60,8 @@ extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
 /* Writes the entry of the communicator with this key, which no other communicator has at the same time. If
- * there is no free entry, replaces the oldest one. */
-void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report);
-/* Notes that the communicator has ended, so its key may be used again. */
-void cecl_nccl_report_end(const void *key);
+ * there is no free entry, replaces the oldest one. is_last: the communicator ends, so its key may be used again. */
+void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last);
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);
 

@@ -20,11 +20,8 @@ static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, 
 /* Enters each call's communicator, so that no other thread can end it before `leave_all`. */
 static void enter_all(struct cecl_nccl_kept *kept, int count)
 {
-    for (int i = 0; i < count; i++) {
-        const ncclComm_t of = kept[i].call.comm;
-        struct cecl_nccl_comm *comm = cecl_nccl_comm_find(of);
-        kept[i].comm = comm && cecl_nccl_comm_enter(comm, of, CECL_NCCL_MADE) ? comm : NULL;
-    }
+    for (int i = 0; i < count; i++)
+        kept[i].comm = cecl_nccl_comm_enter_made(kept[i].call.comm);
 }
 
 /* Calls are counted here, and not when they are kept, because a single rank may end its group by

@@ -64,13 +64,12 @@ static struct {
 /* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks. */
 static void print_ranks(FILE *out)
 {
-    pthread_mutex_lock(&largest.lock);
+    CECL_LOCKED(&largest.lock);
     fprintf(out, largest.count == 0 ? "rank unknown" : largest.count == 1 ? "rank" : "ranks");
     for (int i = 0; i < largest.count; i++)
         fprintf(out, " %d", largest.ranks[i]);
     if (largest.count > 0)
         fprintf(out, " of %d", largest.nranks);
-    pthread_mutex_unlock(&largest.lock);
 }
 
 /* A row of the table, for calls of one function that went one way. */
@@ -225,7 +224,7 @@ __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
 {
     struct cecl_writing writing;
-    char *text = NULL;
+    CECL_OWNED char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
     if (!out)
@@ -233,11 +232,8 @@ static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
     cecl_writing_begin(&writing);
     table(out);
     cecl_writing_end(&writing);
-    const bool is_whole = fclose(out) == 0 && text;
-    const ceclResult_t result =
-        is_whole ? cecl_file_write(fd, text, length) : cecl_fail(ceclOutOfMemory, "no host memory");
-    free(text);
-    return result;
+    return fclose(out) == 0 && text ? cecl_file_write(fd, text, length)
+                                    : cecl_fail(ceclOutOfMemory, "no host memory");
 }
 
 /* Does not open the process's own descriptors again, because the program's later output to a file
@@ -285,7 +281,7 @@ void cecl_nccl_stats_note_rank(int rank, int nranks)
     int at = 0;
     if (!cecl_nccl_process()->counts)
         return;
-    pthread_mutex_lock(&largest.lock);
+    CECL_LOCKED(&largest.lock);
     if (nranks > largest.nranks)
         largest.count = 0;
     largest.nranks = nranks > largest.nranks ? nranks : largest.nranks;
@@ -298,7 +294,6 @@ void cecl_nccl_stats_note_rank(int rank, int nranks)
                 (size_t)(largest.count++ - at) * sizeof(*largest.ranks));
         largest.ranks[at] = rank;
     }
-    pthread_mutex_unlock(&largest.lock);
 }
 
 static size_t class_of(size_t bytes)

@@ -2,8 +2,6 @@
  * polynomials. */
 #include "nccl/trial_period.h"
 
-#include <stddef.h>
-
 #define BASE CECL_PERIOD_BASE
 #define GRAM 32u /* calls that are compared to guess a period */
 #define SQUARE(x) ((x) * (x))

@@ -48,50 +48,51 @@ static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
     return count;
 }
 
-/* All known times. *missing: how many are not known yet. */
-static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *samples,
-                         uint32_t *missing)
+struct samples {
+    struct cecl_sample list[CECL_TRIAL_SAMPLES];
+    size_t count;
+    uint32_t missing; /* how many are not known yet */
+};
+
+static struct samples samples_of(const struct cecl_trial *trial)
 {
+    struct samples known = {.count = 0};
     uint32_t arms[CECL_TRIAL_TURNS];
     const uint32_t turns = turns_of(trial, arms);
-    size_t count = 0;
-    *missing = 0;
     for (uint32_t sample = 0; sample < turns * CECL_TRIAL_COUNTED; sample++) {
         const uint32_t turn = sample / CECL_TRIAL_COUNTED;
         double ns;
         if (!time_of(trial, sample, &ns))
-            ++*missing;
+            known.missing++;
         else if (ns > 0)
-            samples[count++] = (struct cecl_sample){
+            known.list[known.count++] = (struct cecl_sample){
                 arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + sample % CECL_TRIAL_COUNTED, ns};
     }
-    return count;
+    return known;
 }
 
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 {
-    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
-    uint32_t missing;
-    const size_t count = samples_of(trial, samples, &missing);
-    return cecl_verdict_of(samples, count);
+    const struct samples known = samples_of(trial);
+    return cecl_verdict_of(known.list, known.count);
 }
 
 /* ---- turns */
 
-static double mean_of(const struct cecl_sample *samples, size_t count, uint32_t arm)
+static double mean_of(const struct samples *known, uint32_t arm)
 {
     double sum = 0, n = 0;
-    for (size_t i = 0; i < count; i++)
-        if (samples[i].arm == arm) {
-            sum += samples[i].ns;
+    for (size_t i = 0; i < known->count; i++)
+        if (known->list[i].arm == arm) {
+            sum += known->list[i].ns;
             n++;
         }
     return n > 0 ? sum / n : 0;
 }
 
-static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_t alive)
+static uint32_t best_of(const struct samples *known, uint32_t alive)
 {
-    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
+    const struct cecl_verdict verdict = cecl_verdict_of(known->list, known->count);
     uint32_t best = 0;
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS; arm++)
         if (alive >> arm & 1 && (best == 0 || verdict.arms[arm].gain > verdict.arms[best].gain))
@@ -100,24 +101,23 @@ static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_
 }
 
 /* The arms that are still worth a turn. had: the turns of each arm. */
-static uint32_t alive_of(const struct cecl_trial *trial, const uint32_t *had)
+static uint32_t alive_of(const struct cecl_trial *trial, const struct samples *known,
+                         const uint32_t *had)
 {
-    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
-    uint32_t missing, alive = trial->arms;
-    const size_t count = samples_of(trial, samples, &missing);
-    const double base = mean_of(samples, count, 0);
+    uint32_t alive = trial->arms;
+    const double base = mean_of(known, 0);
     bool are_even = true;
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
-        if (mean_of(samples, count, arm) > TOO_LONG * base)
+        if (mean_of(known, arm) > TOO_LONG * base)
             alive &= ~(UINT32_C(1) << arm);
     for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++)
         are_even = are_even && (!(alive >> arm & 1) || had[arm] >= EVEN_TURNS);
-    return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(samples, count, alive) : alive;
+    return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(known, alive) : alive;
 }
 
 /* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
  * further round fits. */
-static int next_arm(const struct cecl_trial *trial)
+static int next_arm(const struct cecl_trial *trial, const struct samples *known)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
     const uint32_t turns = turns_of(trial, arms);
@@ -126,7 +126,7 @@ static int next_arm(const struct cecl_trial *trial)
     int next = -1;
     for (uint32_t t = 0; t < turns; t++)
         had[arms[t]]++;
-    const uint32_t alive = alive_of(trial, had);
+    const uint32_t alive = alive_of(trial, known, had);
     for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
         if (!(alive >> arm & 1))
             continue;
@@ -147,13 +147,12 @@ static int next_arm(const struct cecl_trial *trial)
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
     /* once the verdict was put off, no turn follows, even if another arm seems best now */
-    const int arm = trial->put_off == 0 ? next_arm(trial) : -1;
+    const struct samples known = samples_of(trial);
+    const int arm = trial->put_off == 0 ? next_arm(trial, &known) : -1;
     if (arm >= 0)
         return CECL_DECISION_TURN | (uint32_t)arm;
-    struct cecl_sample samples[CECL_TRIAL_SAMPLES];
-    uint32_t missing;
-    const size_t count = samples_of(trial, samples, &missing);
-    if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
+    if (known.missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
         return CECL_DECISION_PUT_OFF;
-    return CECL_DECISION_VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
+    return CECL_DECISION_VERDICT |
+           (known.missing > 0 ? 0 : cecl_verdict_of(known.list, known.count).arm);
 }

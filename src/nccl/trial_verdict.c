@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PAIRS (CECL_VERDICT_SAMPLES * (CECL_VERDICT_SAMPLES - 1) / 2)
 #define DEVIATIONS 2.33 /* standard deviations; the test is one-sided, at 1 % */

@@ -12,13 +12,12 @@ static int64_t deadline_of(const struct cecl_net *net, int64_t start)
 
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start)
 {
-    const struct timespec pause = {.tv_nsec = 20000};
     while (net->number - __atomic_load_n(net->ended, __ATOMIC_ACQUIRE) >= PENDING_MOST) {
         if (atomic_load(&net->failed))
             return cecl_fail(ceclRemoteError, "the communicator has failed");
         if (cecl_ms_left(deadline_of(net, start)) == 0)
             return cecl_net_late(net, cecl_now_ms() - start);
-        nanosleep(&pause, NULL);
+        cecl_pause_us(20);
     }
     return ceclSuccess;
 }

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include "boot/rank_list.h"
 #include "net/net.h"
 #include "util/clock.h"
 #include "util/fds.h"
+#include "util/grow.h"
 
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result)
 {
@@ -35,7 +35,6 @@ static ceclResult_t poll_once(struct cecl_net *net, const char *what, bool *goes
 
 ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t deadline)
 {
-    const struct timespec pause = {.tv_nsec = 20000};
     bool goes_on = true;
     CECL_TRY(poll_once(net, what, &goes_on));
     while (goes_on) {
@@ -45,7 +44,7 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", net->name, what);
         if (!net->has_thread) /* during the join, this thread hears of ranks that have ended */
             CECL_TRY(cecl_lifeline_news(net->line));
-        nanosleep(&pause, NULL);
+        cecl_pause_us(20);
         CECL_TRY(poll_once(net, what, &goes_on));
     }
     return ceclSuccess;
@@ -154,20 +153,17 @@ static ceclResult_t make(void *context)
 
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
 {
-    struct offer mine = {0}, *all = calloc((size_t)net->nranks, sizeof(*all));
+    struct offer mine = {0};
+    CECL_OWNED struct offer *all = calloc((size_t)net->nranks, sizeof(*all));
     ceclResult_t result =
         all ? prepare(net, &mine)
             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
     result = cecl_lifeline_agree(net->line, result, deadline, NULL);
     if (result == ceclSuccess)
         result = cecl_lifeline_gather(net->line, &mine, all, sizeof(mine), deadline, NULL);
-    if (result == ceclSuccess)
-        result = compare(all, net->nranks);
-    struct joining joining = {.net = net, .deadline = deadline};
-    if (result == ceclSuccess)
-        joining.id = all[0].id;
-    free(all);
     CECL_TRY(result);
+    CECL_TRY(compare(all, net->nranks));
+    struct joining joining = {.net = net, .id = all[0].id, .deadline = deadline};
     CECL_TRY(cecl_lifeline_agree(net->line, net->dev->ops->within(net->dev, make, &joining),
                                  deadline, NULL));
     return cecl_lifeline_agree(net->line, cecl_net_watch(net), deadline, NULL);

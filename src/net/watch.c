@@ -2,7 +2,6 @@
  * may wait for the GPU, so no other thread calls it, and others wait for this thread within bounds. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "net/net.h"
@@ -125,9 +124,8 @@ void cecl_net_fail(struct cecl_net *net, const char *words)
 /* Waits for the other thread, within bounds. Returns whether it is so. */
 static bool await_flag(const _Atomic bool *flag, int64_t deadline)
 {
-    const struct timespec pause = {.tv_nsec = 200000};
     while (!atomic_load(flag) && cecl_ms_left(deadline) != 0)
-        nanosleep(&pause, NULL);
+        cecl_pause_us(200);
     return atomic_load(flag);
 }
 

@@ -43,6 +43,13 @@ static inline int64_t cecl_clock_since(struct cecl_clock *clock, uint64_t mark, 
     return clock->since;
 }
 
+/* Sleeps between two looks of a wait. A signal may end it early. */
+static inline void cecl_pause_us(long us)
+{
+    const struct timespec pause = {.tv_nsec = 1000 * us};
+    nanosleep(&pause, NULL);
+}
+
 /* The monotonic time `ms` ms from now, in the form that pthread_cond_timedwait takes. */
 static inline struct timespec cecl_time_in(int64_t ms)
 {

@@ -1,4 +1,4 @@
-/* Lists that grow, and sizes that are rounded up to whole units. */
+/* Memory of one block, lists that grow, and sizes that are rounded up to whole units. */
 #ifndef CECL_UTIL_GROW_H
 #define CECL_UTIL_GROW_H
 
@@ -6,6 +6,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Before the declaration of a pointer: its memory is freed at the end of the block. */
+#define CECL_OWNED __attribute__((cleanup(cecl_free_owned)))
+static inline void cecl_free_owned(void *pointer)
+{
+    void *memory;
+    memcpy(&memory, pointer, sizeof(memory));
+    free(memory);
+}
 
 /* Reallocates the list whose pointer is stored at `at`. On failure the list is unchanged. */
 static inline bool cecl_list_grow(void *at, size_t bytes)

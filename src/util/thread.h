@@ -44,6 +44,20 @@ static inline void cecl_cancel_restore(const int *before)
     pthread_setcancelstate(*before, NULL);
 }
 
+/* Takes a lock until the end of the block. */
+#define CECL_LOCKED(mutex)                                                                         \
+    __attribute__((cleanup(cecl_unlock), unused)) pthread_mutex_t *const cecl_locked_ =            \
+        cecl_lock(mutex)
+static inline pthread_mutex_t *cecl_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+static inline void cecl_unlock(pthread_mutex_t *const *mutex)
+{
+    pthread_mutex_unlock(*mutex);
+}
+
 /* Takes a lock that may stay taken. Returns false if it does, at `deadline` (util/clock.h). */
 static inline bool cecl_lock_until(pthread_mutex_t *lock, int64_t deadline)
 {

@@ -20,11 +20,13 @@ static struct cecl_nccl_call call_of(enum cecl_nccl_op op, size_t bytes)
                                    .redop = ceclSum};
 }
 
+static const struct cecl_nccl_group none = {.number = 1}; /* of calls outside a group */
+
 static bool gains(enum cecl_nccl_op op, int nranks, bool on_windows, size_t bytes)
 {
-    struct cecl_nccl_comm comm = {.nranks = nranks, .has_windows = on_windows};
+    struct cecl_nccl_comm comm = {.nranks = nranks, .windows = on_windows ? 1 : 0};
     const struct cecl_nccl_call call = call_of(op, bytes);
-    return cecl_nccl_gains(&call, &comm);
+    return cecl_nccl_gains(&call, &comm, &none);
 }
 
 /* Sizes from `least` to `most` are served; the sizes next to them are passed. */
@@ -77,12 +79,12 @@ TEST(reductions_are_served_as_they_were_measured)
     const struct cecl_nccl_comm comm = {.nranks = 2};
     struct cecl_nccl_call call = call_of(ALL_REDUCE, MIB(4));
     call.redop = ceclAvg;
-    assert_true(cecl_nccl_gains(&call, &comm));
+    assert_true(cecl_nccl_gains(&call, &comm, &none));
     call.redop = ceclMax;
-    assert_false(cecl_nccl_gains(&call, &comm));
+    assert_false(cecl_nccl_gains(&call, &comm, &none));
     call.redop = ceclSum;
     call.datatype = ceclFloat16;
-    assert_false(cecl_nccl_gains(&call, &comm));
+    assert_false(cecl_nccl_gains(&call, &comm, &none));
 }
 
 /* The kernels of larger reductions synchronize by flags, which are slow in host memory. */
@@ -92,7 +94,7 @@ TEST(flags_on_the_host_leave_no_reductions)
     const struct cecl_nccl_call all_reduce = call_of(ALL_REDUCE, MIB(4)),
                                 scatter = call_of(SCATTER, MIB(1)),
                                 gather = call_of(GATHER, MIB(1));
-    assert_false(cecl_nccl_gains(&all_reduce, &comm));
-    assert_false(cecl_nccl_gains(&scatter, &comm));
-    assert_true(cecl_nccl_gains(&gather, &comm));
+    assert_false(cecl_nccl_gains(&all_reduce, &comm, &none));
+    assert_false(cecl_nccl_gains(&scatter, &comm, &none));
+    assert_true(cecl_nccl_gains(&gather, &comm, &none));
 }

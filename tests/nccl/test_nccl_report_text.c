@@ -36,7 +36,7 @@ static int start(void **state)
                                       .arm = 2};
     report.verdict.arms[0] = (struct cecl_arm_times){10, 2e6, 1e3, 0};
     report.verdict.arms[3] = (struct cecl_arm_times){8, 2.5e6, 2e3, -0.0000015};
-    cecl_nccl_report_set("its key", &report);
+    cecl_nccl_report_set("its key", &report, false);
     return 0;
 }
 
@@ -79,7 +79,7 @@ TEST(lines_say_why_nothing_was_tried)
                {CECL_NCCL_TRIAL_FULL, "it has decided on too many periods already", "\"full\""}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .state = all[i].state};
-        cecl_nccl_report_set("another", &report);
+        cecl_nccl_report_set("another", &report, i % 2 == 1);
         expect(cecl_nccl_report_print, all[i].line);
         expect(cecl_nccl_report_json, all[i].json);
         expect(cecl_nccl_report_json, "\"decision\": null");

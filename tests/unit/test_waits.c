@@ -2,6 +2,7 @@
  * excuse no rank. */
 #include "../with_cmocka.h"
 
+#include "boot/rank_list.h"
 #include "comm/waits.h"
 
 #define RANKS 200
@@ -24,35 +25,44 @@ static int tear_down(void **state)
 }
 
 /* `first` and the `more` ranks after it; -1: no rank. */
-static struct cecl_rank_list list(int first, int more)
+static struct cecl_rank_set list(int first, int more)
 {
-    struct cecl_rank_list some = {.count = 0};
+    struct cecl_rank_set some = {{0}};
     for (int r = first; first >= 0 && r <= first + more; r++)
-        cecl_rank_list_add(&some, r);
+        cecl_rank_set_add(&some, r);
     return some;
 }
 
 static void tells(int rank, int first, int more, int64_t when)
 {
-    const struct cecl_rank_list some = list(first, more);
+    const struct cecl_rank_set some = list(first, more);
     cecl_waits_tell(&ranks[rank], &some, when);
 }
 
 /* One check by the watchdog, whose parts find these late ranks one after the other. */
 static void looks(int rank, int one, int other, int64_t when)
 {
-    const struct cecl_rank_list first = list(one, 0), second = list(other, 0);
-    struct cecl_rank_list all = {.count = 0};
-    cecl_waits_join(&all, &first);
-    cecl_waits_join(&all, &second);
-    cecl_waits_join(&all, &first);
+    const struct cecl_rank_set first = list(one, 0), second = list(other, 0);
+    struct cecl_rank_set all = {{0}};
+    cecl_rank_set_join(&all, &first);
+    cecl_rank_set_join(&all, &second);
+    cecl_rank_set_join(&all, &first);
     cecl_waits_tell(&ranks[rank], &all, when);
 }
 
-static void blames(int rank, struct cecl_rank_list late, const char *expected)
+static void assert_named(const struct cecl_rank_set *late, const char *expected)
+{
+    struct cecl_rank_list named = {.count = 0};
+    for (int r = 0; r < RANKS; r++)
+        if (cecl_rank_set_has(late, r))
+            cecl_rank_list_add(&named, r);
+    assert_string_equal(cecl_rank_list_words(&named), expected);
+}
+
+static void blames(int rank, struct cecl_rank_set late, const char *expected)
 {
     cecl_waits_follow(&ranks[rank], NOW - 500, &late);
-    assert_string_equal(cecl_rank_list_words(&late), expected);
+    assert_named(&late, expected);
 }
 
 TEST_BETWEEN(a_rank_that_waits_for_nobody_is_named, set_up, tear_down)
@@ -103,23 +113,29 @@ TEST_BETWEEN(what_was_told_long_ago_excuses_nobody, set_up, tear_down)
     blames(0, list(1, 0), "rank 2");
     tells(1, -1, 0, NOW);
     blames(0, list(1, 0), "rank 1");
-    struct cecl_rank_list late = list(1, 1);
+    struct cecl_rank_set late = list(1, 1);
     tells(2, 1, 0, 1); /* the clock has just started */
     cecl_waits_follow(&ranks[0], -400, &late);
-    assert_string_equal(cecl_rank_list_words(&late), "rank 1");
+    assert_named(&late, "rank 1");
 }
 
-TEST_BETWEEN(a_list_that_is_cut_stays, set_up, tear_down)
+TEST_BETWEEN(many_are_followed, set_up, tear_down)
 {
-    const struct cecl_rank_list cut = list(1, CECL_RANKS_NAMED);
-    for (int r = 1; r <= CECL_RANKS_NAMED; r++)
-        tells(r, 100, 0, NOW);
-    blames(0, cut, "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1 more");
-    tells(50, 100, CECL_RANKS_NAMED - 1, NOW); /* one more than the table holds */
-    blames(0, list(50, 0), "rank 50");
-    tells(50, 100, CECL_RANKS_NAMED - 2, NOW);
-    blames(0, list(50, 0),
-           "ranks 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113 and 114");
+    blames(0, list(1, CECL_RANKS_NAMED),
+           "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1 more");
+    for (int r = 1; r < RANKS - 1; r++)
+        tells(r, r + 1, 0, NOW);
+    blames(0, list(1, CECL_RANKS_NAMED), "rank 199");
+    for (int r = RANKS - 1; r > 1; r--)
+        tells(r, r - 1, 0, NOW);
+    tells(1, -1, 0, NOW);
+    blames(0, list(150, 49), "rank 1");
+}
+
+TEST_BETWEEN(ranks_that_do_not_exist_are_not_named, set_up, tear_down)
+{
+    tells(1, RANKS, 5, NOW);
+    blames(0, list(1, 0), "rank 1");
 }
 
 TEST_BETWEEN(a_look_keeps_what_all_its_parts_found, set_up, tear_down)
@@ -137,9 +153,11 @@ TEST_BETWEEN(a_look_keeps_what_all_its_parts_found, set_up, tear_down)
 TEST_BETWEEN(a_rank_knows_what_it_has_told_lately, set_up, tear_down)
 {
     tells(3, 70, 1, NOW);
-    struct cecl_rank_list own = cecl_waits_own(&ranks[3], NOW - 500);
-    assert_string_equal(cecl_rank_list_words(&own), "ranks 70 and 71");
-    assert_int_equal(cecl_waits_own(&ranks[3], NOW + 1).count, 0);
+    const struct cecl_rank_set own = cecl_waits_of(&ranks[3], 3, NOW - 500),
+                               later = cecl_waits_of(&ranks[3], 3, NOW + 1);
+    assert_named(&own, "ranks 70 and 71");
+    assert_named(&later, "no rank");
     tells(3, -1, 0, NOW);
-    assert_int_equal(cecl_waits_own(&ranks[3], NOW - 500).count, 0);
+    const struct cecl_rank_set none = cecl_waits_of(&ranks[3], 3, NOW - 500);
+    assert_named(&none, "no rank");
 }
