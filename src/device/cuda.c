@@ -47,8 +47,11 @@ void cuda_close(struct cecl_device *dev)
     free(cuda);
 }
 
-static const struct cecl_device_ops cuda_ops = {.words_overwrite = cuda_words_release,
-                                                CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, cuda)};
+static const struct cecl_device_ops cuda_ops = {
+    .words_overwrite = cuda_words_release,
+#define OP(name) .name = cuda_##name,
+#include "device/ops_list.h"
+};
 
 /* ---- finding a GPU */
 

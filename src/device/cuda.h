@@ -99,7 +99,8 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
     ceclResult_t cuda_result_;                                                                     \
     within(cuda, cuda_result_, expr)
 
-CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
+#define OP(name) CECL_DEVICE_OP_DECLARED(cuda, name)
+#include "device/ops_list.h"
 
 /* cuda_memory.c */
 ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);

@@ -19,9 +19,12 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
     return function(context);
 }
 
-static const struct cecl_device_ops host_ops = {.check_uses = host_check_uses,
-                                                .words_overwrite = host_words_overwrite,
-                                                CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, host)};
+static const struct cecl_device_ops host_ops = {
+    .check_uses = host_check_uses,
+    .words_overwrite = host_words_overwrite,
+#define OP(name) .name = host_##name,
+#include "device/ops_list.h"
+};
 
 /* Without these, each call on the program's own memory would fail. */
 static ceclResult_t check_proc(void)

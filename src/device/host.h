@@ -25,7 +25,8 @@ static inline struct host_device *host_of(struct cecl_device *dev)
     return (struct host_device *)dev;
 }
 
-CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, host)
+#define OP(name) CECL_DEVICE_OP_DECLARED(host, name)
+#include "device/ops_list.h"
 CECL_DEVICE_OP_DECLARED(host, check_uses)
 CECL_DEVICE_OP_DECLARED(host, words_overwrite)
 

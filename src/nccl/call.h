@@ -6,15 +6,13 @@
 #include <stddef.h>
 
 #include "nccl/abi.h"
-#include "nccl/names.h"
 #include "nccl/reason.h"
 
 /* CECL_NCCL_OP_ncclAllGather and so on: the functions of collectives.c. */
 enum cecl_nccl_op {
-#define OP(name) CECL_NCCL_OP_##name,
-    CECL_NCCL_NAMES(OP, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
-#undef OP
-        CECL_NCCL_OPS
+#define COUNTED(name) CECL_NCCL_OP_##name,
+#include "nccl/names.h"
+    CECL_NCCL_OPS
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 

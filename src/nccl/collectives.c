@@ -86,4 +86,5 @@ ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatyp
     DECIDE(ncclSend, sendbuff, NULL, count, .root = peer);
 }
 
-CECL_NCCL_NAMES(CECL_NCCL_ALIAS, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
+#define COUNTED CECL_NCCL_ALIAS
+#include "nccl/names.h"

@@ -357,5 +357,5 @@ const char *ncclGetLastError(ncclComm_t comm)
     return IS_NCCLS_OWN() ? of_nccl : cecl_nccl_last_error(of_nccl);
 }
 
-#define ALIAS(name, answer) CECL_NCCL_ALIAS(name)
-CECL_NCCL_NAMES(CECL_NCCL_SKIP, ALIAS, CECL_NCCL_SKIP)
+#define FOLLOWED(name, answer) CECL_NCCL_ALIAS(name)
+#include "nccl/names.h"

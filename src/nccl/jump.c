@@ -7,7 +7,6 @@
  * The stubs put the symbol's address into a register that no calling convention uses for arguments.
  * cecl_nccl_lazy finds it there, and hands the symbol and the call's return address to
  * cecl_nccl_resolve. */
-#include "nccl/names.h"
 #include "nccl/symbol.h"
 
 #define LABEL(name)                                                                                \
@@ -107,5 +106,4 @@ CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy",
 #define COUNTED(name) CODE(PASS(name), "cecl_nccl_pass_" #name, STUB_CODE(#name))
 #define FOLLOWED(name, answer) COUNTED(name)
 #define JUMP(name, answer) CODE(PASS(name) LABEL(#name) LABEL("p" #name), #name, STUB_CODE(#name))
-
-CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
+#include "nccl/names.h"

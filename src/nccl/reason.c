@@ -17,9 +17,8 @@ const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 };
 
 const char *const cecl_nccl_op_names[CECL_NCCL_OPS] = {
-#define NAME(name) #name,
-    CECL_NCCL_NAMES(NAME, CECL_NCCL_SKIP, CECL_NCCL_SKIP)
-#undef NAME
+#define COUNTED(name) #name,
+#include "nccl/names.h"
 };
 
 static char failure[CECL_NCCL_FAILURE_BYTES];

@@ -42,13 +42,11 @@ enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 
 /* All symbols whose calls jump.c passes on; symbol.c counts the collectives among them. */
-#define SYMBOL(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
-CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
-#undef SYMBOL
+#define JUMP(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
+#include "nccl/names.h"
 static struct cecl_nccl_symbol *const symbols[] = {
-#define SYMBOL(name, answer) &cecl_nccl_at_##name,
-    CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
-#undef SYMBOL
+#define JUMP(name, answer) &cecl_nccl_at_##name,
+#include "nccl/names.h"
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 

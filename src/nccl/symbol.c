@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include "nccl/abi.h"
-#include "nccl/names.h"
 #include "nccl/process.h"
 #include "nccl/reason.h"
 #include "nccl/report.h"
@@ -17,7 +16,7 @@
 #define JUMP(symbol, returned)                                                                     \
     struct cecl_nccl_symbol cecl_nccl_at_##symbol = {                                              \
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
-CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
+#include "nccl/names.h"
 
 /* ---- functions that answer calls that cannot be passed on; they ignore their arguments */
 
