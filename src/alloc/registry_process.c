@@ -227,7 +227,7 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
                 region->exported.base);
         make_way(registry, import, &patience);
     }
-    pthread_mutex_lock(&registry->lock);
+    CECL_LOCKED(&registry->lock);
     if (result == ceclSuccess) {
         registry_add_region(registry, import, region, addr);
         import->blocked = NULL;
@@ -235,7 +235,6 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
         cecl_keep_message(import->words);
         import->failed = result;
     }
-    pthread_mutex_unlock(&registry->lock);
     return ceclSuccess; /* an error is the import's */
 }
 

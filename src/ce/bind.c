@@ -114,13 +114,6 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                const struct cecl_step *step, struct cecl_bound *bound)
-{
-    CECL_TRY(bind_some(engine, plan, step, false, bound));
-    return bind_some(engine, plan, step, true, bound);
-}
-
 /* Copied flags of one phase share a batch. Flags never share a batch with data, because a batch has
  * no order. */
 static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *values,
@@ -258,7 +251,9 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     switch ((enum cecl_step_kind)step->kind) {
     case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
     case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
-    case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
+    case CECL_STEP_COPY:
+        CECL_TRY(bind_some(engine, plan, step, false, bound));
+        return bind_some(engine, plan, step, true, bound);
     case CECL_STEP_REDUCE: return cecl_bind_reductions(engine, plan, step, bound);
     case CECL_STEP_SPLITS: return cecl_bind_splits(engine, plan, step, bound);
     case CECL_STEP_AFTER:

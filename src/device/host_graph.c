@@ -72,10 +72,9 @@ ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
     struct host_event *event = calloc(1, sizeof(*event));
     if (!event)
         return cecl_fail(ceclOutOfMemory, "no host memory for an event");
-    pthread_mutex_lock(&host_process.order);
+    CECL_LOCKED(&host_process.order);
     event->next = host_process.events;
     host_process.events = event;
-    pthread_mutex_unlock(&host_process.order);
     *out = (ceclEvent_t)event;
     return ceclSuccess;
 }

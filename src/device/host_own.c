@@ -50,11 +50,10 @@ ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
         *out = host_of(dev)->standard;
         return ceclSuccess;
     }
-    pthread_mutex_lock(&host_process.lock);
+    CECL_LOCKED(&host_process.lock);
     struct host_stream *stream = host_process.streams;
     while (stream && stream != (struct host_stream *)handle)
         stream = stream->next;
-    pthread_mutex_unlock(&host_process.lock);
     *out = stream;
     return stream ? ceclSuccess
                   : cecl_fail(ceclInvalidArgument,
@@ -104,10 +103,9 @@ static ceclResult_t make(struct host_device *owner, struct host_stream **out)
         host_stream_drop(stream);
         return cecl_fail(ceclSystemError, "no thread for a stream: %s", strerror(error));
     }
-    pthread_mutex_lock(&host_process.lock);
+    CECL_LOCKED(&host_process.lock);
     stream->next = host_process.streams;
     host_process.streams = stream;
-    pthread_mutex_unlock(&host_process.lock);
     *out = stream;
     return ceclSuccess;
 }

@@ -125,10 +125,9 @@ static ncclResult_t finalize_ours(struct cecl_nccl_comm *entry)
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
-    if (!entry)
-        return ceclSuccess;
-    const ncclResult_t result = finalize_ours(entry);
-    cecl_nccl_comm_leave(entry);
+    const ncclResult_t result = entry ? finalize_ours(entry) : ceclSuccess;
+    if (entry)
+        cecl_nccl_comm_leave(entry);
     return result;
 }
 

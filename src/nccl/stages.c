@@ -33,11 +33,17 @@ static void note_calls(const struct cecl_nccl_kept *kept, int count)
             cecl_nccl_note_served(kept[i].comm, &kept[i].call);
 }
 
-static void leave_all(const struct cecl_nccl_kept *kept, int count)
+/* Returns the stage's result. An error is reported on the first communicator that was not aborted. */
+static ncclResult_t leave_all(const struct cecl_nccl_kept *kept, int count, ceclResult_t result)
 {
+    struct cecl_nccl_comm *comm = NULL;
+    for (int i = 0; i < count && !comm; i++)
+        comm = kept[i].comm;
+    const ncclResult_t number = cecl_nccl_comm_result(comm, result);
     for (int i = 0; i < count; i++)
         if (kept[i].comm)
             cecl_nccl_comm_leave(kept[i].comm);
+    return number;
 }
 
 /* Whether `index` is the first kept call of the group with its communicator and stream. */
@@ -104,16 +110,6 @@ static ceclResult_t complete(const struct cecl_nccl_kept *kept, int count)
     return result;
 }
 
-/* The communicator on which a stage's error is reported: the first one that was not aborted. NULL: all were
- * aborted. */
-static struct cecl_nccl_comm *any_comm(const struct cecl_nccl_kept *kept, int count)
-{
-    struct cecl_nccl_comm *comm = NULL;
-    for (int i = 0; i < count && !comm; i++)
-        comm = kept[i].comm;
-    return comm;
-}
-
 static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                 int count)
 {
@@ -126,9 +122,7 @@ static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl
         result = order_streams(group, kept, count, false);
     if (result == ceclSuccess)
         result = complete(kept, count);
-    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
-    leave_all(kept, count);
-    return number;
+    return leave_all(kept, count, result);
 }
 
 /* Carries out the calls in a second NCCL group, after the one that the program has ended. As with NCCL,
@@ -148,10 +142,7 @@ static ncclResult_t order_passed(const struct cecl_nccl_group *group, struct cec
                                  int count, bool before)
 {
     enter_all(kept, count);
-    const ceclResult_t result = order_streams(group, kept, count, before);
-    const ncclResult_t number = cecl_nccl_comm_result(any_comm(kept, count), result);
-    leave_all(kept, count);
-    return number;
+    return leave_all(kept, count, order_streams(group, kept, count, before));
 }
 
 static bool has_several_streams(const struct cecl_nccl_group *group)
