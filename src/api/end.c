@@ -46,6 +46,7 @@ static void free_parts(ceclComm_t comm, bool drained)
             comm->dev->ops->close(comm->dev);
         cecl_shared_close(&comm->shared);
     }
+    cecl_meetings_close(&comm->meetings);
     cecl_registrations_free(comm);
     free(comm->parent_ranks);
     pthread_mutex_destroy(&comm->async_lock);

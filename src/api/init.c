@@ -7,6 +7,7 @@
 #include "boot/meeting.h"
 #include "launch/group.h"
 #include "util/clock.h"
+#include "util/fds.h"
 #include "util/grow.h"
 
 static ceclResult_t check_nranks(int nranks)
@@ -38,20 +39,22 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 
 /* ---- by a unique id, or as threads of one call */
 
-/* The threads of one call meet in their own memory, like the members of a shrink. */
+/* The threads of one call meet by a log of their own, like the members of a shrink. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     const struct cecl_join *join = oob->context;
-    struct cecl_meeting_plan plan = {.memory = join->meeting,
-                                     .rank = oob->rank,
-                                     .nranks = oob->nranks,
+    struct cecl_meetings meetings;
+    struct cecl_meeting_plan plan = {.meetings = &meetings,
                                      .timeout_ms = oob->timeout_ms,
                                      .deadline = oob->deadline,
                                      .part = send,
                                      .bytes = bytes};
     for (int r = 0; r < oob->nranks; r++)
         cecl_rank_set_add(&plan.members, r);
-    return cecl_meeting_join(&plan, recv);
+    CECL_TRY(cecl_meetings_open(&meetings, *join->log, CECL_MEMORY_UNIT, oob->rank, oob->nranks));
+    const ceclResult_t result = cecl_meeting_join(&plan, recv);
+    cecl_meetings_close(&meetings);
+    return result;
 }
 
 ceclResult_t cecl_join_carry_out(void *item)
@@ -62,7 +65,7 @@ ceclResult_t cecl_join_carry_out(void *item)
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits, so the id can be used again */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
-    if (join->meeting) {
+    if (join->log) {
         oob.context = join;
         oob.allgather = ask_threads;
     }
@@ -201,19 +204,24 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
     CECL_TRY(cecl_mesh_check_limit(ndev));
-    CECL_OWNED void *meeting = calloc(1, cecl_meetings_bytes(ndev));
+    int log = -1;
+    size_t bytes = CECL_MEMORY_UNIT;
     CECL_OWNED struct cecl_join *joins = calloc((size_t)ndev, sizeof(*joins));
-    if (!meeting || !joins)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
-    for (int r = 0; r < ndev; r++) {
+    ceclResult_t result = joins ? cecl_memory_make(&bytes, &log)
+                                : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
+    for (int r = 0; r < ndev && result == ceclSuccess; r++) {
         joins[r] = (struct cecl_join){.next = r + 1 < ndev ? &joins[r + 1] : NULL,
                                       .out = &comms[r],
                                       .nranks = ndev,
                                       .rank = r,
-                                      .meeting = meeting,
+                                      .log = &log,
                                       .config = resolved};
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins[r].config.cuda_device = devlist ? devlist[r] : r;
     }
-    return cecl_joins_carry_out(joins, ceclSuccess, NULL);
+    if (result == ceclSuccess)
+        result = cecl_joins_carry_out(joins, ceclSuccess, NULL);
+    if (log >= 0)
+        cecl_fds_close(log);
+    return result;
 }

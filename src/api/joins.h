@@ -10,8 +10,8 @@ struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    /* in ceclCommInitAll: the memory in which the ranks meet (boot/meeting.h); NULL: they meet by the id */
-    void *meeting;
+    /* in ceclCommInitAll: a pointer to the log by which the ranks meet (boot/meeting.h); NULL: they meet by the id */
+    const int *log;
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers

@@ -5,7 +5,6 @@
 
 #include "api/introduce.h"
 #include "api/life.h"
-#include "boot/meeting.h"
 #include "device/nvtx.h"
 #include "launch/launcher.h"
 #include "net/net.h"
@@ -190,6 +189,9 @@ static ceclResult_t open_windows(ceclComm_t comm)
                       comm->rank, comm->nranks);
     cecl_waits_open(&comm->waits, cecl_shared_at(&comm->shared, CECL_SHARED_WAITS), comm->rank,
                     comm->nranks);
+    size_t start;
+    const int log = cecl_mesh_memory(comm->mesh, &start);
+    CECL_TRY(cecl_meetings_open(&comm->meetings, log, start, comm->rank, comm->nranks));
     CECL_TRY(cecl_setup_registry(comm, comm->rank, comm->nranks));
     /* before the watchdog starts, because the watchdog asks the worker */
     CECL_TRY(cecl_worker_start(comm));
@@ -277,7 +279,6 @@ static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CEC
         half = half_bytes(comm, &tunings[d]) > half ? half_bytes(comm, &tunings[d]) : half;
     const size_t sizes[CECL_SHARED_PARTS] = {
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
-        [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
         [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
         [CECL_SHARED_HOSTED] = cecl_hosted_bytes(comm->nranks, half),

@@ -328,13 +328,10 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
                            const ceclConfig_t *config)
 {
     struct cecl_resolved resolved = comm->config;
-    struct members members = {
-        .parent = comm,
-        .meeting = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
-                    .mesh = comm->mesh,
-                    .gone = "; it is not excluded",
-                    .rank = comm->rank,
-                    .nranks = comm->nranks}};
+    struct members members = {.parent = comm,
+                              .meeting = {.meetings = &comm->meetings,
+                                          .mesh = comm->mesh,
+                                          .gone = "; it is not excluded"}};
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 

@@ -1,7 +1,7 @@
-/* Meetings: ranks that share a memory, but whose mesh may be broken or not made yet, agree which of them make
- * a new communicator. Each calls with a list of members. A meeting is complete when all members of a list have
- * come with that list. It fails if a member refuses, dies or does not come, or if lists differ so that ranks
- * wait for each other. Each member brings a part, and gets the parts of all when the meeting is complete. */
+/* Meetings: ranks of one host, whose mesh may be broken or not made yet, agree which of them make a new communicator.
+ * Each calls with a list of members. A meeting is complete when all members of a list have come with that list. It
+ * fails if a member refuses, dies or does not come, or if lists differ so that ranks wait for each other. Each member
+ * brings a part, and gets the parts of all when the meeting is complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -26,13 +26,24 @@ static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
     set->words[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-/* Bytes of shared memory for the meetings of a communicator. */
-size_t cecl_meetings_bytes(int nranks);
+/* A communicator's meetings, as one rank has read of them. */
+struct cecl_meetings {
+    int log; /* the caller's */
+    int rank, nranks;
+    int64_t next;                    /* where in the log this rank reads on */
+    struct cecl_meeting_seat *seats; /* [nranks] */
+};
+
+/* log    a memory file that all ranks append to (cecl_memory_make); the caller closes it after cecl_meetings_close
+ * start  bytes of it that are not of the log: a multiple of CECL_MEMORY_UNIT, but not 0; equal on all ranks */
+ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
+                                int nranks);
+/* Zeroed meetings may be closed. */
+void cecl_meetings_close(struct cecl_meetings *meetings);
 
 struct cecl_meeting_plan {
-    void *memory;           /* the ranks' rows, shared; zeroed when it is made */
+    struct cecl_meetings *meetings;
     struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
-    int rank, nranks;       /* nranks: how many ranks may be members */
     struct cecl_rank_set members;
     const char *gone;   /* follows the message that a member has gone; NULL: nothing */
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
@@ -41,9 +52,8 @@ struct cecl_meeting_plan {
     size_t bytes;     /* bytes of a part, equal on all members */
 };
 
-/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason; the
- * one exception: a member that gives up at its deadline may miss that the last one has just come, and then the
- * others find that its new mesh is closed. A member that comes to a meeting which has failed fails at once.
+/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A member that
+ * comes to a meeting which has failed fails at once.
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 

@@ -1,5 +1,5 @@
-/* Making and ending the mesh, and messages between two ranks. Ranks that have each other's invitations send each other a
- * descriptor of their processes, and rank 0 also the memory. Then they meet in its rows for the first time. */
+/* Making and ending the mesh, and messages between two ranks. Rank 0 sends the others the memory. Then all meet in its rows
+ * for the first time, and exchange descriptors of their processes. */
 #include "boot/mesh.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
-#include "boot/rank_list.h"
 #include "util/clock.h"
 #include "util/fds.h"
 #include "util/file.h"
 #include "util/fork.h"
+#include "util/grow.h"
 
-#define OWN_FDS 4    /* of a rank: two inboxes, the bell, rouse_fd */
+#define OWN_FDS 5    /* of a rank: two inboxes, the bell, rouse_fd, the shared memory */
 #define LINE 64      /* bytes of a cache line */
 #define TICK_MS 10   /* ms between two looks at a rank that does not come */
 #define BEAR_MS 1000 /* how long a message is tried again while descriptors or memory lack */
@@ -78,28 +78,27 @@ static ceclResult_t open_self(struct cecl_mesh *mesh)
                : cecl_fail(ceclSystemError, "a descriptor of this process: %s", strerror(errno));
 }
 
-/* Sealed, so no rank can remove pages that another one has mapped. */
-static ceclResult_t make_memory(struct cecl_mesh *mesh, size_t bytes)
+ceclResult_t cecl_memory_make(size_t *bytes, int *fd)
 {
-    mesh->memory = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (mesh->memory < 0)
-        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", bytes, strerror(errno));
-    CECL_TRY(cecl_file_grow(mesh->memory, bytes));
-    return fcntl(mesh->memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0
+    *bytes = cecl_round_up(*bytes, CECL_MEMORY_UNIT);
+    *fd = CECL_FD(memfd_create("cecl-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (*fd < 0)
+        return cecl_fail(ceclSystemError, "memfd_create for %zu bytes: %s", *bytes,
+                         strerror(errno));
+    CECL_TRY(cecl_file_grow(*fd, *bytes));
+    return fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 && fcntl(*fd, F_SETFL, O_APPEND) == 0
                ? ceclSuccess
                : cecl_fail(ceclSystemError, "sealing a memfd: %s", strerror(errno));
 }
 
 /* Opens what this rank listens with, and what it sends to its peers. */
-static ceclResult_t open_mine(struct cecl_mesh *mesh, size_t shared_bytes,
-                              struct cecl_inbox_address *at)
+static ceclResult_t open_mine(struct cecl_mesh *mesh, struct cecl_inbox_address *at)
 {
-    if (!mesh->polls || !mesh->verdicts)
+    if (!mesh->polls || !mesh->verdicts || !mesh->processes)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
     CECL_TRY(listen_to_peers(mesh, at));
     CECL_TRY(open_self(mesh));
-    return mesh->rank == 0 ? make_memory(mesh, mesh_rows_bytes(mesh->nranks) + shared_bytes)
-                           : ceclSuccess;
+    return mesh->rank == 0 ? cecl_memory_make(&mesh->memory_bytes, &mesh->memory) : ceclSuccess;
 }
 
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_t shared_bytes,
@@ -112,6 +111,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     mesh->nranks = oob->nranks;
     mesh->rank = oob->rank;
+    mesh->memory_bytes = mesh_rows_bytes(oob->nranks) + shared_bytes;
     mesh->timeout_ms = timeout_ms;
     mesh->init_deadline = oob->deadline;
     mesh->init_timeout_ms = oob->timeout_ms;
@@ -119,13 +119,14 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
     mesh->activity = "joining";
     mesh->exchange.listener = mesh->post.listener = mesh->bell = mesh->rouse_fd = -1;
     mesh->memory = mesh->self = mesh->life = -1;
-    for (size_t r = 0; r < n; r++)
-        mesh->peers[r].process = -1;
     pthread_mutex_init(&mesh->lock, NULL);
     mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(*mesh->verdicts));
+    mesh->processes = malloc(n * sizeof(*mesh->processes));
+    for (size_t r = 0; r < n && mesh->processes; r++)
+        mesh->processes[r] = -1;
 
-    const ceclResult_t result = open_mine(mesh, shared_bytes, &invitation->at);
+    const ceclResult_t result = open_mine(mesh, &invitation->at);
     if (result == ceclSuccess)
         *out = mesh;
     else
@@ -138,8 +139,8 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     if (!mesh)
         return;
     cecl_mesh_say_goodbye(mesh, NULL);
-    for (int r = 0; r < mesh->nranks; r++)
-        cecl_net_drop(&mesh->peers[r].process, 1);
+    if (mesh->processes)
+        cecl_net_drop(mesh->processes, mesh->nranks);
     cecl_inbox_close(&mesh->exchange);
     cecl_inbox_close(&mesh->post);
     int own[] = {mesh->bell, mesh->rouse_fd, mesh->memory, mesh->self, mesh->life};
@@ -149,7 +150,14 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     pthread_mutex_destroy(&mesh->lock);
     free(mesh->polls);
     free(mesh->verdicts);
+    free(mesh->processes);
     free(mesh);
+}
+
+int cecl_mesh_memory(const struct cecl_mesh *mesh, size_t *start)
+{
+    *start = cecl_round_up(mesh->memory_bytes, CECL_MEMORY_UNIT);
+    return mesh->memory;
 }
 
 void cecl_mesh_joined(struct cecl_mesh *mesh)
@@ -252,120 +260,58 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
                                : "");
 }
 
-/* How many descriptors a rank sends a peer: rank 0 the memory, and one in another process its process. */
-static int count_sent(const struct cecl_mesh *mesh, int from, int peer)
+/* Rank 0 sends the memory to all. All notice later if a rank has gone. */
+static ceclResult_t send_memory(struct cecl_mesh *mesh)
 {
-    return (from == 0) + mesh_is_elsewhere(mesh, from == mesh->rank ? peer : from);
-}
-
-/* Whether a peer has still to send its descriptors. */
-static bool is_awaited(const struct cecl_mesh *mesh, int peer)
-{
-    return peer != mesh->rank && !mesh->peers[peer].has_sent &&
-           count_sent(mesh, peer, mesh->rank) > 0;
-}
-
-/* Takes what peers have sent, and maps the rows once the memory has come. */
-static ceclResult_t take_theirs(struct cecl_mesh *mesh)
-{
-    struct cecl_letter letter;
-    ceclResult_t result;
-    while ((result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter)) ==
-           ceclSuccess) {
-        const int from = letter.rank;
-        CECL_TRY(mesh_check_letter(mesh, &letter));
-        if (is_awaited(mesh, from) && letter.nfds == count_sent(mesh, from, mesh->rank)) {
-            int *next = letter.fds;
-            if (from == 0)
-                mesh->memory = *next++;
-            if (mesh_is_elsewhere(mesh, from))
-                mesh->peers[from].process = *next;
-            mesh->peers[from].has_sent = true;
-            letter.nfds = 0;
-        }
-        cecl_net_drop(letter.fds, letter.nfds);
-    }
-    if (result != ceclInProgress)
-        return result;
-    return mesh->memory >= 0 && !mesh->rows ? map_rows(mesh) : ceclSuccess;
-}
-
-/* Sends this rank's descriptors to all. */
-static ceclResult_t send_mine(struct cecl_mesh *mesh)
-{
-    const int fds[] = {mesh->memory, mesh->self};
-    ceclResult_t result = mesh->rank == 0 ? map_rows(mesh) : ceclSuccess;
-    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
-        const int count = count_sent(mesh, mesh->rank, r);
-        if (r == mesh->rank || count == 0)
-            continue;
-        const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0,
-                                            fds + (mesh->rank != 0), count, mesh->init_deadline);
-        result = sent == ceclRemoteError ? ceclSuccess : sent; /* all notice if a rank has gone */
+    ceclResult_t result = ceclSuccess;
+    for (int r = 1; r < mesh->nranks && result == ceclSuccess; r++) {
+        result = mesh_send(mesh, r, MESH_POST, NULL, 0, &mesh->memory, 1, mesh->init_deadline);
+        result = result == ceclRemoteError ? ceclSuccess : result;
     }
     return result;
 }
 
-/* Looks at the late rank that others may have left for, and at another one each time, because a look takes several
- * system calls. A rank that leaves because of rank 0 cannot say so to ranks that lack rank 0's memory. */
-static ceclResult_t look_at_late(struct cecl_mesh *mesh, const struct cecl_rank_list *late,
-                                 int looks)
+static ceclResult_t take_memory(struct cecl_mesh *mesh)
 {
-    const int named = late->count < CECL_RANKS_NAMED ? late->count : CECL_RANKS_NAMED,
-              looked[] = {late->ranks[0], late->ranks[looks % named]};
-    CECL_TRY(cecl_mesh_news(mesh));
-    for (int i = 0; i < 2; i++) {
-        const ceclResult_t result = mesh_check_joining(mesh, looked[i]);
-        if (result == ceclSuccess)
-            continue;
-        CECL_TRY(cecl_mesh_news(mesh)); /* it may have said why in between */
-        return looked[0] != 0 || looked[i] == 0
-                   ? result
-                   : cecl_fail(result, "%s; rank 0 had not come, either", cecl_message());
-    }
+    int from, nfds, fds[CECL_MESH_POST_FDS];
+    size_t bytes;
+    CECL_TRY(cecl_mesh_take(mesh, &from, NULL, 0, &bytes, fds, &nfds));
+    if (from == 0 && nfds == 1)
+        mesh->memory = fds[0];
+    else
+        cecl_net_drop(fds, nfds);
     return ceclSuccess;
 }
 
-/* Waits until all have sent their descriptors, or only rank 0 the memory. */
-static ceclResult_t await_theirs(struct cecl_mesh *mesh, bool only_memory)
+static ceclResult_t await_memory(struct cecl_mesh *mesh)
 {
-    struct pollfd polls[CECL_INBOX_CALLERS + 1];
-    for (int looks = 0;; looks++) {
-        struct cecl_rank_list late = {0};
-        CECL_TRY(take_theirs(mesh));
-        for (int r = 0; r < mesh->nranks; r++)
-            if (is_awaited(mesh, r) && (r == 0 || !only_memory))
-                cecl_rank_list_add(&late, r);
-        if (late.count == 0)
-            return ceclSuccess;
-        if (cecl_ms_left(mesh->init_deadline) == 0)
+    while (mesh->memory < 0) {
+        const ceclResult_t result = take_memory(mesh);
+        if (result != ceclInProgress)
+            CECL_TRY(result);
+        else if (cecl_ms_left(mesh->init_deadline) == 0)
             return cecl_fail(ceclTimeout,
-                             "joining: %s did not come within %" PRId64
+                             "joining: rank 0 did not come within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS); has a process ended?",
-                             cecl_rank_list_words(&late), mesh->init_timeout_ms);
-        if (poll(polls, (nfds_t)cecl_inbox_polls(&mesh->exchange, polls), TICK_MS) != 0)
-            continue;
-        CECL_TRY(look_at_late(mesh, &late, looks));
+                             mesh->init_timeout_ms);
+        else if (!cecl_mesh_await(mesh, TICK_MS))
+            CECL_TRY(mesh_check_joining(mesh, 0));
     }
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared)
 {
-    char words[CECL_MESSAGE_BYTES];
     for (int r = 0; r < mesh->nranks; r++)
         memcpy(&mesh->peers[r].invitation, (const char *)invitations + (size_t)r * apart,
                sizeof(mesh->peers[r].invitation));
-    const ceclResult_t sent = send_mine(mesh);
-    cecl_keep_message(words);
-    const ceclResult_t heard = await_theirs(mesh, sent != ceclSuccess); /* the rows tell why */
-    if (sent != ceclSuccess)
-        return cecl_fail_with(sent, words);
-    CECL_TRY(heard);
-    const ceclResult_t result = cecl_mesh_agree(mesh, map_shared(mesh, shared));
-    cecl_net_drop(&mesh->memory, 1);
+    CECL_TRY(mesh->rank == 0 ? map_rows(mesh) : ceclSuccess);
+    CECL_TRY(mesh->rank == 0 ? send_memory(mesh) : await_memory(mesh));
+    CECL_TRY(mesh->rows ? ceclSuccess : map_rows(mesh));
+    CECL_TRY(mesh_exchange_fds(mesh, mesh->self, mesh->processes, true));
     cecl_net_drop(&mesh->self, 1);
-    return result;
+    return cecl_mesh_agree(mesh, map_shared(mesh, shared));
 }
 
 /* ---- messages */

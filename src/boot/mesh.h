@@ -50,6 +50,11 @@ static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
 /* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
 void cecl_shared_close(struct cecl_shared *shared);
 
+#define CECL_MEMORY_UNIT 4096u /* bytes of which a memory file has a multiple */
+/* Makes a file in memory, to which processes append. Sealed, so no rank can remove pages that another one has mapped.
+ * bytes  [in, out] are rounded up. Local. */
+ceclResult_t cecl_memory_make(size_t *bytes, int *fd);
+
 /* Makes this rank's mesh, and listens for its peers from here on. Rank 0 makes the memory. Local.
  *
  * oob           its deadline ends the waits of all calls until cecl_mesh_joined
@@ -68,6 +73,9 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
  * not send it. Then the peers notice that this rank has left. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared);
+
+/* The file of the shared memory, once ranks are connected: what they append follows from *start on. Local. */
+int cecl_mesh_memory(const struct cecl_mesh *mesh, size_t *start);
 
 /* Called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);

@@ -50,9 +50,7 @@ struct mesh_verdict {
 
 struct mesh_peer {
     struct cecl_invitation invitation;
-    int process; /* readable once the peer's process has ended; -1: it is this process, or not known yet */
     _Atomic bool has_died;
-    bool has_sent; /* while ranks join: what it sends has come */
 };
 
 struct cecl_mesh {
@@ -64,7 +62,8 @@ struct cecl_mesh {
     uint32_t sequence;                      /* exchanges so far */
     int last_looked;                        /* the rank that was last looked for while ranks join */
     struct mesh_row *rows;                  /* [nranks], shared; NULL: not mapped yet */
-    int memory, self; /* until ranks have them: the shared memory, and this process; or -1 */
+    size_t memory_bytes;                    /* of the shared memory, as it is made */
+    int memory, self;           /* the shared memory; until ranks have it, this process; or -1 */
     struct cecl_inbox exchange; /* used by the thread that exchanges */
     struct cecl_inbox post;     /* used by the thread that takes messages */
     int bell;                   /* datagrams make cecl_mesh_watch return */
@@ -76,6 +75,8 @@ struct cecl_mesh {
     pthread_mutex_t lock;          /* held while this rank's row says how it ends */
     struct pollfd *polls;          /* [nranks + 1], for the thread that watches */
     struct mesh_verdict *verdicts; /* [nranks], for cecl_mesh_agree */
+    /* [nranks] readable once the peer's process has ended; -1: it is this process, or not known yet */
+    int *processes;
     struct mesh_peer peers[];
 };
 
@@ -83,6 +84,8 @@ struct cecl_mesh {
 size_t mesh_rows_bytes(int nranks);
 /* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
 void mesh_wake_waiters(struct cecl_mesh *mesh);
+/* mesh_rows.c: cecl_mesh_exchange_fd. elsewhere: only with peers in other processes. */
+ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *fds, bool elsewhere);
 
 /* mesh.c: sends a message to an inbox of a peer. Waits while that is full. */
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,

@@ -94,7 +94,7 @@ enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     /* first the process: what it wrote before its end is then seen */
-    if (is_readable(peer->process))
+    if (is_readable(mesh->processes[rank]))
         atomic_store(&peer->has_died, true);
     const uint32_t state = mesh->rows ? atomic_load(&mesh->rows[rank].state) : MESH_ALIVE;
     return state == MESH_LEFT || state == MESH_ABORTED ? (enum mesh_state)state
@@ -156,8 +156,8 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
     char byte;
     polls[count++] = (struct pollfd){.fd = mesh->bell, .events = POLLIN};
     for (int r = 0; r < mesh->nranks; r++)
-        if (mesh->peers[r].process >= 0 && mesh_look(mesh, r) == MESH_ALIVE)
-            polls[count++] = (struct pollfd){.fd = mesh->peers[r].process, .events = POLLIN};
+        if (mesh->processes[r] >= 0 && mesh_look(mesh, r) == MESH_ALIVE)
+            polls[count++] = (struct pollfd){.fd = mesh->processes[r], .events = POLLIN};
     if (poll(polls, (nfds_t)count, wait_ms) == 0)
         look_for_exec(mesh);
     else if (polls[0].revents) /* bounded, because other processes may go on ringing */

@@ -231,15 +231,16 @@ static ceclResult_t take_from_inbox(struct cecl_mesh *mesh, uint32_t number, int
     return ceclSuccess;
 }
 
-/* Takes the descriptors of an exchange to which all have come, so they are in this rank's inbox. */
-static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int64_t deadline)
+/* Takes `count` descriptors of an exchange to which all have come, so they are in this rank's inbox. */
+static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int count,
+                             int64_t deadline)
 {
     ceclResult_t result = ceclSuccess;
     while (result == ceclSuccess || (result == ceclInProgress && cecl_ms_left(deadline) != 0)) {
         int got = 0;
         for (int r = 0; r < mesh->nranks; r++)
             got += fds[r] >= 0;
-        if (got == mesh->nranks - 1)
+        if (got == count)
             return ceclSuccess;
         if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
             return mesh_interrupted(mesh);
@@ -252,24 +253,32 @@ static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, 
                : result;
 }
 
-ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *fds, bool elsewhere)
 {
     const uint32_t number = mesh->sequence;
     const int64_t deadline = mesh_deadline(mesh);
     ceclResult_t result = ceclSuccess;
+    int count = 0;
     if (mesh->broken != ceclSuccess)
         return cecl_fail_with(mesh->broken, mesh->broken_text);
     for (int r = 0; r < mesh->nranks; r++) {
+        const bool takes = r != mesh->rank && (!elsewhere || mesh_is_elsewhere(mesh, r));
         fds[r] = -1;
-        if (r == mesh->rank || result != ceclSuccess)
+        count += takes;
+        if (!takes || result != ceclSuccess)
             continue;
         const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
         if (sent != ceclRemoteError) /* all notice if a rank has gone */
             result = sent;
     }
     CECL_TRY(agree(mesh, "fd", result));
-    result = take_fds(mesh, number, fds, deadline);
+    result = take_fds(mesh, number, fds, count, deadline);
     if (result != ceclSuccess)
         cecl_net_drop(fds, mesh->nranks);
     return result;
+}
+
+ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+{
+    return mesh_exchange_fds(mesh, fd, fds, false);
 }

@@ -8,7 +8,7 @@
 
 #include "alloc/pool.h"
 #include "alloc/posts.h"
-#include "boot/mesh.h"
+#include "boot/meeting.h"
 #include "boot/rank_list.h"
 #include "ce/engine.h"
 #include "comm/history.h"
@@ -78,13 +78,12 @@ struct cecl_worker {
 
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
-    CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_MEETINGS, /* boot/meeting.h: members of a shrink meet */
-    CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
-    CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
-    CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
-    CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
-    CECL_SHARED_LENT,     /* for the program: ceclCommGetSharedMemory */
+    CECL_SHARED_PLACES,  /* alloc/places.h: ranks tell each other where buffers lie */
+    CECL_SHARED_HISTORY, /* comm/history.h: which calls each rank has made */
+    CECL_SHARED_WAITS,   /* comm/waits.h: for which ranks each rank waits */
+    CECL_SHARED_HOSTED,  /* alloc/hosted.h: flags and blocks in memory of the host */
+    CECL_SHARED_POSTS,   /* alloc/posts.h: where the bytes of messages lie */
+    CECL_SHARED_LENT,    /* for the program: ceclCommGetSharedMemory */
     CECL_SHARED_PARTS
 };
 
@@ -101,6 +100,7 @@ struct ceclComm {
     struct cecl_device *dev;
     struct cecl_net *net; /* over several hosts, where NCCL carries calls (net/net.h); or NULL */
     struct cecl_mesh *mesh;
+    struct cecl_meetings meetings; /* of members of shrinks */
     struct cecl_shared shared;
     struct cecl_hosted hosted;
     int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */

@@ -155,12 +155,11 @@ static void make_memory(size_t bytes, bool is_sealed)
         REQUIRE(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seals: %s", strerror(errno));
 }
 
-/* Rank 0 sends the memory and its process; sometimes a memory that is too small, can shrink, or is none. Returns whether
- * it is good. */
+/* Rank 0 sends the memory; sometimes one that is too small, can shrink, or is none. Returns whether it is good. */
 static bool hand_out(void)
 {
     const unsigned how = take_below(&in, 16);
-    const int nfds = how == 2 ? (int)take_below(&in, 2) : 2;
+    const int nfds = how != 2;
     const struct head head = head_of(0, 0);
     make_memory(mesh_rows_bytes(nranks) - (how == 3), how != 4);
     const bool is_good = how < 2 || how > 4;
@@ -168,11 +167,11 @@ static bool hand_out(void)
         rows = mmap(NULL, mesh_rows_bytes(nranks), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
         REQUIRE(rows != MAP_FAILED, "mmap: %s", strerror(errno));
     }
-    say(MESH_EXCHANGE, &head, NULL, 0, (const int[]){memory, lives[0]}, nfds);
+    say(MESH_POST, &head, NULL, 0, &memory, nfds);
     return is_good;
 }
 
-/* All send their processes, one of them perhaps not, and come to the exchange of a join. Returns whether all do. */
+/* All send their processes, one of them perhaps not, and come to the exchanges of a join. Returns whether all do. */
 static bool come_to_join(void)
 {
     const struct mesh_verdict good = {.result = ceclSuccess};
@@ -181,11 +180,12 @@ static bool come_to_join(void)
         if (r == rank)
             continue;
         const struct head head = head_of(r, 0);
-        if (r != 0 && r != silent)
+        if (r != silent)
             say(MESH_EXCHANGE, &head, NULL, 0, &lives[r], 1);
+        come(r, "fd", &good, sizeof(good), 0);
         come(r, "agree", &good, sizeof(good), 0);
     }
-    return silent <= 0;
+    return silent < 0;
 }
 
 static bool open_mesh(void)
@@ -198,7 +198,7 @@ static bool open_mesh(void)
     ceclResult_t result = cecl_mesh_new(&oob, PATIENCE_MS, 0, &all[rank], &mesh);
     REQUIRE(result == ceclSuccess, "result %d: %s", (int)result, cecl_message());
     while (take_below(&in, 4) == 1)
-        be_a_stranger(MESH_EXCHANGE);
+        be_a_stranger(take_below(&in, 2) ? MESH_EXCHANGE : MESH_POST);
     bool is_good = hand_out();
     if (rows)
         is_good = come_to_join();
