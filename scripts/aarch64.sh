@@ -13,7 +13,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Left out are tests that kill, stop or fork ranks or look at the mappings of a process, which QEMU does otherwise than
 # Linux or slowly.
-tests=(bench blocks boot_door boot_mesh boot_tcp boot_trouble check_says check_threads closing error flags frames
+tests=(bench blocks boot_mesh boot_tcp boot_trouble check_says check_threads closing error flags frames
     graphs_end history host_graph host_small host_stream host_words hosts launch lifeline machine model number
     one_sided_failure peer_table posts rank_words reduce_host refusals registry settings shared_gpu siphash small_host
     splits_behind splits_torch steady_state tuning turns waits)

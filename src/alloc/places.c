@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "util/clock.h"
-#include "util/fork.h"
+#include "util/fds.h"
 #include "util/thread.h"
 
 #define LINE 64u /* bytes of a cache line */

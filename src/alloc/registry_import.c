@@ -6,7 +6,6 @@
 
 #include "alloc/registry_internal.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 /* ---- regions */
 

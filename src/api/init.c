@@ -42,19 +42,15 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 /* The threads of one call meet by a log of their own, like the members of a shrink. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
-    const struct cecl_join *join = oob->context;
-    struct cecl_meetings meetings;
-    struct cecl_meeting_plan plan = {.meetings = &meetings,
+    struct cecl_join *join = oob->context;
+    struct cecl_meeting_plan plan = {.meetings = &join->meetings,
                                      .timeout_ms = oob->timeout_ms,
                                      .deadline = oob->deadline,
                                      .part = send,
                                      .bytes = bytes};
     for (int r = 0; r < oob->nranks; r++)
         cecl_rank_set_add(&plan.members, r);
-    CECL_TRY(cecl_meetings_open(&meetings, *join->log, CECL_MEMORY_UNIT, oob->rank, oob->nranks));
-    const ceclResult_t result = cecl_meeting_join(&plan, recv);
-    cecl_meetings_close(&meetings);
-    return result;
+    return cecl_meeting_join(&plan, recv);
 }
 
 ceclResult_t cecl_join_carry_out(void *item)
@@ -65,7 +61,7 @@ ceclResult_t cecl_join_carry_out(void *item)
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits, so the id can be used again */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
-    if (join->log) {
+    if (join->meetings.seats) {
         oob.context = join;
         oob.allgather = ask_threads;
     }
@@ -214,13 +210,15 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
                                       .out = &comms[r],
                                       .nranks = ndev,
                                       .rank = r,
-                                      .log = &log,
                                       .config = resolved};
         /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins[r].config.cuda_device = devlist ? devlist[r] : r;
+        result = cecl_meetings_open(&joins[r].meetings, log, bytes, r, ndev);
     }
     if (result == ceclSuccess)
         result = cecl_joins_carry_out(joins, ceclSuccess, NULL);
+    for (int r = 0; r < ndev && joins; r++)
+        cecl_meetings_close(&joins[r].meetings);
     if (log >= 0)
         cecl_fds_close(log);
     return result;

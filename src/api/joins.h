@@ -10,8 +10,7 @@ struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    /* in ceclCommInitAll: a pointer to the log by which the ranks meet (boot/meeting.h); NULL: they meet by the id */
-    const int *log;
+    struct cecl_meetings meetings; /* in ceclCommInitAll the ranks meet there; zeroed: by the id */
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers

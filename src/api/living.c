@@ -6,7 +6,7 @@
 #include "flags/flags.h"
 #include "net/net.h"
 #include "util/clock.h"
-#include "util/fork.h"
+#include "util/fds.h"
 #include "util/thread.h"
 
 /* how long pending calls may delay the end of the process */

@@ -8,7 +8,7 @@
 #include "device/nvtx.h"
 #include "launch/launcher.h"
 #include "net/net.h"
-#include "util/fork.h"
+#include "util/fds.h"
 #include "util/grow.h"
 #include "util/log.h"
 

@@ -2,8 +2,6 @@
 #include "boot/lifeline.h"
 
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,27 +13,10 @@
 #define ROOT CECL_TCP_ROOT
 #define SAY_MS 1000 /* how long saying something may take, in ms */
 #define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
-/* A host that answers nothing for this long counts as lost: its first probe, and four more. */
-#define QUIET_S 10
-#define PROBE_S 5
-#define PROBES 4
 
-void cecl_lifeline_keep(int fd)
+static ceclResult_t say(int fd, uint64_t kind, const void *part, size_t bytes)
 {
-    const struct {
-        int level, name, value;
-    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-                   {IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S},
-                   {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
-                   {IPPROTO_TCP, TCP_KEEPCNT, PROBES},
-                   {IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * (QUIET_S + PROBES * PROBE_S)}};
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
-}
-
-static ceclResult_t say(int fd, enum cecl_lifeline_kind kind, const void *part, size_t bytes)
-{
-    struct cecl_lifeline_said said = {.kind = kind};
+    struct cecl_tcp_said said = {.kind = kind};
     memcpy(said.part, part, bytes);
     return cecl_net_send(fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
 }
@@ -45,10 +26,11 @@ struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms)
     static const char why[] = "no host memory to hear the root";
     struct cecl_lifeline *line = calloc(1, sizeof(*line));
     if (!line) {
-        (void)!say(fd, CECL_LIFELINE_FAILURE, why, sizeof(why));
+        (void)!say(fd, CECL_TCP_FAILURE, why, sizeof(why));
         cecl_net_close(fd);
         return NULL;
     }
+    cecl_tcp_keep_alive(fd);
     line->fd = fd;
     line->left = -1;
     line->nranks = nranks;
@@ -148,7 +130,7 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
 {
     if (line->fd < 0)
         return cecl_fail(ceclRemoteError, ROOT " has ended");
-    const ceclResult_t said = say(line->fd, CECL_LIFELINE_PART, send, bytes);
+    const ceclResult_t said = say(line->fd, CECL_TCP_PART, send, bytes);
     if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
         return said;
     CECL_TRY(await_root(line, deadline, ended));
@@ -232,7 +214,7 @@ void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
     if (!cecl_lock_until(&line->lock, cecl_deadline(SAY_MS)))
         return;
     if (line->fd >= 0 && !line->has_told)
-        (void)!say(line->fd, CECL_LIFELINE_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
+        (void)!say(line->fd, CECL_TCP_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
     line->has_told = true;
     pthread_mutex_unlock(&line->lock);
 }
@@ -243,7 +225,7 @@ void cecl_lifeline_leave(struct cecl_lifeline *line)
     char rest;
     if (!cecl_lock_until(&line->lock, deadline))
         return;
-    if (line->fd >= 0 && say(line->fd, CECL_LIFELINE_GOODBYE, "", 0) == ceclSuccess)
+    if (line->fd >= 0 && say(line->fd, CECL_TCP_GOODBYE, "", 0) == ceclSuccess)
         while (cecl_net_recv(line->fd, &rest, 1, deadline, ROOT) == ceclSuccess)
             ;
     hang_up(line);

@@ -2,7 +2,7 @@
  * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
  * ends or gives up.
  *
- *     rank -> root   what it says (struct cecl_lifeline_said): a part, a failure with its words, or goodbye
+ *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + the parts of all      once all ranks have sent a part
  *                    a reply with an error's message  once a rank has ended or given up
  *                    an empty reply                   a rank has left; or the root's process may end
@@ -21,14 +21,6 @@
 #include "util/error.h"
 
 #define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others at a time */
-
-enum cecl_lifeline_kind { CECL_LIFELINE_PART = 1, CECL_LIFELINE_FAILURE, CECL_LIFELINE_GOODBYE };
-
-/* What a rank says over its line. */
-struct cecl_lifeline_said {
-    uint32_t kind;
-    char part[CECL_OOB_PART_BYTES]; /* a part, or a failure's words */
-};
 
 struct cecl_lifeline {
     int fd; /* -1: closed */
@@ -60,8 +52,6 @@ ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, 
 ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
                                  const _Atomic bool *ended);
 
-/* From here on a host that stops answering is noticed, too. */
-void cecl_lifeline_keep(int fd);
 /* Waits up to `ms` until the root sends something, or until the eventfd `wake` is written, which it resets. */
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms);
 /* Reads what the root has sent meanwhile, without waiting. An error: a rank, or the root, has ended or given up. */

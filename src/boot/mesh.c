@@ -21,7 +21,6 @@
 #include "util/clock.h"
 #include "util/fds.h"
 #include "util/file.h"
-#include "util/fork.h"
 #include "util/grow.h"
 
 #define OWN_FDS 5    /* of a rank: two inboxes, the bell, rouse_fd, the shared memory */

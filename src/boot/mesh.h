@@ -16,7 +16,7 @@
 
 struct cecl_mesh;
 
-/* What a rank tells the others before they connect: where it listens, and its process (util/fork.h). */
+/* What a rank tells the others before they connect: where it listens, and its process (util/fds.h). */
 struct cecl_invitation {
     struct cecl_inbox_address at;
     uint64_t process;

@@ -78,10 +78,12 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Looks whether one of the late ranks has left without a word, because it could not map the memory; each time at
- * another one, because that takes several system calls. */
+/* Looks whether one of the late ranks has left without a word, because it had not mapped the memory yet; each time at
+ * another one, because that takes several system calls. First at rank 0, because others leave if its memory does not
+ * come. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
+    CECL_TRY(atomic_load(&mesh->rows[0].came) > 0 ? ceclSuccess : mesh_check_joining(mesh, 0));
     for (int i = 0; i < mesh->nranks; i++) {
         const int rank = mesh->last_looked = (mesh->last_looked + 1) % mesh->nranks;
         if (atomic_load(&mesh->rows[rank].came) == 0) {

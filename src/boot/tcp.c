@@ -10,7 +10,6 @@
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 #define ROOT CECL_TCP_ROOT
 #define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
@@ -32,28 +31,9 @@ static const char *other_reason(const struct cecl_tcp_id *id)
                : "";
 }
 
-static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
-{
-    return cecl_fail(
-        ceclInvalidUsage,
-        "unique id: no process listens at its address; the id was used already, or the "
-        "process that made it has ended: make a new one with ceclGetUniqueId%s",
-        other_reason(id));
-}
-
 static ceclResult_t in_time(const struct client *client, ceclResult_t result)
 {
     return cecl_tcp_in_time(result, client->timeout_ms);
-}
-
-static ceclResult_t say(const struct client *client, const void *data, size_t bytes)
-{
-    return in_time(client, cecl_net_send(client->fd, data, bytes, client->deadline, ROOT));
-}
-
-static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
-{
-    return in_time(client, cecl_net_recv(client->fd, data, bytes, client->deadline, ROOT));
 }
 
 /* Begins a connection to the root. Before the root knows of this rank, this rank cannot tell anyone that
@@ -90,7 +70,11 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     }
     /* ECONNRESET: the root ended while this connection was in its queue. */
     if (error == ECONNREFUSED || error == ECONNRESET)
-        return nobody_listens(id);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "unique id: no process listens at its address; the id was used already, or the "
+            "process that made it has ended: make a new one with ceclGetUniqueId%s",
+            other_reason(id));
     if (error != 0)
         return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                          "connecting to " ROOT ": %s", strerror(error));
@@ -98,65 +82,48 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     return ceclSuccess;
 }
 
-/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the message depends on the
- * step that was reached. *put_off: newer callers replaced this one, which must connect again. The root may put
- * this rank off before the answer has arrived, so the root's reply is read even if the answer could not be sent. */
-static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
-                          struct cecl_tcp_proof *proof, bool *put_off)
+/* Says that this rank joins, and receives the root's proof. said: its patience and tag are filled in here.
+ * *put_off: newer callers replaced this one, which must connect again. The root may put this rank off before all has
+ * arrived, so the root's answer is read even if not all could be sent. */
+static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
+                                struct cecl_tcp_said *said, bool *put_off)
 {
-    const ceclResult_t sent = say(client, answer, sizeof(*answer));
+    const int left = cecl_ms_left(client->deadline);
+    struct cecl_tcp_proof proof;
+    CECL_TRY(cecl_net_random(said->nonce, sizeof(said->nonce)));
+    said->patience_ms = left > 0 ? left : 0;
+    said->tag = cecl_tcp_rank_tag(id->secret, said);
+    const ceclResult_t sent =
+        in_time(client, cecl_net_send(client->fd, said, sizeof(*said), client->deadline, ROOT));
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
-    const ceclResult_t heard = hear(client, proof, sizeof(*proof));
-    *put_off = heard == ceclSuccess && proof->tag == CECL_TCP_AGAIN;
-    if (heard != ceclRemoteError)
-        return heard;
-    if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
+    const ceclResult_t heard =
+        in_time(client, cecl_net_recv(client->fd, &proof, sizeof(proof), client->deadline, ROOT));
+    *put_off = heard == ceclSuccess && proof.tag == CECL_TCP_AGAIN;
+    if (heard == ceclRemoteError)
         return cecl_fail(ceclInvalidUsage,
-                         "unique id: " ROOT " closed the connection before it read this rank's "
-                         "answer: the job has begun already, or has ended");
-    return cecl_fail(ceclInvalidUsage,
-                     "unique id: " ROOT " closed the connection: the job has another secret, has "
-                     "begun already, or has ended");
-}
-
-/* answer: what this rank sends; its nonce, patience and tag are filled in here */
-static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                struct cecl_tcp_answer *answer, bool *put_off)
-{
-    struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_proof proof;
-    const int left = cecl_ms_left(client->deadline);
-
-    CECL_TRY(cecl_net_random(answer->nonce, sizeof(answer->nonce)));
-    ceclResult_t result = hear(client, &challenge, sizeof(challenge));
-    if (result != ceclSuccess) /* the root ended while this connection was in its queue */
-        return result == ceclRemoteError ? nobody_listens(id) : result;
-    if (challenge.magic != CECL_TCP_MAGIC)
-        return cecl_fail(ceclInvalidUsage, "unique id: the listener at its address is not cecl%s",
-                         other_reason(id));
-
-    answer->patience_ms = left > 0 ? left : 0;
-    answer->tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, answer);
-    result = prove(client, answer, &proof, put_off);
-    if (result != ceclSuccess || *put_off)
-        return result;
-    const uint64_t expected = cecl_tcp_root_tag(id->secret, challenge.nonce, answer->nonce);
+                         "unique id: " ROOT " closed the connection: the job has another secret, "
+                         "has begun already, or has ended");
+    if (heard != ceclSuccess || *put_off)
+        return heard;
+    const uint64_t expected = cecl_tcp_root_tag(id->secret, said);
     return cecl_net_equal(&proof.tag, &expected, sizeof(expected))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
-                           "unique id: the listener at its address has another secret");
+                           "unique id: the listener at its address is not cecl, or has another "
+                           "secret%s",
+                           other_reason(id));
 }
 
 /* Connects to the root and proves the secret. Connects again if the root puts this rank off. */
-static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
+static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_said *said,
                               struct client *client)
 {
     for (;;) {
         bool put_off = false;
         ceclResult_t result = connect_root(id, client);
         if (result == ceclSuccess)
-            result = shake_hands(client, id, answer, &put_off);
+            result = shake_hands(client, id, said, &put_off);
         if (!put_off)
             return result;
         if (cecl_ms_left(client->deadline) == 0)
@@ -174,14 +141,14 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
         return cecl_fail(ceclInvalidUsage, "unique id: not made by ceclGetUniqueId");
 
-    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
-                                     .rank = oob->rank,
-                                     .nranks = oob->nranks,
-                                     .timeout_ms = oob->timeout_ms,
-                                     .process = cecl_fork_process()};
+    struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC,
+                                 .rank = oob->rank,
+                                 .nranks = oob->nranks,
+                                 .timeout_ms = oob->timeout_ms,
+                                 .process = cecl_fork_process()};
     struct client client = {.fd = -1, .deadline = oob->deadline, .timeout_ms = oob->timeout_ms};
-    memcpy(answer.part, send, bytes);
-    ceclResult_t result = meet_root(&id, &answer, &client);
+    memcpy(said.part, send, bytes);
+    ceclResult_t result = meet_root(&id, &said, &client);
     oob->is_known = result == ceclSuccess;
     if (client.fd < 0)
         return result;

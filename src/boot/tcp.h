@@ -1,15 +1,14 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
- *     root -> rank   challenge                       as soon as the rank has connected
- *     rank -> root   answer (with a challenge back)  proves the secret; says who it is; has its part
- *     root -> rank   proof                           once it has read the answer;
- *                    or "again", and it closes       if newer callers have replaced this one
+ *     rank -> root   joins (struct cecl_tcp_said)   proves the secret; says who it is; has its part
+ *     root -> rank   proof                           once it has read that;
+ *                    or "again", and it closes       if it cannot wait for the rest
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
  * Then the rank closes the connection, or keeps it as its line to the root (lifeline.h).
  *
- * The secret is never sent. Each side shows a SipHash tag over both nonces, which only a holder of
- * the secret can compute. */
+ * The secret is never sent. Each side shows a SipHash tag, which only a holder of the secret can compute. An id serves
+ * one job, so a rank's message is of no use to whoever repeats it. */
 #ifndef CECL_BOOT_TCP_H
 #define CECL_BOOT_TCP_H
 
@@ -18,11 +17,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "boot/door.h"
 #include "boot/oob.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637038u /* "cecltcp8" */
+#define CECL_TCP_MAGIC 0x6365636c74637039u /* "cecltcp9" */
 
 union cecl_tcp_address {
     struct sockaddr any;
@@ -38,24 +36,22 @@ struct cecl_tcp_id {
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
-struct cecl_tcp_challenge {
-    uint64_t magic;
-    uint8_t nonce[16];
-};
-
-struct cecl_tcp_answer {
-    uint64_t magic;
+/* What a rank says: it joins; later, over its line, one of these. */
+enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
+struct cecl_tcp_said {
+    uint64_t
+        kind; /* CECL_TCP_MAGIC: it joins, with all fields; otherwise `part` follows, and the rest is 0 */
+    char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks, or a failure's words */
     uint8_t nonce[16];
     int32_t rank, nranks;
     int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
     int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
-    uint64_t process;    /* this rank's: see util/fork.h */
-    char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks; the rest is 0 */
-    uint64_t tag;                   /* over "rank", both nonces and all fields above */
+    uint64_t process;    /* this rank's: see util/fds.h */
+    uint64_t tag;        /* over "rank" and all fields above */
 };
 
 struct cecl_tcp_proof {
-    uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
+    uint64_t tag; /* over "root" and the rank's tag; or CECL_TCP_AGAIN */
 };
 /* Needs no tag: an attacker who could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
@@ -69,12 +65,10 @@ struct cecl_tcp_reply {
     uint64_t bytes;
 };
 
-/* The tags that prove the secret. The two sides' tags differ, so a caller cannot send the other side's tag
- * back as its own. */
-uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
-                           const struct cecl_tcp_answer *answer);
-uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
-                           const uint8_t rank_nonce[16]);
+/* The tags that prove the secret: that of a rank which joins, and the root's answer to it. They differ, so a caller cannot
+ * send a tag back as its own. */
+uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
+uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 
 /* Whether the address in `id` is loopback, so that only this host's ranks reach it. */
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id);
@@ -93,6 +87,8 @@ static inline socklen_t cecl_tcp_length(int family)
 /* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the previous one
  * is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
+/* From here on a host that stops answering is noticed, too. */
+void cecl_tcp_keep_alive(int fd);
 
 #define CECL_TCP_ROOT "the rank that made the unique id"
 /* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */

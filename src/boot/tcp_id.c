@@ -14,22 +14,17 @@
 #include "util/settings.h"
 #include "util/siphash.h"
 
-uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
-                           const struct cecl_tcp_answer *answer)
+uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said)
 {
-    enum { SAID = offsetof(struct cecl_tcp_answer, tag) };
-    uint8_t text[4 + 16 + SAID] = "rank";
-    memcpy(text + 4, root_nonce, 16);
-    memcpy(text + 20, answer, SAID);
+    uint8_t text[4 + offsetof(struct cecl_tcp_said, tag)] = "rank";
+    memcpy(text + 4, said, sizeof(text) - 4);
     return cecl_siphash(secret, text, sizeof(text));
 }
 
-uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
-                           const uint8_t rank_nonce[16])
+uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said)
 {
-    uint8_t text[4 + 16 + 16] = "root";
-    memcpy(text + 4, root_nonce, 16);
-    memcpy(text + 20, rank_nonce, 16);
+    uint8_t text[4 + sizeof(said->tag)] = "root";
+    memcpy(text + 4, &said->tag, sizeof(said->tag));
     return cecl_siphash(secret, text, sizeof(text));
 }
 
@@ -38,6 +33,24 @@ void cecl_tcp_send_at_once(int fd)
     const int one = 1;
     /* a failure only makes messages slower */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* A host that answers nothing for this long counts as lost: its first probe, and four more. */
+#define QUIET_S 10
+#define PROBE_S 5
+#define PROBES 4
+
+void cecl_tcp_keep_alive(int fd)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, PROBES},
+                   {IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * (QUIET_S + PROBES * PROBE_S)}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
 
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)

@@ -1,38 +1,50 @@
-/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
- * ranks, sends the parts of all to all, and serves their lines (lifeline.h) until all ranks have closed theirs. The door (door.h) keeps strangers out: they get a
- * challenge that they cannot answer. Neither a stranger nor a rank that receives its reply slowly holds up
- * other ranks. */
+/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits ranks, sends the parts
+ * of all to all, and serves their lines (lifeline.h) until all ranks have closed theirs.
+ *
+ * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
+ * hold up the ranks. So all are read at the same time, each has a deadline, and a newer caller may replace one only
+ * after it has had some time. They use at most half of the process's descriptors. A rank that receives its reply slowly
+ * does not hold up others, either. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
-#include "boot/door.h"
 #include "boot/net.h"
 #include "boot/rank_list.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/fds.h"
-#include "util/fork.h"
+#include "util/grow.h"
 #include "util/thread.h"
 
 #define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
 #define WORDS_MS 1000   /* ms that sending such a message may take */
-#define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
 /* a rank gets the list of missing ranks at most this many ms before it gives up */
 #define MARGIN_MS 1000
 
-struct seat {
+#define CALLERS_MAX 4096 /* most callers at a time, if there are enough descriptors */
+/* ms in which a caller must send all its bytes. A process may stand still for some seconds, but it can connect
+ * again. */
+#define PATIENCE_MS 5000
+#define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
+#define TICK_MS 50   /* ms between two checks of deadlines */
+#define STILL_MS 500 /* if this process has not looked for longer, it stood still */
+#define REST_MS 20   /* ms of rest after an accept that failed for lack of descriptors or memory */
+/* ms of such failures before they are reported, because resources may become free meanwhile */
+#define BEAR_MS 1000
+
+/* A connection: a caller's, or a rank's. */
+struct peer {
     int fd;
-    bool is_here; /* the rank is in the root's process, see tell() */
-    size_t taken; /* bytes of the reply sent so far */
-    size_t heard; /* bytes of `said` received so far */
+    bool is_here;  /* the rank is in the root's process, see tell() */
+    uint32_t got;  /* bytes of `said` received so far */
+    size_t taken;  /* bytes of the reply sent so far */
+    int64_t since; /* when the caller came */
+    struct cecl_tcp_said said;
 };
 
 /* What is sent to all once all have joined. */
@@ -42,7 +54,6 @@ struct reply {
 };
 
 struct root {
-    struct cecl_door door;
     uint8_t secret[16];
     int64_t timeout_ms;
     /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
@@ -51,19 +62,36 @@ struct root {
     int64_t deadline; /* end of the current wait */
     int64_t patience; /* the time at which the first rank gives up */
     int nranks, joined;
-    int expected; /* the largest nranks that any rank has sent */
-    int told;     /* how many ranks came after the job had failed, and got the reason */
-    /* -- set when the first rank has come -- */
-    struct seat *seats; /* [nranks] */
-    struct reply *reply;
-    struct pollfd *polls; /* [nranks] */
-    ceclResult_t failed;  /* why the job has failed; `words` is the message */
+    int expected;        /* the largest nranks that any rank has sent */
+    int told;            /* how many ranks came after the job had failed, and got the reason */
+    ceclResult_t failed; /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
+    /* -- callers -- */
+    int listener; /* -1: ranks no longer join */
+    int room, count;
+    struct peer **callers; /* [room], the oldest first */
+    /* errno of the last accept, if it failed for lack of descriptors or memory; 0: it succeeded */
+    int trouble;
+    int64_t trouble_since, rest_until;
+    int64_t looked;       /* when callers were last heard */
+    struct pollfd *polls; /* [1 + room + nranks] */
+    /* -- set when the first rank has come -- */
+    struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
+    struct reply *reply;
     /* -- lines -- */
-    struct cecl_lifeline_said *said; /* [nranks] what ranks say */
-    bool has_lines;                  /* a rank has said something */
-    int nparts;                      /* how many ranks have sent their parts for the next reply */
+    bool has_lines; /* a rank has said something */
+    int nparts;     /* how many ranks have sent their parts for the next reply */
 };
+
+static void hang_up(struct peer **peer)
+{
+    if (*peer)
+        cecl_net_close((*peer)->fd);
+    free(*peer);
+    *peer = NULL;
+}
+
+/* ---- failures */
 
 /* The end of a wait that lasts `wait_ms`, or until the first rank gives up. The wait ends a little before
  * that, so that the message arrives while that rank still listens. */
@@ -78,35 +106,30 @@ static int64_t deadline_in(const struct root *root, int64_t wait_ms)
     return end - (tenth < MARGIN_MS ? tenth : MARGIN_MS);
 }
 
-static void send_words(int fd, ceclResult_t status, const char *words, int64_t deadline)
+/* Tells a rank why the job has failed. */
+static void send_words(const struct root *root, const struct peer *peer, int64_t deadline)
 {
-    const struct cecl_tcp_reply reply = {.status = (int32_t)status, .bytes = strlen(words)};
-    if (cecl_net_send(fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
-        (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
+    const struct cecl_tcp_reply reply = {.status = (int32_t)root->failed,
+                                         .bytes = strlen(root->words)};
+    if (cecl_net_send(peer->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
+        (void)!cecl_net_send(peer->fd, root->words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* Tells a rank why the job has failed. Ranks of the root's process are told after all others, because the process,
- * and the root with it, may end as soon as they know. */
-static void tell(const struct root *root, const struct seat *seat, bool here, int64_t deadline)
-{
-    if (seat->fd >= 0 && seat->is_here == here)
-        send_words(seat->fd, root->failed, root->words, deadline);
-}
-
-/* Ends the job with the message that was recorded last. Tells every rank that has joined, and a rank that was
- * `refused`, unless that is NULL. Ranks that come within LINGER_MS are told as well. */
-static void fail_job(struct root *root, ceclResult_t status, const struct seat *refused)
+/* Ends the job with the message that was recorded last. Tells every rank that has joined, and a rank that was `refused`,
+ * unless that is NULL; those of the root's process after all others, because the process, and the root with it, may end as
+ * soon as they know. Ranks that come within LINGER_MS are told as well. */
+static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
     root->failed = status;
     root->deadline = cecl_deadline(LINGER_MS);
     cecl_keep_message(root->words);
-    for (int here = 0; here < 2; here++) {
-        for (int r = 0; r < root->nranks; r++)
-            tell(root, &root->seats[r], here, deadline);
-        if (refused)
-            tell(root, refused, here, deadline);
-    }
+    for (int here = 0; here < 2; here++)
+        for (int r = 0; r <= root->nranks; r++) {
+            const struct peer *peer = r < root->nranks ? root->seats[r] : refused;
+            if (peer && peer->is_here == here)
+                send_words(root, peer, deadline);
+        }
 }
 
 /* Ends the job, because its time is up. */
@@ -114,7 +137,7 @@ static void name_who_is_missing(struct root *root)
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd < 0)
+        if (!root->seats[r])
             cecl_rank_list_add(&list, r);
     cecl_fail(ceclTimeout,
               "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS=%" PRId64
@@ -124,56 +147,35 @@ static void name_who_is_missing(struct root *root)
     fail_job(root, ceclTimeout, NULL);
 }
 
-static void close_seat(struct seat *seat)
+static void lose_rank(struct root *root, int rank, const char *how)
 {
-    if (seat->fd >= 0)
-        cecl_net_close(seat->fd);
-    seat->fd = -1;
+    hang_up(&root->seats[rank]);
+    if (root->failed != ceclSuccess)
+        return;
+    cecl_fail(ceclRemoteError, "rank %d %s", rank, how);
+    fail_job(root, ceclRemoteError, NULL);
 }
 
 /* ---- joining */
 
-/* Sends the challenge to a caller that has just connected. */
-static bool greet(struct cecl_caller *caller)
-{
-    struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC};
-    if (cecl_net_random(caller->nonce, sizeof(caller->nonce)) != ceclSuccess)
-        return false;
-    memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
-    cecl_tcp_send_at_once(caller->fd);
-    /* A new socket's buffer has room for this. If not, the connection is dropped. */
-    return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-           (ssize_t)sizeof(challenge);
-}
-
-static void put_off(const struct cecl_caller *caller)
-{
-    const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
-    (void)!send(caller->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 static bool make_seats(struct root *root, int nranks)
 {
-    root->seats = calloc((size_t)nranks, sizeof(*root->seats));
-    root->reply = malloc(sizeof(*root->reply) + (size_t)nranks * sizeof(root->reply->parts[0]));
-    root->said = calloc((size_t)nranks, sizeof(*root->said));
-    root->polls = calloc((size_t)nranks, sizeof(*root->polls));
-    if (!root->seats || !root->reply || !root->said || !root->polls)
+    const size_t n = (size_t)nranks;
+    root->seats = calloc(n, sizeof(struct peer *));
+    root->reply = malloc(sizeof(*root->reply) + n * sizeof(root->reply->parts[0]));
+    if (!root->seats || !root->reply ||
+        !cecl_list_grow(&root->polls, (1 + (size_t)root->room + n) * sizeof(*root->polls)))
         return false;
-    root->reply->head = (struct cecl_tcp_reply){
-        .status = ceclSuccess, .bytes = (uint64_t)nranks * sizeof(root->reply->parts[0])};
+    root->reply->head =
+        (struct cecl_tcp_reply){.status = ceclSuccess, .bytes = n * sizeof(root->reply->parts[0])};
     root->nranks = nranks;
-    for (int r = 0; r < nranks; r++)
-        root->seats[r].fd = -1;
     return true;
 }
 
 /* Checks whether a rank that has proved the secret may have the number that it asks for. */
-static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
+static ceclResult_t judge(struct root *root, const struct cecl_tcp_said *said)
 {
-    const int rank = answer->rank, nranks = answer->nranks;
-    if (root->failed != ceclSuccess)
-        return root->failed;
+    const int rank = said->rank, nranks = said->nranks;
     if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
         return cecl_fail(ceclInvalidArgument, "rank %d of %d: out of range", rank, nranks);
     if (root->nranks == 0 && !make_seats(root, nranks))
@@ -181,34 +183,21 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
     if (nranks != root->nranks)
         return cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
                          nranks, root->nranks);
-    if (root->seats[rank].fd >= 0)
+    if (root->seats[rank])
         return cecl_fail(ceclInvalidArgument, "two ranks joined as rank %d of %d", rank, nranks);
     return ceclSuccess;
 }
 
-/* Gives a seat to a rank that has proved the secret, or fails the job and tells all ranks the
- * reason. */
-static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
+static void seat(struct root *root, struct peer *peer)
 {
-    if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
-        root->expected = answer->nranks;
-    const ceclResult_t status = judge(root, answer);
-    struct seat seat = {.fd = fd, .is_here = answer->process == cecl_fork_process()};
-    if (status != ceclSuccess) {
-        if (root->failed == ceclSuccess)
-            fail_job(root, status, &seat);
-        else
-            send_words(fd, status, root->words, cecl_deadline(WORDS_MS));
-        root->told++;
-        cecl_net_close(fd);
-        return;
-    }
-    root->seats[answer->rank] = seat;
-    memcpy(root->reply->parts[answer->rank], answer->part, sizeof(answer->part));
-    if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
-        root->patience = cecl_deadline(answer->patience_ms);
-    if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
-        root->bound_ms = answer->timeout_ms;
+    const struct cecl_tcp_said *said = &peer->said;
+    root->seats[said->rank] = peer;
+    peer->got = 0;
+    memcpy(root->reply->parts[said->rank], said->part, sizeof(said->part));
+    if (said->patience_ms > 0 && cecl_deadline(said->patience_ms) < root->patience)
+        root->patience = cecl_deadline(said->patience_ms);
+    if (said->timeout_ms > 0 && said->timeout_ms < root->bound_ms)
+        root->bound_ms = said->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
     if (root->joined == 0)
         root->since = cecl_now_ms();
@@ -217,51 +206,40 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
         root->deadline = end;
 }
 
-/* Whether a caller that has sent all its bytes knows the secret. If so, sends the proof that this side knows it,
- * too. */
-static bool verify(const uint8_t secret[16], const struct cecl_caller *caller,
-                   struct cecl_tcp_answer *answer)
+/* Gives a seat to a rank that has proved the secret, or fails the job and tells all ranks the reason. */
+static void admit(struct root *root, struct peer *peer)
 {
-    memcpy(answer, caller->said, sizeof(*answer));
-    const uint64_t expected = cecl_tcp_rank_tag(secret, caller->nonce, answer);
-    const struct cecl_tcp_proof proof = {cecl_tcp_root_tag(secret, caller->nonce, answer->nonce)};
-    return answer->magic == CECL_TCP_MAGIC &&
-           cecl_net_equal(&answer->tag, &expected, sizeof(expected)) &&
-           cecl_net_send(caller->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
-               ceclSuccess;
-}
-
-/* Looks at a caller that has sent all its bytes. If it knows the secret, it is a rank. */
-static void consider(struct root *root, const struct cecl_caller *caller)
-{
-    struct cecl_tcp_answer answer;
-    if (verify(root->secret, caller, &answer))
-        admit(root, caller->fd, &answer);
+    const int nranks = peer->said.nranks;
+    peer->is_here = peer->said.process == cecl_fork_process();
+    if (nranks > root->expected && nranks <= RANKS_MAX)
+        root->expected = nranks;
+    const bool is_late = root->failed != ceclSuccess;
+    const ceclResult_t status = is_late ? root->failed : judge(root, &peer->said);
+    if (status == ceclSuccess) {
+        seat(root, peer);
+        return;
+    }
+    if (is_late)
+        send_words(root, peer, cecl_deadline(WORDS_MS));
     else
-        cecl_net_close(caller->fd);
+        fail_job(root, status, peer);
+    root->told++;
+    hang_up(&peer);
 }
 
-/* Fails the job if a rank that has joined closes or ends while others are still awaited. */
-static void notice_leavers(struct root *root)
+/* Looks at a caller that has sent all its bytes. If it knows the secret, it is a rank, and gets the proof that this side
+ * knows it, too. */
+static void consider(struct root *root, struct peer *peer)
 {
-    for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
-        if (root->seats[r].fd < 0 || cecl_net_look(root->seats[r].fd) != 0)
-            continue;
-        cecl_fail(ceclRemoteError, "rank %d left while ranks were joining", r);
-        fail_job(root, ceclRemoteError, NULL);
-    }
-}
-
-/* Fails the job if no connection can be accepted. */
-static void notice_trouble(struct root *root)
-{
-    const int trouble = cecl_door_trouble(&root->door);
-    if (trouble && root->nranks > 0 && root->failed == ceclSuccess) {
-        cecl_fail(ceclSystemError,
-                  "the process that made the unique id cannot take connections: %s",
-                  strerror(trouble));
-        fail_job(root, ceclSystemError, NULL);
-    }
+    const struct cecl_tcp_said *said = &peer->said;
+    const uint64_t expected = cecl_tcp_rank_tag(root->secret, said);
+    const struct cecl_tcp_proof proof = {cecl_tcp_root_tag(root->secret, said)};
+    if (said->kind == CECL_TCP_MAGIC && cecl_net_equal(&said->tag, &expected, sizeof(expected)) &&
+        cecl_net_send(peer->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
+            ceclSuccess)
+        admit(root, peer);
+    else
+        hang_up(&peer);
 }
 
 /* Whether all expected ranks have come: each has a seat, or was told that the job has failed. */
@@ -270,15 +248,180 @@ static bool all_came(const struct root *root)
     return root->expected > 0 && root->joined + root->told >= root->expected;
 }
 
+/* ---- callers */
+
+/* Reads more of what a peer says. Returns false if its connection has ended. */
+static bool hear(struct peer *peer)
+{
+    while (peer->got < sizeof(peer->said)) {
+        const ssize_t got = recv(peer->fd, (char *)&peer->said + peer->got,
+                                 sizeof(peer->said) - peer->got, MSG_DONTWAIT);
+        if (got > 0)
+            peer->got += (uint32_t)got;
+        else
+            return got < 0 && (cecl_net_is_early(errno) || cecl_net_is_scarce(errno));
+    }
+    return true;
+}
+
+/* Leaves half of the descriptors to the program. */
+static int room_for_callers(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 2 >= CALLERS_MAX)
+        return CALLERS_MAX;
+    return limit.rlim_cur >= 4 ? (int)(limit.rlim_cur / 2) : 1;
+}
+
+static struct peer *take_off(struct root *root, int which)
+{
+    struct peer **at = &root->callers[which], *peer = *at;
+    root->count--;
+    memmove(at, at + 1, (size_t)(root->count - which) * sizeof(*at));
+    return peer;
+}
+
+/* Asks a caller to connect again, and drops it. It may be a rank that stood still. */
+static void put_off(struct root *root, int which)
+{
+    static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
+    struct peer *peer = take_off(root, which);
+    (void)hear(peer); /* a close with unread bytes would take the answer back */
+    (void)!send(peer->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
+    hang_up(&peer);
+}
+
+/* Drops the oldest caller, if its time is over. */
+static bool push_out(struct root *root)
+{
+    if (root->count == 0 || cecl_now_ms() - root->callers[0]->since < HEARD_MS)
+        return false;
+    put_off(root, 0);
+    return true;
+}
+
+static bool somebody_waits(const struct root *root)
+{
+    struct pollfd listener = {.fd = root->listener, .events = POLLIN};
+    return poll(&listener, 1, 0) > 0;
+}
+
+/* Accepts a caller. Returns 0 or an errno. */
+static int let_one_in(struct root *root)
+{
+    struct peer *peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return ENOMEM;
+    peer->fd = CECL_FD(accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int error = peer->fd < 0 ? errno : 0;
+    if (error) {
+        free(peer);
+        return error;
+    }
+    cecl_tcp_send_at_once(peer->fd);
+    peer->since = cecl_now_ms();
+    root->callers[root->count++] = peer;
+    return 0;
+}
+
+/* Accepts a bounded number of callers, so that a flood of callers cannot keep others from being read. */
+static void let_in(struct root *root)
+{
+    for (int tries = 0; tries < root->room; tries++) {
+        if (root->count == root->room && !(somebody_waits(root) && push_out(root)))
+            return;
+        const int error = let_one_in(root);
+        if (cecl_net_is_scarce(error)) {
+            /* The listener stays readable, so without a pause this would spin. */
+            if (!root->trouble)
+                root->trouble_since = cecl_now_ms();
+            root->trouble = error;
+            if (push_out(root))
+                continue;
+            root->rest_until = cecl_now_ms() + REST_MS;
+            return;
+        }
+        if (error == 0)
+            root->trouble = 0;
+        else if (error != EINTR && error != ECONNABORTED)
+            return; /* no connection is waiting */
+    }
+}
+
+/* Reads from a caller, if it is ready. Returns whether it stays a caller. */
+static bool hear_caller(struct root *root, int which, bool is_ready)
+{
+    struct peer *peer = root->callers[which];
+    const bool is_open = !is_ready || hear(peer);
+    if (peer->got == sizeof(peer->said)) {
+        if (all_came(root))
+            return true;
+        consider(root, take_off(root, which));
+    } else if (!is_open) {
+        peer = take_off(root, which);
+        hang_up(&peer);
+    } else if (cecl_now_ms() - peer->since >= PATIENCE_MS) {
+        put_off(root, which);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* Callers could not be heard while this process stood still, so that time does not count. */
+static void skip_time(struct root *root)
+{
+    const int64_t now = cecl_now_ms(), away = now - root->looked;
+    for (int i = 0; i < root->count && away > STILL_MS; i++)
+        root->callers[i]->since += away;
+    root->looked = now;
+}
+
+static void hear_rank(struct root *root, int rank);
+
+/* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some of
+ * these, and accepts new ones. */
+static void attend(struct root *root, int wait_ms)
+{
+    const int64_t now = cecl_now_ms();
+    const int count = root->count, nranks = root->nranks;
+    struct pollfd *of_ranks = root->polls + 1 + count;
+    const bool is_open = root->listener >= 0 && now >= root->rest_until &&
+                         (count < root->room || now - root->callers[0]->since >= HEARD_MS);
+    root->polls[0] = (struct pollfd){.fd = is_open ? root->listener : -1, .events = POLLIN};
+    for (int i = 0; i < count; i++)
+        root->polls[i + 1] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
+    for (int r = 0; r < nranks; r++)
+        of_ranks[r] =
+            (struct pollfd){.fd = root->seats[r] ? root->seats[r]->fd : -1, .events = POLLIN};
+    const bool has_polled = poll(root->polls, (nfds_t)(1 + count + nranks), wait_ms) >= 0;
+    skip_time(root);
+    for (int r = 0; r < nranks; r++)
+        if (root->seats[r] && (!has_polled || of_ranks[r].revents))
+            hear_rank(root, r);
+    for (int i = 0, at = 0; i < count; i++)
+        at += hear_caller(root, at, !has_polled || root->polls[i + 1].revents);
+    if (is_open)
+        let_in(root);
+}
+
+/* Fails the job if no connection can be accepted. */
+static void notice_trouble(struct root *root)
+{
+    if (!root->trouble || cecl_now_ms() - root->trouble_since < BEAR_MS || root->nranks == 0 ||
+        root->failed != ceclSuccess)
+        return;
+    cecl_fail(ceclSystemError, "the process that made the unique id cannot take connections: %s",
+              strerror(root->trouble));
+    fail_job(root, ceclSystemError, NULL);
+}
+
 static void let_ranks_in(struct root *root)
 {
-    struct cecl_caller caller;
     while (!all_came(root)) {
-        const int left = cecl_ms_left(root->deadline);
-        cecl_door_attend(&root->door, left < 0 || left > TICK_MS ? TICK_MS : left);
-        while (!all_came(root) && cecl_door_next(&root->door, &caller))
-            consider(root, &caller);
-        notice_leavers(root);
+        const int left = cecl_ms_left(root->deadline),
+                  tick = cecl_now_ms() < root->rest_until ? REST_MS : TICK_MS;
+        attend(root, left < 0 || left > tick ? tick : left);
         notice_trouble(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
@@ -291,33 +434,42 @@ static void let_ranks_in(struct root *root)
     }
 }
 
+/* The id is used up: ranks that come later are refused. */
+static void close_door(struct root *root)
+{
+    if (root->listener >= 0)
+        cecl_net_close(root->listener);
+    root->listener = -1;
+    while (root->count > 0)
+        put_off(root, 0);
+}
+
 /* ---- the reply */
 
 /* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send; false if the rank has
  * gone. */
-static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
+static bool send_some(const struct root *root, struct peer *peer, size_t bytes)
 {
-    while (seat->taken < bytes) {
-        const ssize_t sent = send(seat->fd, (const char *)root->reply + seat->taken,
-                                  bytes - seat->taken, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (peer->taken < bytes) {
+        const ssize_t sent = send(peer->fd, (const char *)root->reply + peer->taken,
+                                  bytes - peer->taken, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0)
-            seat->taken += (size_t)sent;
+            peer->taken += (size_t)sent;
         else
             return sent < 0 && cecl_net_is_early(errno);
     }
     return false;
 }
 
-/* Sends more of the reply to all ranks, each time to other processes first, see tell(). Returns how many of them need
+/* Sends more of the reply to all ranks, each time to other processes first, see fail_job(). Returns how many of them need
  * more, and lists these. */
-static nfds_t send_more(struct root *root)
+static nfds_t send_more(struct root *root, size_t bytes)
 {
-    const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
     nfds_t left = 0;
     for (int i = 0; i < 2 * root->nranks; i++) {
-        struct seat *seat = &root->seats[i % root->nranks];
-        if (seat->is_here == (i >= root->nranks) && seat->fd >= 0 && send_some(root, seat, bytes))
-            root->polls[left++] = (struct pollfd){.fd = seat->fd, .events = POLLOUT};
+        struct peer *peer = root->seats[i % root->nranks];
+        if (peer && peer->is_here == (i >= root->nranks) && send_some(root, peer, bytes))
+            root->polls[left++] = (struct pollfd){.fd = peer->fd, .events = POLLOUT};
     }
     return left;
 }
@@ -330,72 +482,55 @@ static int reply_to_all(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
     int slow = -1, ready;
-    nfds_t left;
     root->deadline = deadline_in(root, root->timeout_ms);
-    for (int r = 0; r < root->nranks; r++)
-        root->seats[r].taken = 0;
     do {
-        left = send_more(root);
+        const nfds_t left = send_more(root, bytes);
         ready = left > 0 ? poll(root->polls, left, cecl_ms_left(root->deadline)) : 0;
     } while (ready > 0 || (ready < 0 && errno == EINTR));
-    for (int r = root->nranks - 1; r >= 0; r--)
-        if (root->seats[r].fd >= 0 && root->seats[r].taken < bytes) {
-            close_seat(&root->seats[r]);
+    for (int r = root->nranks - 1; r >= 0; r--) {
+        if (root->seats[r] && root->seats[r]->taken < bytes) {
+            hang_up(&root->seats[r]);
             slow = r;
         }
+        if (root->seats[r])
+            root->seats[r]->taken = 0;
+    }
     return slow;
 }
 
 /* ---- lines */
 
-static void lose_rank(struct root *root, int rank, const char *how)
-{
-    close_seat(&root->seats[rank]);
-    if (root->failed != ceclSuccess)
-        return;
-    cecl_fail(ceclRemoteError, "rank %d %s", rank, how);
-    fail_job(root, ceclRemoteError, NULL);
-}
-
-/* Whether ranks that still have a line are in the root's process. */
-static bool has_ranks_here(const struct root *root)
-{
-    bool has = false;
-    for (int r = 0; r < root->nranks; r++)
-        has = has || (root->seats[r].is_here && root->seats[r].fd >= 0);
-    return has;
-}
-
-static void tell_left(const struct root *root, uint32_t left)
+static void tell_left(const struct root *root, uint32_t left, int except)
 {
     const struct cecl_tcp_reply empty = {.status = ceclSuccess, .left = left};
     for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd >= 0)
-            (void)!cecl_net_send(root->seats[r].fd, &empty, sizeof(empty), cecl_deadline(WORDS_MS),
+        if (root->seats[r] && r != except)
+            (void)!cecl_net_send(root->seats[r]->fd, &empty, sizeof(empty), cecl_deadline(WORDS_MS),
                                  "a rank");
 }
 
-/* The other ranks learn that this one has left, and whether the root's process may end now. */
+/* The other ranks learn that this one has left, and whether the root's process may end now: no other rank in it has a
+ * line. */
 static void let_go(struct root *root, int rank)
 {
-    struct seat *seat = &root->seats[rank];
-    const int fd = seat->fd;
-    seat->fd = -1;
-    tell_left(root, (uint32_t)rank + 1);
-    if (seat->is_here && !has_ranks_here(root))
-        tell_left(root, 0);
-    seat->fd = fd;
-    close_seat(seat);
+    bool may_end = root->seats[rank]->is_here;
+    for (int r = 0; r < root->nranks; r++)
+        may_end = may_end && (r == rank || !root->seats[r] || !root->seats[r]->is_here);
+    tell_left(root, (uint32_t)rank + 1, rank);
+    if (may_end)
+        tell_left(root, 0, rank);
+    hang_up(&root->seats[rank]);
 }
 
+/* A rank's message is whole. */
 static void consider_said(struct root *root, int rank)
 {
-    struct cecl_lifeline_said *said = &root->said[rank];
-    root->seats[rank].heard = 0;
-    if (said->kind == CECL_LIFELINE_PART) {
+    struct cecl_tcp_said *said = &root->seats[rank]->said;
+    root->seats[rank]->got = 0;
+    if (said->kind == CECL_TCP_PART && root->listener < 0) {
         memcpy(root->reply->parts[rank], said->part, sizeof(said->part));
         root->nparts++;
-    } else if (said->kind == CECL_LIFELINE_GOODBYE) {
+    } else if (said->kind == CECL_TCP_GOODBYE && root->listener < 0) {
         let_go(root, rank);
     } else if (root->failed == ceclSuccess) {
         said->part[CECL_MESSAGE_BYTES - 1] = '\0';
@@ -408,68 +543,54 @@ static void consider_said(struct root *root, int rank)
  * its communicator was not made. Once any rank has said something, the end of a line is the loss of that rank. */
 static void hear_rank(struct root *root, int rank)
 {
-    struct seat *seat = &root->seats[rank];
-    char *at = root->has_lines ? (char *)&root->said[rank] : NULL;
-    const ssize_t got =
-        at ? recv(seat->fd, at + seat->heard, sizeof(*root->said) - seat->heard, MSG_DONTWAIT)
-           : cecl_net_look(seat->fd);
-    if (!at && got > 0) {
+    struct peer *peer = root->seats[rank];
+    const bool is_open = hear(peer);
+    if (peer->got > 0 && !root->has_lines && root->listener < 0) {
         root->has_lines = true;
         for (int r = 0; r < root->nranks; r++)
-            cecl_lifeline_keep(root->seats[r].fd);
-        return;
+            if (root->seats[r])
+                cecl_tcp_keep_alive(root->seats[r]->fd);
     }
-    if (at && got > 0) {
-        seat->heard += (size_t)got;
-        if (seat->heard == sizeof(*root->said))
-            consider_said(root, rank);
-    } else if (got == 0) {
-        if (at)
-            lose_rank(root, rank, "has ended");
-        else
-            close_seat(seat);
-    } else if (at && !cecl_net_is_early(errno)) {
-        lose_rank(root, rank, "can no longer be reached");
-    }
+    if (peer->got == sizeof(peer->said))
+        consider_said(root, rank);
+    else if (!is_open && root->listener >= 0)
+        lose_rank(root, rank, "left while ranks were joining");
+    else if (!is_open && root->has_lines)
+        lose_rank(root, rank, "has ended");
+    else if (!is_open)
+        hang_up(&root->seats[rank]);
 }
 
 /* A rank without a line sends no part, so the others would wait in vain. */
 static void check_parts(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->nparts > 0 && root->failed == ceclSuccess; r++)
-        if (root->seats[r].fd < 0)
+        if (!root->seats[r])
             lose_rank(root, r, "has left, and takes no part");
 }
 
-/* Sends the parts of all to all. */
-static void answer(struct root *root)
+static bool has_open_lines(const struct root *root)
 {
-    root->nparts = 0;
-    const int slow = reply_to_all(root);
-    if (slow >= 0)
-        lose_rank(root, slow, "did not take what other ranks sent it");
+    for (int r = 0; r < root->nranks; r++)
+        if (root->seats[r])
+            return true;
+    return false;
 }
 
 static void serve_lines(struct root *root)
 {
     /* for the first word on any line: a stopped rank never closes its line */
     const int64_t end = cecl_deadline(root->timeout_ms);
-    int open = 1;
     root->patience = CECL_NO_DEADLINE; /* it was that of the join */
-    while (open > 0 && (root->has_lines || cecl_ms_left(end) != 0)) {
-        open = 0;
-        for (int r = 0; r < root->nranks; r++) {
-            root->polls[r] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLIN};
-            open += root->polls[r].fd >= 0;
-        }
-        if (open > 0)
-            (void)poll(root->polls, (nfds_t)root->nranks, root->has_lines ? -1 : cecl_ms_left(end));
-        for (int r = 0; r < root->nranks; r++)
-            if (root->seats[r].fd >= 0)
-                hear_rank(root, r);
+    while (has_open_lines(root) && (root->has_lines || cecl_ms_left(end) != 0)) {
+        attend(root, root->has_lines ? -1 : cecl_ms_left(end));
         check_parts(root);
-        if (root->nparts == root->nranks && root->failed == ceclSuccess)
-            answer(root);
+        if (root->nparts < root->nranks || root->failed != ceclSuccess)
+            continue;
+        root->nparts = 0;
+        const int slow = reply_to_all(root);
+        if (slow >= 0)
+            lose_rank(root, slow, "did not take what other ranks sent it");
     }
 }
 
@@ -477,13 +598,13 @@ static void serve_lines(struct root *root)
 
 static void free_root(struct root *root)
 {
-    cecl_door_close(&root->door);
+    close_door(root);
     for (int r = 0; r < root->nranks; r++)
-        close_seat(&root->seats[r]);
+        hang_up(&root->seats[r]);
+    free(root->callers);
+    free(root->polls);
     free(root->seats);
     free(root->reply);
-    free(root->said);
-    free(root->polls);
     free(root);
 }
 
@@ -491,7 +612,7 @@ static void *serve(void *argument)
 {
     struct root *root = argument;
     let_ranks_in(root);
-    cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
+    close_door(root);
     if (root->failed == ceclSuccess) {
         (void)reply_to_all(root);
         serve_lines(root);
@@ -509,19 +630,21 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
         return cecl_fail(ceclOutOfMemory, "no host memory to meet ranks");
     }
     memcpy(root->secret, secret, sizeof(root->secret));
+    root->listener = listener;
     root->timeout_ms = root->bound_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
-    ceclResult_t result =
-        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet, put_off);
-    if (result == ceclSuccess) {
-        const int error = cecl_thread_start(&thread, "cecl-root", serve, root);
-        if (error)
-            result = cecl_fail(ceclSystemError, "no thread to meet ranks: %s", strerror(error));
-    }
-    if (result != ceclSuccess) {
+    root->looked = cecl_now_ms();
+    root->room = room_for_callers();
+    root->callers = calloc((size_t)root->room, sizeof(struct peer *));
+    root->polls = calloc((size_t)root->room + 1, sizeof(*root->polls));
+    const int error = !root->callers || !root->polls
+                          ? ENOMEM
+                          : cecl_thread_start(&thread, "cecl-root", serve, root);
+    if (error) {
         free_root(root);
-        return result;
+        return cecl_fail(error == ENOMEM ? ceclOutOfMemory : ceclSystemError,
+                         "no thread to meet ranks: %s", strerror(error));
     }
     pthread_detach(thread);
     return ceclSuccess;

@@ -120,7 +120,7 @@ struct ceclComm {
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* on some rank streams share fewer hardware queues than CUDA's default */
     bool few_queues;
-    uint64_t process; /* that made the communicator: see util/fork.h */
+    uint64_t process; /* that made the communicator: see util/fds.h */
     ceclComm_t next;  /* in end.c's list of those that something may still touch */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
      * these pointers, and no flag tells whether such writes have arrived. */

@@ -7,7 +7,7 @@
 #include "flags/turns.h"
 #include "net/net.h"
 #include "util/clock.h"
-#include "util/fork.h"
+#include "util/fds.h"
 #include "util/log.h"
 
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm)

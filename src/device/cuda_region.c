@@ -7,7 +7,6 @@
 
 #include "device/cuda.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 /* The driver cuts small allocations out of blocks of this size. */
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)

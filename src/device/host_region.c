@@ -16,7 +16,6 @@
 
 #include "device/host.h"
 #include "util/fds.h"
-#include "util/fork.h"
 #include "util/siphash.h"
 
 /* ---- one memory */

@@ -11,7 +11,7 @@
 #include "comm/together.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
-#include "util/fork.h"
+#include "util/fds.h"
 
 /* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
 static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verdict *verdict)

@@ -3,7 +3,7 @@
 
 #include "launch/steps.h"
 #include "util/clock.h"
-#include "util/fork.h"
+#include "util/fds.h"
 #include "util/grow.h"
 
 void cecl_launch_free(struct cecl_launch *launch)

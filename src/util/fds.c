@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "util/thread.h"
@@ -14,10 +16,18 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long listed[MOST / WORD_BITS];
-static int used; /* words of `listed` that may have a bit */
+static _Atomic uint64_t process; /* 0: not drawn yet */
+static int used;                 /* words of `listed` that may have a bit */
 static _Thread_local bool has_lock;
 static _Thread_local int
     cancels; /* the caller's state: a cancelled thread must not keep the lock */
+
+static void draw(void)
+{
+    uint64_t drawn = atomic_load(&process) + 1; /* stays if the kernel has no random bytes */
+    (void)!getrandom(&drawn, sizeof(drawn), 0);
+    atomic_store(&process, drawn | 1);
+}
 
 /* The wait is bounded: the handler of a signal may fork while this thread holds the lock. The child then still
  * closes what is listed. */
@@ -32,10 +42,11 @@ static void after_fork(void)
         pthread_mutex_unlock(&lock);
 }
 
-/* Calls only close: the parent may have other threads. */
+/* Calls only close and getrandom: the parent may have other threads. */
 static void in_child(void)
 {
     const int error = errno;
+    draw();
     for (int w = 0; w < used; w++)
         for (; listed[w]; listed[w] &= listed[w] - 1)
             close(w * WORD_BITS + __builtin_ctzl(listed[w]));
@@ -46,12 +57,22 @@ static void in_child(void)
 
 static void watch_forks(void)
 {
+    draw();
     (void)!pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Each call of the program asks for it, which costs one load; getpid would be a system call. */
+uint64_t cecl_fork_process(void)
+{
+    if (atomic_load_explicit(&process, memory_order_relaxed) == 0)
+        pthread_once(&once, watch_forks);
+    return atomic_load_explicit(&process, memory_order_relaxed);
 }
 
 void cecl_fds_begin(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     pthread_mutex_lock(&lock);

@@ -1,9 +1,16 @@
-/* The descriptors of communicators. A forked child closes all of them: it cannot use a communicator, and if it
+/* What a forked child may not use. The library's threads and sockets belong to the process that made them.
+ *
+ * The descriptors of communicators. A forked child closes all of them: it cannot use a communicator, and if it
  * held a socket of a rank that dies, that rank's peers would wait for the child. exec closes them, too.
  *
  * Not listed are files that one function opens, reads and closes. */
 #ifndef CECL_UTIL_FDS_H
 #define CECL_UTIL_FDS_H
+
+#include <stdint.h>
+
+/* A random number of this process; not 0. A child that is forked later has another number. */
+uint64_t cecl_fork_process(void);
 
 /* From begin to end no thread of this process forks, so no child gets a descriptor that is not listed yet. Make
  * no call that may block in between. */

@@ -25,13 +25,12 @@ static const uint8_t secret[16] = "a secret of many";
 
 static struct client {
     int fd;
-    bool right;     /* its first bytes are a correct answer to its challenge */
+    bool right;     /* its first bytes are those of a rank that joins */
     bool is_silent; /* the client sends nothing more */
     int rank, nranks;
-    uint64_t proof; /* the proof that the root must send to this client */
-    uint8_t challenge[16];
+    uint64_t proof;                    /* the proof that the root must send to this client */
     uint8_t part[CECL_OOB_PART_BYTES]; /* the part that it sends, if `right` */
-    uint8_t sent[SENT_MOST]; /* after the answer, or from the first byte if there is no answer */
+    uint8_t sent[SENT_MOST];           /* after that, or from the first byte if it does not join */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
     size_t nreceived;
@@ -69,40 +68,36 @@ static struct client *begin_client(void)
     return c;
 }
 
-/* Makes an answer to the challenge, which came first. */
-static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
+/* What a rank says when it joins. */
+static struct cecl_tcp_said joining(const struct client *c, int rank, int nranks)
 {
-    struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer a = {
-        .magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = 1000};
-    memcpy(&challenge, c->received, sizeof(challenge));
-    memcpy(c->challenge, challenge.nonce, sizeof(c->challenge));
+    struct cecl_tcp_said a = {
+        .kind = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = 1000};
     for (size_t i = 0; i < sizeof(a.part); i++)
         a.part[i] = (char)(i * 7 + (size_t)(c - clients) * 31);
     return a;
 }
 
 /* Proves that the client knows the secret. */
-static void sign(struct client *c, struct cecl_tcp_answer *a)
+static void sign(struct client *c, struct cecl_tcp_said *a)
 {
-    a->tag = cecl_tcp_rank_tag(secret, c->challenge, a);
+    a->tag = cecl_tcp_rank_tag(secret, a);
     memcpy(c->part, a->part, sizeof(c->part));
-    c->proof = cecl_tcp_root_tag(secret, c->challenge, a->nonce);
+    c->proof = cecl_tcp_root_tag(secret, a);
     c->rank = a->rank;
     c->nranks = a->nranks;
     c->right = true;
 }
 
-static bool may_answer(struct client *c)
+static bool may_answer(const struct client *c)
 {
-    hear(c);
-    return c->nreceived >= sizeof(struct cecl_tcp_challenge) && c->nsent == 0 && !c->right;
+    return c->fd >= 0 && c->nsent == 0 && !c->right;
 }
 
 /* Joins correctly. */
 static void join(struct client *c, int rank, int nranks)
 {
-    struct cecl_tcp_answer a = answer_of(c, rank, nranks);
+    struct cecl_tcp_said a = joining(c, rank, nranks);
     sign(c, &a);
     say(c, &a, sizeof(a));
     c->nsent = 0;
@@ -114,8 +109,8 @@ static void answer(struct client *c)
     const unsigned flags = take_byte(&in);
     if (!may_answer(c))
         return;
-    struct cecl_tcp_answer a =
-        answer_of(c, (int)(take_byte(&in) % 5) - (flags >> 6 == 1), (int)(take_byte(&in) % 5));
+    struct cecl_tcp_said a =
+        joining(c, (int)(take_byte(&in) % 5) - (flags >> 6 == 1), (int)(take_byte(&in) % 5));
     take_bytes(&in, a.nonce, 4);
     if (flags & 1)
         a.patience_ms = (int64_t)take_word(&in);
@@ -264,25 +259,23 @@ static void check_replies(const struct client *c, size_t at)
 }
 
 /* Whether the root asked the client to connect again, because it had not sent a whole answer for too long. */
-static bool was_put_off(const struct client *c, size_t at)
+static bool was_put_off(const struct client *c)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
-    return !c->right && c->nsent < sizeof(struct cecl_tcp_answer) &&
-           c->nreceived == at + sizeof(again) &&
-           memcmp(c->received + at, &again, sizeof(again)) == 0;
+    return !c->right && c->nsent < sizeof(struct cecl_tcp_said) && c->nreceived == sizeof(again) &&
+           memcmp(c->received, &again, sizeof(again)) == 0;
 }
 
 static void check_client(const struct client *c)
 {
-    size_t at = sizeof(struct cecl_tcp_challenge);
-    if (was_put_off(c, at))
+    if (was_put_off(c))
         return;
     if (!c->right)
-        REQUIRE(c->nreceived <= at, "a stranger received %zu bytes", c->nreceived);
-    if (c->nreceived < at + sizeof(c->proof))
+        REQUIRE(c->nreceived == 0, "a stranger received %zu bytes", c->nreceived);
+    if (c->nreceived < sizeof(c->proof))
         return;
-    REQUIRE(memcmp(c->received + at, &c->proof, sizeof(c->proof)) == 0, "no proof of the root");
-    check_replies(c, at + sizeof(c->proof));
+    REQUIRE(memcmp(c->received, &c->proof, sizeof(c->proof)) == 0, "no proof of the root");
+    check_replies(c, sizeof(c->proof));
 }
 
 static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
@@ -314,31 +307,21 @@ static void fuzz_root(void)
 
 static struct {
     int nranks, rank;
-    unsigned easy;     /* the root makes this many steps of the handshake correctly */
+    unsigned easy;     /* the root makes this many steps of the join correctly */
     size_t part;       /* bytes of the all-gather */
     bool is_disturbed; /* time has passed, or the root has left: any wait may fail */
 } job;
 
-#define PROOF_AT sizeof(struct cecl_tcp_challenge)
-#define REPLY_AT (PROOF_AT + sizeof(struct cecl_tcp_proof))
+#define REPLY_AT sizeof(struct cecl_tcp_proof)
 #define PARTS_AT (REPLY_AT + sizeof(struct cecl_tcp_reply))
 
-static void challenge_rank(struct client *c, unsigned flags)
-{
-    struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC + (flags & 1)};
-    take_bytes(&in, challenge.nonce, 2);
-    say(c, &challenge, flags & 2 ? take_below(&in, sizeof(challenge)) : sizeof(challenge));
-}
-
-/* The root's proof to the rank, for the answers that the rank has sent. */
+/* The root's proof to the rank, for what the rank has said. */
 static uint64_t proof_for(const struct client *c)
 {
-    struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer a = {0};
-    memcpy(&challenge, c->sent, sizeof(challenge));
+    struct cecl_tcp_said a = {0};
     if (c->nreceived >= sizeof(a))
         memcpy(&a, c->received, sizeof(a));
-    return cecl_tcp_root_tag(secret, challenge.nonce, a.nonce);
+    return cecl_tcp_root_tag(secret, &a);
 }
 
 static void prove_to_rank(struct client *c, unsigned flags)
@@ -368,39 +351,33 @@ static void reply_to_rank(struct client *c, unsigned flags)
 
 static void check_answer(const struct client *c)
 {
-    struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer a;
+    struct cecl_tcp_said a;
     if (c->nreceived < sizeof(a))
         return;
     memcpy(&a, c->received, sizeof(a));
-    memcpy(&challenge, c->sent, sizeof(challenge));
-    REQUIRE(c->nsent >= sizeof(challenge) && challenge.magic == CECL_TCP_MAGIC,
-            "the rank answers a message that is no challenge");
-    REQUIRE(a.magic == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
+    REQUIRE(a.kind == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
             "the rank says that it is %d of %d", a.rank, a.nranks);
-    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "the rank's tag is wrong");
+    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, &a), "the rank's tag is wrong");
     REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "the rank sends another part");
 }
 
 /* Whether the root has proved that it knows the secret, and then has sent all parts. */
-static void read_handshake(const struct client *c, bool *proved, bool *replied)
+static void read_answer(const struct client *c, bool *proved, bool *replied)
 {
     struct cecl_tcp_reply reply;
     const uint64_t proof = proof_for(c), bytes = (uint64_t)job.nranks * CECL_OOB_PART_BYTES;
-    *proved = c->nsent >= REPLY_AT && memcmp(c->sent + PROOF_AT, &proof, sizeof(proof)) == 0;
+    *proved = c->nsent >= REPLY_AT && memcmp(c->sent, &proof, sizeof(proof)) == 0;
     memcpy(&reply, c->sent + REPLY_AT, sizeof(reply));
     *replied = *proved && c->nsent >= PARTS_AT + bytes && reply.status == ceclSuccess &&
                reply.bytes == bytes;
 }
 
-/* The first steps of the handshake, in order. False: all are done. */
+/* The first steps, in order. False: all are done. */
 static bool act_easily(struct client *c)
 {
-    if (c->nsent >= (job.easy > 2 ? PARTS_AT : job.easy > 1 ? REPLY_AT : job.easy * PROOF_AT))
+    if (c->nsent >= (job.easy > 1 ? PARTS_AT : job.easy * REPLY_AT))
         return false;
     if (c->nsent == 0)
-        challenge_rank(c, 0);
-    else if (c->nsent == PROOF_AT)
         prove_to_rank(c, 0);
     else
         reply_to_rank(c, 0);
@@ -421,7 +398,7 @@ static bool act_as_root(void)
         return true;
     }
     switch (take_below(&in, 8)) {
-    case 0: challenge_rank(c, take_byte(&in)); break;
+    case 0:
     case 1:
     case 2: prove_to_rank(c, take_byte(&in)); break;
     case 3:
@@ -472,7 +449,7 @@ static void fuzz_rank(void)
     memset(&job, 0, sizeof(job));
     job.nranks = 1 + (int)take_below(&in, 4);
     job.rank = (int)take_below(&in, (unsigned)job.nranks);
-    job.easy = take_below(&in, 4);
+    job.easy = take_below(&in, 3);
     job.part = 1 + take_below(&in, sizeof(part));
     nclients = 0;
     begin_client();
@@ -485,7 +462,7 @@ static void fuzz_rank(void)
     cecl_lifeline_close(oob.line);
     hear(&clients[0]);
     check_answer(root);
-    read_handshake(root, &proved, &replied);
+    read_answer(root, &proved, &replied);
     REQUIRE(result != ceclSuccess || replied, "the rank succeeds without a reply");
     REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
             cecl_message());

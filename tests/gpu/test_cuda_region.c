@@ -7,7 +7,6 @@
 
 #include "cuda_fixture.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 #define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
 #define HANDLES 3               /* granules mapped side by side */

@@ -26,7 +26,6 @@
 #include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/fds.h"
-#include "util/fork.h"
 
 #define RANKS 3
 #define LONG_MS 60000   /* ms; a step that takes longer has hung */
@@ -226,39 +225,27 @@ TEST(secrets_that_differ_in_any_byte_are_not_equal)
     }
 }
 
-/* A third party cannot change a rank's answer, nor use its tag for another secret or another connection.
- * The magic number has only one valid value, so the tag leaves it out. */
-TEST(a_ranks_tag_covers_all_that_it_says)
+/* A third party cannot change what a rank says, nor use its tag for another secret. */
+TEST(tags_cover_all_that_a_rank_says)
 {
-    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC};
-    uint8_t secret[16] = {0}, nonce[16] = {0};
-    unsigned char *said = (unsigned char *)&answer;
-    const uint64_t tag = cecl_tcp_rank_tag(secret, nonce, &answer);
-    for (size_t i = offsetof(struct cecl_tcp_answer, nonce);
-         i < offsetof(struct cecl_tcp_answer, tag); i++) {
-        said[i] ^= 1;
-        if (cecl_tcp_rank_tag(secret, nonce, &answer) == tag)
-            fail_msg("byte %zu of the answer is not in the tag", i);
-        said[i] ^= 1;
+    struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC};
+    uint8_t secret[16] = {0};
+    unsigned char *bytes = (unsigned char *)&said;
+    const uint64_t tag = said.tag = cecl_tcp_rank_tag(secret, &said),
+                   proof = cecl_tcp_root_tag(secret, &said);
+    for (size_t i = 0; i < sizeof(said); i++) {
+        const bool is_tag = i >= offsetof(struct cecl_tcp_said, tag);
+        bytes[i] ^= 1;
+        if ((is_tag ? cecl_tcp_root_tag(secret, &said) : cecl_tcp_rank_tag(secret, &said)) ==
+            (is_tag ? proof : tag))
+            fail_msg("byte %zu is not in the tag", i);
+        bytes[i] ^= 1;
     }
     for (size_t i = 0; i < 16; i++) {
         secret[i] ^= 1;
-        assert_true(cecl_tcp_rank_tag(secret, nonce, &answer) != tag);
+        assert_true(cecl_tcp_rank_tag(secret, &said) != tag);
+        assert_true(cecl_tcp_root_tag(secret, &said) != proof);
         secret[i] ^= 1;
-        nonce[i] ^= 1;
-        assert_true(cecl_tcp_rank_tag(secret, nonce, &answer) != tag);
-        nonce[i] ^= 1;
-    }
-}
-
-TEST(the_roots_tag_covers_both_challenges)
-{
-    uint8_t secret[16] = {0}, text[2][16] = {{0}};
-    const uint64_t tag = cecl_tcp_root_tag(secret, text[0], text[1]);
-    for (int i = 0; i < 32; i++) {
-        text[i / 16][i % 16] ^= 1;
-        assert_true(cecl_tcp_root_tag(secret, text[0], text[1]) != tag);
-        text[i / 16][i % 16] ^= 1;
     }
 }
 
@@ -460,37 +447,119 @@ TEST(a_rank_behind_a_queue_of_strangers_joins)
     close_sockets(sockets, STRANGERS);
 }
 
-/* The rank is stopped before it answers, so that the root sends it away in favour of the strangers behind
- * it. */
+/* ---- callers that do not say all. Time passes faster in the root's process when a test says so. */
+
+static _Atomic int64_t *skew_ms;
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    const int result = __real_clock_gettime(clock, now);
+    now->tv_sec += skew_ms ? (time_t)(*skew_ms / 1000) : 0;
+    return result;
+}
+
+/* Opens a host with so many callers, which have said all but one byte. */
+static void open_skewed(struct host *host, int *callers, int count)
+{
+    static const char said[sizeof(struct cecl_tcp_said) - 1];
+    skew_ms = shared_memory(sizeof(*skew_ms));
+    setenv("CECL_INIT_TIMEOUT_MS", "86400000", 1);
+    open_small_host(host, 20);
+    come_as_strangers(host->id, callers, count);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(send(callers[i], said, sizeof(said), MSG_NOSIGNAL), sizeof(said));
+    usleep(200000); /* the root has heard them by then */
+}
+
+static void close_skewed(struct host *host, int *callers, int count)
+{
+    close_sockets(callers, count);
+    close_host(host);
+    munmap(skew_ms, sizeof(*skew_ms));
+    skew_ms = NULL;
+}
+
+/* Waits until the root asks a caller to come again, and has closed. */
+static bool is_put_off(int caller)
+{
+    struct cecl_tcp_proof again = {0};
+    char byte;
+    return recv(caller, &again, sizeof(again), MSG_WAITALL) == sizeof(again) &&
+           again.tag == CECL_TCP_AGAIN && recv(caller, &byte, 1, 0) <= 0;
+}
+
+static bool is_kept(int caller)
+{
+    char byte;
+    return recv(caller, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* It may be a rank that stood still. A process that stands still for longer than half a second does not count its time. */
+TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
+{
+    struct host host;
+    int caller;
+    const int64_t start = cecl_now_ms();
+    open_skewed(&host, &caller, 1);
+    *skew_ms = 1000000;
+    usleep(300000);
+    assert_true(is_kept(caller));
+    assert_true(is_put_off(caller));
+    assert_true(cecl_now_ms() - start >= 1000000 + 5000);
+    close_skewed(&host, &caller, 1);
+}
+
+/* All places are taken: a newcomer replaces the oldest caller, but not before that one had some time. */
+TEST(a_newcomer_pushes_out_the_oldest_that_was_heard)
+{
+    enum { ROOM = 20 };
+    struct host host;
+    int callers[ROOM + 1];
+    open_skewed(&host, callers, ROOM);
+    come_as_strangers(host.id, callers + ROOM, 1);
+    assert_true(is_put_off(callers[0]));
+    for (int i = 1; i <= ROOM; i++)
+        assert_true(is_kept(callers[i]));
+    close_skewed(&host, callers, ROOM + 1);
+}
+
+/* The root puts the first connection of a rank off, here in the test. */
 TEST(a_rank_that_is_put_off_comes_again)
 {
-    enum { STRANGERS = 60 };
-    struct host host;
-    int sockets[STRANGERS], status = -1;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-    open_small_host(&host, 20);
-    stop(host.process);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof(address);
+    struct cecl_tcp_said said;
+    const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
+    int status = -1, all;
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    const struct cecl_tcp_id inside = {.magic = CECL_TCP_MAGIC, .at.v4 = address};
+    ceclUniqueId id = {{0}};
+    memcpy(&id, &inside, sizeof(inside));
     fflush(NULL);
     const pid_t rank = fork();
     if (rank == 0) {
-        int all;
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the rank may be stopped when a test fails */
         alarm(200);
-        const ceclResult_t result = join(host.id, 1, 0, LONG_MS, 0, &all);
-        if (result != ceclSuccess)
-            fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
-        _exit((int)result);
+        _exit((int)join(&id, 1, 0, LONG_MS, 7, &all));
     }
-    usleep(200000); /* the rank is in the queue by then, and waits for the challenge */
-    stop(rank);
-    come_as_strangers(host.id, sockets, STRANGERS);
-    kill(host.process, SIGCONT);
-    usleep(500000); /* the root has listened to the rank for its minimum time by then */
-    kill(rank, SIGCONT);
+    const int first = accept(listener, NULL, NULL);
+    assert_int_equal(recv(first, &said, sizeof(said), MSG_WAITALL), sizeof(said));
+    assert_int_equal(send(first, &again, sizeof(again), MSG_NOSIGNAL), sizeof(again));
+    close(first);
+    const int second = accept(listener, NULL, NULL);
+    assert_int_equal(recv(second, &said, sizeof(said), MSG_WAITALL), sizeof(said));
+    const struct cecl_tcp_proof proof = {cecl_tcp_root_tag(inside.secret, &said)};
+    const struct cecl_tcp_reply reply = {.bytes = sizeof(said.part)};
+    assert_int_equal(send(second, &proof, sizeof(proof), MSG_NOSIGNAL), sizeof(proof));
+    assert_int_equal(send(second, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
+    assert_int_equal(send(second, said.part, sizeof(said.part), MSG_NOSIGNAL), sizeof(said.part));
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
-    close_host(&host);
-    close_sockets(sockets, STRANGERS);
+    close(second);
+    close(listener);
 }
 
 /* The listener accepts no connection, and its queue is full, so TCP does not answer. */
@@ -562,24 +631,21 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
                         int64_t timeout_ms)
 {
     struct cecl_tcp_id inside;
-    struct cecl_tcp_challenge challenge;
     struct cecl_tcp_proof proof;
-    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
-                                     .rank = rank,
-                                     .nranks = nranks,
-                                     .process = cecl_fork_process(),
-                                     .patience_ms = patience_ms,
-                                     .timeout_ms = timeout_ms};
+    struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC,
+                                 .rank = rank,
+                                 .nranks = nranks,
+                                 .process = cecl_fork_process(),
+                                 .patience_ms = patience_ms,
+                                 .timeout_ms = timeout_ms};
     memcpy(&inside, id, sizeof(inside));
-    memcpy(answer.part, &rank, sizeof(rank));
+    memcpy(said.part, &rank, sizeof(rank));
+    said.tag = cecl_tcp_rank_tag(inside.secret, &said);
     const int fd = CECL_FD(socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) == 0 &&
-        recv(fd, &challenge, sizeof(challenge), MSG_WAITALL) == sizeof(challenge)) {
-        answer.tag = cecl_tcp_rank_tag(inside.secret, challenge.nonce, &answer);
-        if (send(fd, &answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer) &&
-            recv(fd, &proof, sizeof(proof), MSG_WAITALL) == sizeof(proof))
-            return fd;
-    }
+        send(fd, &said, sizeof(said), MSG_NOSIGNAL) == sizeof(said) &&
+        recv(fd, &proof, sizeof(proof), MSG_WAITALL) == sizeof(proof))
+        return fd;
     close(fd);
     return -1;
 }

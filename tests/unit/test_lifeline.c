@@ -72,9 +72,9 @@ static pthread_t let_another_read(const int *ms)
 
 static void *answer_goodbye(void *heard)
 {
-    struct cecl_lifeline_said said;
+    struct cecl_tcp_said said;
     *(bool *)heard = recv(root, &said, sizeof(said), MSG_WAITALL) == sizeof(said) &&
-                     said.kind == CECL_LIFELINE_GOODBYE;
+                     said.kind == CECL_TCP_GOODBYE;
     shutdown(root, SHUT_RDWR);
     return NULL;
 }
@@ -134,7 +134,7 @@ TEST_BETWEEN(the_address_of_a_line_is_not_read_while_another_thread_reads, open_
 /* The root passes on what the rank has said, as the parts of all ranks. */
 static void *echo(void *result)
 {
-    struct cecl_lifeline_said said;
+    struct cecl_tcp_said said;
     const struct cecl_tcp_reply reply = {.bytes = RANKS * sizeof(said.part)};
     if (recv(root, &said, sizeof(said), MSG_WAITALL) != sizeof(said))
         return NULL;
