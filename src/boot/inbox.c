@@ -80,17 +80,17 @@ void cecl_inbox_ring(int from, const char name[40], char kind)
 ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_address *mine,
                              char kind)
 {
-    *inbox = (struct cecl_inbox){.listener = -1};
+    *inbox = (struct cecl_inbox){.listener = -1, .caller = -1};
     memcpy(inbox->secret, mine->secret, sizeof(inbox->secret));
     return cecl_inbox_bind(SOCK_SEQPACKET, mine->name, kind, &inbox->listener);
 }
 
 void cecl_inbox_close(struct cecl_inbox *inbox)
 {
-    cecl_net_drop(inbox->callers, inbox->count);
+    cecl_net_drop(&inbox->caller, 1);
     if (inbox->listener >= 0)
         cecl_net_close(inbox->listener);
-    *inbox = (struct cecl_inbox){.listener = -1};
+    *inbox = (struct cecl_inbox){.listener = -1, .caller = -1};
 }
 
 /* ---- sending */
@@ -137,14 +137,6 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 }
 
 /* ---- taking */
-
-static void take_off(struct cecl_inbox *inbox, int which)
-{
-    cecl_fds_close(inbox->callers[which]);
-    inbox->count--;
-    memmove(&inbox->callers[which], &inbox->callers[which + 1],
-            (size_t)(inbox->count - which) * sizeof(int));
-}
 
 /* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. An answer of
  * 0, that the other end has closed, can come before its last message: if it sends and closes while the kernel finds
@@ -212,30 +204,12 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
     return LETTER;
 }
 
-/* Takes the first message that has come. A rank connects again only once its message before this one is sent. That
- * one's connection is earlier in the list, so its message is taken first. */
-static bool hear_all(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
-                     struct cecl_letter *letter)
-{
-    for (int i = 0; i < inbox->count;) {
-        const enum heard heard = hear(inbox, inbox->callers[i], nranks, message, room, letter);
-        if (heard == NOTHING_YET) {
-            i++;
-            continue;
-        }
-        take_off(inbox, i);
-        if (heard == LETTER)
-            return true;
-    }
-    return false;
-}
-
 /* Accepts one more connection. Returns false if there is none, or if this process lacks descriptors or memory. */
 static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
 {
     const int fd = CECL_FD(accept4(inbox->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd >= 0) {
-        inbox->callers[inbox->count++] = fd;
+        inbox->caller = fd;
         inbox->scarce_since = 0;
         return true;
     }
@@ -253,29 +227,36 @@ static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
     return false;
 }
 
+/* A rank connects again only once its message before this one is sent, so its messages are taken in order. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter)
 {
     ceclResult_t result = ceclInProgress;
-    for (int accepts = 0; accepts < ACCEPTS_MAX; accepts++) {
-        if (hear_all(inbox, nranks, message, room, letter))
-            return ceclSuccess;
-        if (inbox->count == CECL_INBOX_CALLERS) {
-            /* The caller that has been silent for longest must connect again. If it has just sent something, that can
-             * still be read. */
-            (void)shutdown(inbox->callers[0], SHUT_RDWR);
-        } else if (!let_in(inbox, &result)) {
-            return result;
+    for (int accepts = 0; accepts < ACCEPTS_MAX;) {
+        if (inbox->caller < 0) {
+            accepts++;
+            if (!let_in(inbox, &result))
+                return result;
+            continue;
         }
+        const enum heard heard = hear(inbox, inbox->caller, nranks, message, room, letter);
+        struct pollfd next = {.fd = inbox->listener, .events = POLLIN};
+        if (heard != NOTHING_YET)
+            cecl_net_drop(&inbox->caller, 1);
+        else if (poll(&next, 1, 0) > 0)
+            /* It has to connect again. If it has just sent something, that can still be read. */
+            (void)shutdown(inbox->caller, SHUT_RDWR);
+        else
+            return ceclInProgress;
+        if (heard == LETTER)
+            return ceclSuccess;
     }
     return result;
 }
 
 int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls)
 {
-    int count = 0;
-    polls[count++] = (struct pollfd){.fd = inbox->listener, .events = POLLIN};
-    for (int i = 0; i < inbox->count; i++)
-        polls[count++] = (struct pollfd){.fd = inbox->callers[i], .events = POLLIN};
-    return count;
+    polls[0] = (struct pollfd){.fd = inbox->listener, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = inbox->caller, .events = POLLIN};
+    return CECL_INBOX_POLLS;
 }

@@ -14,9 +14,7 @@
 
 #include "util/error.h"
 
-#define CECL_INBOX_CALLERS                                                                         \
-    16 /* most connections that are open because nothing has come by them yet */
-
+#define CECL_INBOX_POLLS 2
 #define CECL_INBOX_FDS 64     /* most descriptors of a message */
 #define CECL_INBOX_BYTES 4096 /* most bytes of one: every socket's buffer holds such a message */
 
@@ -29,8 +27,7 @@ struct cecl_inbox_address {
 struct cecl_inbox {
     int listener;
     uint8_t secret[16];
-    int callers[CECL_INBOX_CALLERS]; /* in the order in which they came */
-    int count;
+    int caller; /* a connection by which nothing has come yet; the next one replaces it. -1: none */
     int64_t scarce_since; /* no connection could be accepted since then, in ms; 0: it could */
 };
 
@@ -64,7 +61,7 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
  * ceclInProgress: there is none. ceclSystemError: no connection could be accepted for a second. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
-/* Lists what becomes readable when there may be a message. polls: [CECL_INBOX_CALLERS + 1]. Returns how many. */
+/* Lists what becomes readable when there may be a message. polls: [CECL_INBOX_POLLS]. Returns how many. */
 int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls);
 
 #endif

@@ -33,7 +33,7 @@ struct cecl_lifeline {
     pthread_mutex_t lock; /* held by the thread that reads */
 };
 
-/* Owns the descriptor, also on failure. NULL: no host memory, and the root is told. */
+/* Owns the descriptor; -1: none yet. NULL: no host memory. */
 struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms);
 /* Closes without a goodbye, and frees. NULL has no effect. */
 void cecl_lifeline_close(struct cecl_lifeline *line);

@@ -116,7 +116,8 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
-    mesh->exchange.listener = mesh->post.listener = mesh->bell = mesh->rouse_fd = -1;
+    mesh->exchange = mesh->post = (struct cecl_inbox){.listener = -1, .caller = -1};
+    mesh->bell = mesh->rouse_fd = -1;
     mesh->memory = mesh->self = mesh->life = -1;
     pthread_mutex_init(&mesh->lock, NULL);
     mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
@@ -402,7 +403,7 @@ static void hear_rouse(struct cecl_mesh *mesh)
 
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
-    struct pollfd polls[CECL_INBOX_CALLERS + 2];
+    struct pollfd polls[CECL_INBOX_POLLS + 1];
     const int count = cecl_inbox_polls(&mesh->post, polls);
     polls[count] = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
     int ready = poll(polls, (nfds_t)count + 1, wait_ms);

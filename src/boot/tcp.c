@@ -1,25 +1,77 @@
-/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret, sending its own part,
- * and receiving the parts of all. */
+/* A rank's side of the TCP bootstrap: joining, and its line to the root (lifeline.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "boot/net.h"
 #include "boot/tcp.h"
-#include "util/clock.h"
 #include "util/fds.h"
+#include "util/thread.h"
 
-#define ROOT CECL_TCP_ROOT
+#define ROOT "the rank that made the unique id"
 #define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
 #define REST_MS 20   /* ms between two tries */
+#define SAY_MS 1000  /* how long saying something may take, in ms */
+#define TICK_MS 50   /* how long the end of a wait may go unnoticed, in ms */
 
-struct client {
-    int fd;
-    int64_t deadline;
-    int64_t timeout_ms; /* ms from the start to the deadline */
-};
+/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
+static ceclResult_t in_time(const struct cecl_lifeline *line, ceclResult_t result)
+{
+    return result != ceclTimeout
+               ? result
+               : cecl_fail(ceclTimeout,
+                           "no answer from " ROOT " within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                           line->timeout_ms);
+}
+
+static ceclResult_t hear(const struct cecl_lifeline *line, void *data, size_t bytes,
+                         int64_t deadline)
+{
+    return in_time(line, cecl_net_recv(line->fd, data, bytes, deadline, ROOT));
+}
+
+static ceclResult_t say(int fd, uint64_t kind, const void *part, size_t bytes)
+{
+    struct cecl_tcp_said said = {.kind = kind};
+    memcpy(said.part, part, bytes);
+    return cecl_net_send(fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
+}
+
+static void begin_line(struct cecl_lifeline *line, int fd, int nranks, int64_t timeout_ms)
+{
+    *line =
+        (struct cecl_lifeline){.fd = fd, .left = -1, .nranks = nranks, .timeout_ms = timeout_ms};
+    pthread_mutex_init(&line->lock, NULL);
+}
+
+struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms)
+{
+    struct cecl_lifeline *line = calloc(1, sizeof(*line));
+    if (line)
+        begin_line(line, fd, nranks, timeout_ms);
+    return line;
+}
+
+static void hang_up(struct cecl_lifeline *line)
+{
+    if (line->fd >= 0)
+        cecl_net_close(line->fd);
+    line->fd = -1;
+}
+
+void cecl_lifeline_close(struct cecl_lifeline *line)
+{
+    if (!line)
+        return;
+    hang_up(line);
+    pthread_mutex_destroy(&line->lock);
+    free(line);
+}
+
+/* ---- joining */
 
 /* Another possible reason why the root does not answer at the id's address. */
 static const char *other_reason(const struct cecl_tcp_id *id)
@@ -29,11 +81,6 @@ static const char *other_reason(const struct cecl_tcp_id *id)
                  "container, "
                  "set CECL_SOCKET_IFNAME there to an interface that all ranks reach"
                : "";
-}
-
-static ceclResult_t in_time(const struct client *client, ceclResult_t result)
-{
-    return cecl_tcp_in_time(result, client->timeout_ms);
 }
 
 /* Begins a connection to the root. Before the root knows of this rank, this rank cannot tell anyone that
@@ -55,17 +102,18 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     }
 }
 
-/* Connects to the root and sets client->fd. The caller closes it, also on failure. */
-static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
+/* Connects to the root and sets line->fd. The caller closes it, also on failure. */
+static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifeline *line,
+                                 int64_t deadline)
 {
     int error;
-    client->fd = begin_connection(id, client->deadline, &error);
-    if (client->fd < 0)
+    line->fd = begin_connection(id, deadline, &error);
+    if (line->fd < 0)
         return ceclSystemError;
     if (error == EINPROGRESS) {
         socklen_t size = sizeof(error);
-        CECL_TRY(in_time(client, cecl_net_wait(client->fd, POLLOUT, client->deadline, ROOT)));
-        if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        CECL_TRY(in_time(line, cecl_net_wait(line->fd, POLLOUT, deadline, ROOT)));
+        if (getsockopt(line->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
     /* ECONNRESET: the root ended while this connection was in its queue. */
@@ -78,27 +126,27 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     if (error != 0)
         return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                          "connecting to " ROOT ": %s", strerror(error));
-    cecl_tcp_send_at_once(client->fd);
+    cecl_tcp_send_at_once(line->fd);
+    cecl_tcp_keep_alive(line->fd);
     return ceclSuccess;
 }
 
 /* Says that this rank joins, and receives the root's proof. said: its patience and tag are filled in here.
  * *put_off: newer callers replaced this one, which must connect again. The root may put this rank off before all has
  * arrived, so the root's answer is read even if not all could be sent. */
-static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                struct cecl_tcp_said *said, bool *put_off)
+static ceclResult_t shake_hands(const struct cecl_lifeline *line, const struct cecl_tcp_id *id,
+                                struct cecl_tcp_said *said, int64_t deadline, bool *put_off)
 {
-    const int left = cecl_ms_left(client->deadline);
+    const int left = cecl_ms_left(deadline);
     struct cecl_tcp_proof proof;
     CECL_TRY(cecl_net_random(said->nonce, sizeof(said->nonce)));
     said->patience_ms = left > 0 ? left : 0;
     said->tag = cecl_tcp_rank_tag(id->secret, said);
     const ceclResult_t sent =
-        in_time(client, cecl_net_send(client->fd, said, sizeof(*said), client->deadline, ROOT));
+        in_time(line, cecl_net_send(line->fd, said, sizeof(*said), deadline, ROOT));
     if (sent != ceclSuccess && sent != ceclRemoteError)
         return sent;
-    const ceclResult_t heard =
-        in_time(client, cecl_net_recv(client->fd, &proof, sizeof(proof), client->deadline, ROOT));
+    const ceclResult_t heard = hear(line, &proof, sizeof(proof), deadline);
     *put_off = heard == ceclSuccess && proof.tag == CECL_TCP_AGAIN;
     if (heard == ceclRemoteError)
         return cecl_fail(ceclInvalidUsage,
@@ -117,19 +165,18 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
 
 /* Connects to the root and proves the secret. Connects again if the root puts this rank off. */
 static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_said *said,
-                              struct client *client)
+                              struct cecl_lifeline *line, int64_t deadline)
 {
     for (;;) {
         bool put_off = false;
-        ceclResult_t result = connect_root(id, client);
+        ceclResult_t result = connect_root(id, line, deadline);
         if (result == ceclSuccess)
-            result = shake_hands(client, id, said, &put_off);
+            result = shake_hands(line, id, said, deadline, &put_off);
         if (!put_off)
             return result;
-        if (cecl_ms_left(client->deadline) == 0)
-            return in_time(client, ceclTimeout);
-        cecl_net_close(client->fd);
-        client->fd = -1;
+        if (cecl_ms_left(deadline) == 0)
+            return in_time(line, ceclTimeout);
+        hang_up(line);
         poll(NULL, 0, REST_MS);
     }
 }
@@ -146,17 +193,25 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
                                  .nranks = oob->nranks,
                                  .timeout_ms = oob->timeout_ms,
                                  .process = cecl_fork_process()};
-    struct client client = {.fd = -1, .deadline = oob->deadline, .timeout_ms = oob->timeout_ms};
     memcpy(said.part, send, bytes);
-    ceclResult_t result = meet_root(&id, &said, &client);
-    oob->is_known = result == ceclSuccess;
-    if (client.fd < 0)
-        return result;
-    struct cecl_lifeline *line = cecl_lifeline_new(client.fd, oob->nranks, oob->timeout_ms);
-    if (result == ceclSuccess)
-        result = line ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
-                      : cecl_fail(ceclOutOfMemory, "no host memory to hear the root");
+    /* without memory for the line, the root is told, and through it the other ranks */
+    struct cecl_lifeline poor, *line = cecl_lifeline_new(-1, oob->nranks, oob->timeout_ms);
     oob->line = line;
+    if (!line) {
+        line = &poor;
+        begin_line(line, -1, oob->nranks, oob->timeout_ms);
+    }
+    ceclResult_t result = meet_root(&id, &said, line, oob->deadline);
+    oob->is_known = result == ceclSuccess;
+    if (oob->line)
+        return result == ceclSuccess ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
+                                     : result;
+    if (result == ceclSuccess) {
+        static const char why[] = "no host memory to hear the root";
+        (void)!say(line->fd, CECL_TCP_FAILURE, why, sizeof(why));
+        result = cecl_fail(ceclOutOfMemory, "%s", why);
+    }
+    hang_up(line);
     return result;
 }
 
@@ -169,4 +224,168 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
                              .deadline = cecl_deadline(timeout_ms),
                              .context = (void *)(uintptr_t)id,
                              .allgather = allgather};
+}
+
+/* ---- the line */
+
+/* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
+ * message. */
+static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
+                              int64_t deadline)
+{
+    char words[CECL_MESSAGE_BYTES] = "";
+    const size_t most = sizeof(words) - 1;
+    CECL_TRY(hear(line, reply, sizeof(*reply), deadline));
+    const ceclResult_t status = (ceclResult_t)reply->status;
+    if (status == ceclSuccess && reply->bytes == 0) {
+        line->root_may_end = line->root_may_end || reply->left == 0;
+        if (line->left < 0)
+            line->left = (int)reply->left - 1;
+    }
+    if (status == ceclSuccess ||
+        hear(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
+            ceclSuccess)
+        return status;
+    return cecl_fail_with(status, words);
+}
+
+ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t bytes,
+                                int64_t deadline)
+{
+    struct cecl_tcp_reply reply = {.bytes = 0};
+    char part[CECL_OOB_PART_BYTES];
+    while (reply.bytes == 0) /* the parts come next */
+        CECL_TRY(hear_head(line, &reply, deadline));
+    if (reply.bytes != (uint64_t)line->nranks * sizeof(part))
+        return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
+                         (unsigned long long)reply.bytes, (size_t)line->nranks * sizeof(part));
+    for (int r = 0; r < line->nranks; r++) {
+        CECL_TRY(hear(line, part, sizeof(part), deadline));
+        if (recv)
+            memcpy((char *)recv + (size_t)r * bytes, part, bytes);
+    }
+    return ceclSuccess;
+}
+
+/* Waits until the root has sent something. */
+static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadline,
+                               const _Atomic bool *ended)
+{
+    for (;;) {
+        const int left = cecl_ms_left(deadline);
+        struct pollfd root = {.fd = line->fd, .events = POLLIN};
+        if (poll(&root, 1, left < 0 || left > TICK_MS ? TICK_MS : left) > 0)
+            return ceclSuccess;
+        if (ended && atomic_load(ended))
+            return cecl_fail(ceclRemoteError, "the communicator has failed");
+        if (left == 0)
+            return cecl_fail(ceclTimeout, "other ranks did not take part in time");
+    }
+}
+
+static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *recv, size_t bytes,
+                           int64_t deadline, const _Atomic bool *ended)
+{
+    if (line->fd < 0)
+        return cecl_fail(ceclRemoteError, ROOT " has ended");
+    const ceclResult_t said = say(line->fd, CECL_TCP_PART, send, bytes);
+    if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
+        return said;
+    CECL_TRY(await_root(line, deadline, ended));
+    return cecl_lifeline_hear(line, recv, bytes, deadline);
+}
+
+ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
+                                  size_t bytes, int64_t deadline, const _Atomic bool *ended)
+{
+    pthread_mutex_lock(&line->lock);
+    const ceclResult_t result = gather(line, send, recv, bytes, deadline, ended);
+    line->is_broken = line->is_broken || result != ceclSuccess;
+    pthread_mutex_unlock(&line->lock);
+    return result;
+}
+
+struct verdict {
+    int32_t result;
+    char words[CECL_MESSAGE_BYTES];
+};
+_Static_assert(sizeof(struct verdict) <= CECL_OOB_PART_BYTES, "a verdict fits into a part");
+
+ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
+                                 const _Atomic bool *ended)
+{
+    struct verdict verdict = {.words = ""}, *all = calloc((size_t)line->nranks, sizeof(*all));
+    if (!all && mine == ceclSuccess) /* the others learn of it */
+        mine =
+            cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", line->nranks);
+    verdict.result = (int32_t)mine;
+    cecl_keep_message(verdict.words);
+    ceclResult_t result =
+        cecl_lifeline_gather(line, &verdict, all, sizeof(verdict), deadline, ended);
+    for (int r = 0; r < line->nranks && all && result == ceclSuccess; r++)
+        if (all[r].result != ceclSuccess)
+            result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
+    free(all);
+    return mine == ceclSuccess ? result : cecl_fail_with(mine, verdict.words);
+}
+
+void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms)
+{
+    uint64_t count;
+    struct pollfd polls[] = {{.fd = wake, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    if (pthread_mutex_trylock(&line->lock) == 0) {
+        polls[1].fd = line->fd;
+        pthread_mutex_unlock(&line->lock);
+    }
+    (void)poll(polls, 2, ms);
+    (void)!read(wake, &count, sizeof(count));
+}
+
+static ceclResult_t news(struct cecl_lifeline *line)
+{
+    struct cecl_tcp_reply reply = {.bytes = 0};
+    const int look = line->fd < 0 ? -1 : cecl_net_look(line->fd);
+    if (look > 0)
+        return hear_head(line, &reply, cecl_deadline(SAY_MS));
+    if (look < 0)
+        return ceclSuccess;
+    hang_up(line);
+    return line->root_may_end
+               ? ceclSuccess
+               : cecl_fail(ceclRemoteError, ROOT " has ended, so ranks no longer learn if one of "
+                                                 "them ends");
+}
+
+/* A thread that exchanges hears the news itself. */
+ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line)
+{
+    if (pthread_mutex_trylock(&line->lock) != 0)
+        return ceclSuccess;
+    const ceclResult_t result = news(line);
+    line->has_told = line->has_told || result != ceclSuccess;
+    pthread_mutex_unlock(&line->lock);
+    return result;
+}
+
+void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words)
+{
+    if (!cecl_lock_until(&line->lock, cecl_deadline(SAY_MS)))
+        return;
+    if (line->fd >= 0 && !line->has_told)
+        (void)!say(line->fd, CECL_TCP_FAILURE, words, strnlen(words, CECL_MESSAGE_BYTES - 1));
+    line->has_told = true;
+    pthread_mutex_unlock(&line->lock);
+}
+
+void cecl_lifeline_leave(struct cecl_lifeline *line)
+{
+    const int64_t deadline = cecl_deadline(SAY_MS);
+    char rest;
+    if (!cecl_lock_until(&line->lock, deadline))
+        return;
+    if (line->fd >= 0 && say(line->fd, CECL_TCP_GOODBYE, "", 0) == ceclSuccess)
+        while (cecl_net_recv(line->fd, &rest, 1, deadline, ROOT) == ceclSuccess)
+            ;
+    hang_up(line);
+    pthread_mutex_unlock(&line->lock);
 }

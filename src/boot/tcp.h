@@ -90,10 +90,6 @@ void cecl_tcp_send_at_once(int fd);
 /* From here on a host that stops answering is noticed, too. */
 void cecl_tcp_keep_alive(int fd);
 
-#define CECL_TCP_ROOT "the rank that made the unique id"
-/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
-ceclResult_t cecl_tcp_in_time(ceclResult_t result, int64_t timeout_ms);
-
 /* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);
 

@@ -27,12 +27,10 @@
 #define MARGIN_MS 1000
 
 #define CALLERS_MAX 4096 /* most callers at a time, if there are enough descriptors */
-/* ms in which a caller must send all its bytes. A process may stand still for some seconds, but it can connect
- * again. */
+/* ms in which a caller must send all its bytes. A process may stand still for longer, but it can connect again. */
 #define PATIENCE_MS 5000
 #define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
 #define TICK_MS 50   /* ms between two checks of deadlines */
-#define STILL_MS 500 /* if this process has not looked for longer, it stood still */
 #define REST_MS 20   /* ms of rest after an accept that failed for lack of descriptors or memory */
 /* ms of such failures before they are reported, because resources may become free meanwhile */
 #define BEAR_MS 1000
@@ -73,7 +71,6 @@ struct root {
     /* errno of the last accept, if it failed for lack of descriptors or memory; 0: it succeeded */
     int trouble;
     int64_t trouble_since, rest_until;
-    int64_t looked;       /* when callers were last heard */
     struct pollfd *polls; /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
     struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
@@ -368,15 +365,6 @@ static bool hear_caller(struct root *root, int which, bool is_ready)
     return false;
 }
 
-/* Callers could not be heard while this process stood still, so that time does not count. */
-static void skip_time(struct root *root)
-{
-    const int64_t now = cecl_now_ms(), away = now - root->looked;
-    for (int i = 0; i < root->count && away > STILL_MS; i++)
-        root->callers[i]->since += away;
-    root->looked = now;
-}
-
 static void hear_rank(struct root *root, int rank);
 
 /* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some of
@@ -395,7 +383,6 @@ static void attend(struct root *root, int wait_ms)
         of_ranks[r] =
             (struct pollfd){.fd = root->seats[r] ? root->seats[r]->fd : -1, .events = POLLIN};
     const bool has_polled = poll(root->polls, (nfds_t)(1 + count + nranks), wait_ms) >= 0;
-    skip_time(root);
     for (int r = 0; r < nranks; r++)
         if (root->seats[r] && (!has_polled || of_ranks[r].revents))
             hear_rank(root, r);
@@ -634,7 +621,6 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->timeout_ms = root->bound_ms = timeout_ms;
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
-    root->looked = cecl_now_ms();
     root->room = room_for_callers();
     root->callers = calloc((size_t)root->room, sizeof(struct peer *));
     root->polls = calloc((size_t)root->room + 1, sizeof(*root->polls));

@@ -416,7 +416,7 @@ static void open_peers(void)
     memset(all, 0, sizeof(all));
     for (int r = 0; r < nranks; r++) {
         lives[r] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        theirs[r][0].listener = theirs[r][1].listener = -1;
+        theirs[r][0] = theirs[r][1] = (struct cecl_inbox){.listener = -1, .caller = -1};
         if (r == rank)
             continue;
         all[r] = (struct cecl_invitation){.process = 1 + (uint64_t)r};

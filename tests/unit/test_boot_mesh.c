@@ -306,12 +306,12 @@ TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
 
 /* Returns the address of the inbox for exchanges of the rank with this invitation. */
-static socklen_t address_of(const char *invitation, struct sockaddr_un *address)
+static socklen_t address_of(const char *invitation, char kind, struct sockaddr_un *address)
 {
     const size_t length = strnlen(invitation, SECRET);
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(address->sun_path + 1, invitation, length);
-    address->sun_path[1 + length] = MESH_EXCHANGE;
+    address->sun_path[1 + length] = kind;
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2);
 }
 
@@ -479,7 +479,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
     return strangers;
 }
 
-/* Strangers call where rank 1 awaits the memory, and say nothing. Rank 1 keeps few of them. */
+/* Strangers call where rank 1 awaits the memory and descriptors, and say nothing. Rank 1 keeps few of them. */
 TEST(strangers_at_the_mesh_disturb_nobody)
 {
     enum { STRANGERS = 3000 };
@@ -494,8 +494,11 @@ TEST(strangers_at_the_mesh_disturb_nobody)
     for (int tries = 0; tries < 1000 && !atomic_load(&is_heard); tries++)
         usleep(5000);
     assert_true(atomic_load(&is_heard));
-    const socklen_t length = address_of(heard, &address);
-    const pid_t strangers = call_as_strangers(&address, length, STRANGERS);
+    pid_t strangers[2];
+    for (int i = 0; i < 2; i++) {
+        const socklen_t length = address_of(heard, i == 0 ? MESH_POST : MESH_EXCHANGE, &address);
+        strangers[i] = call_as_strangers(&address, length, STRANGERS);
+    }
     start(&ranks[2], run_open);
     for (int r = 0; r < RANKS; r++) {
         pthread_join(ranks[r].thread, NULL);
@@ -506,8 +509,10 @@ TEST(strangers_at_the_mesh_disturb_nobody)
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].result, ceclSuccess);
     }
-    kill(strangers, SIGKILL);
-    waitpid(strangers, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        kill(strangers[i], SIGKILL);
+        waitpid(strangers[i], NULL, 0);
+    }
     drop_group();
 }
 
