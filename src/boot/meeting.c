@@ -132,8 +132,12 @@ static ceclResult_t say(const struct cecl_meetings *meetings, struct event *even
 /* Returns false if the event is not there yet. */
 static bool read_event(const struct cecl_meetings *meetings, int64_t at, struct event *event)
 {
-    return pread(meetings->log, event, sizeof(*event), at) == (ssize_t)sizeof(*event) &&
-           event->sum == sum_of(event) && event->rank >= 0 && event->rank < meetings->nranks;
+    if (pread(meetings->log, event, sizeof(*event), at) != (ssize_t)sizeof(*event) ||
+        event->sum != sum_of(event) || event->rank < 0 || event->rank >= meetings->nranks)
+        return false;
+    if (event->kind != COMES)
+        event->words[CECL_MESSAGE_BYTES - 1] = '\0';
+    return true;
 }
 
 /* ---- failures */
@@ -270,7 +274,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
 }
 
 /* Fails the calls that end with an event. Who is on their lists and has not come is told. */
-static void hear_failure(struct stay *stay, struct event *event, int64_t at)
+static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;
     const bool is_listed = cecl_rank_set_has(&event->members, event->rank);
@@ -282,7 +286,6 @@ static void hear_failure(struct stay *stay, struct event *event, int64_t at)
     if (event->kind == REFUSES ? is_told(stay, event->rank, &event->members, &why)
                                : meetings->seats[event->rank].came == 0)
         return;
-    event->words[CECL_MESSAGE_BYTES - 1] = '\0';
     find_ended(meetings, event->rank, &event->members,
                event->kind == REFUSES ? WHO_LIST_IT
                : event->lists_differ  ? WHO_WAIT
