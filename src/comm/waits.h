@@ -16,7 +16,8 @@ static inline int cecl_rank_set_count(const struct cecl_rank_set *set)
 {
     int count = 0;
     for (int i = 0; i < CECL_RANK_WORDS; i++)
-        count += __builtin_popcountll(set->words[i]);
+        for (uint64_t left = set->words[i]; left != 0; left &= left - 1)
+            count++;
     return count;
 }
 static inline void cecl_rank_set_join(struct cecl_rank_set *all, const struct cecl_rank_set *more)
