@@ -1,11 +1,10 @@
-/* The CUDA device: opening, threads, memory, flag words, and what remains after closing. (Each collective between GPUs
- * shows that imported memory is the peer's, and that copies of batches arrive and touch nothing else.) */
+/* The CUDA device: opening, threads, memory and flag words. (Each collective between GPUs shows that imported memory is
+ * the peer's, and that copies of batches arrive and touch nothing else; test_lifecycle looks for leaks.) */
 #include <fcntl.h>
 #include <pthread.h>
 
 #include <cuda.h>
 
-#include "../open_descriptors.h"
 #include "cuda_fixture.h"
 
 /* The main thread makes the first call, which looks them up. */
@@ -163,43 +162,6 @@ TEST(words_read_of_more_than_a_scratch_reads_them_all)
     assert_true(right);
     memory_end(&memory);
     kit_end(&kit);
-}
-
-/* ---- leaks */
-
-static void use_and_close(void)
-{
-    struct cecl_device *dev = NULL;
-    must(cecl_cuda_open(0, &dev));
-    struct kit kit = kit_make(dev);
-    struct memory memory = memory_make(dev, PATTERN_WORDS * 4);
-    struct memory view = memory_view(dev, &memory);
-    ceclStream_t work = NULL;
-    put_pattern(&kit, memory.at, 10);
-    must(OPS(dev)->stream_fork(dev, NULL, &work));
-    must(write_word(dev, work, view.at, 1));
-    must(OPS(dev)->stream_join(dev, NULL, work));
-    must(OPS(dev)->stream_synchronize(dev, NULL));
-    memory_end(&view);
-    memory_end(&memory);
-    kit_end(&kit);
-    OPS(dev)->close(dev);
-}
-
-TEST(open_and_close_100_times_leaks_nothing)
-{
-    size_t before = 0, after = 0, all = 0;
-    for (int i = 0; i < 5; i++) /* the driver's own pools grow at first */
-        use_and_close();
-    const int descriptors = open_descriptors();
-    must_cuda(cudaMemGetInfo(&before, &all));
-    for (int i = 0; i < 100; i++)
-        use_and_close();
-    must_cuda(cudaMemGetInfo(&after, &all));
-    assert_int_equal(open_descriptors(), descriptors);
-    /* A leak of one granule a cycle would be 100 granules. */
-    if (after + 4 * gpu[0]->granularity < before)
-        fail_msg("%zu bytes leaked", before - after);
 }
 
 int main(void)

@@ -100,10 +100,6 @@ enum kind {
     SUM_SCATTER,
     KINDS
 };
-static const char *const names[KINDS] = {
-    "all-gather in place",  "all-gather", "all-to-all",    "broadcast", "barrier",
-    "a send and a receive", "all-reduce", "reduce-scatter"};
-
 static ceclResult_t swap(cudaStream_t s)
 {
     OK(ceclGroupStart());
@@ -218,17 +214,6 @@ static void count_nodes(cudaGraph_t graph, size_t counts[32])
         counts[(size_t)type_of(nodes[i]) % 32]++;
 }
 
-static void print_nodes(const char *what, const size_t counts[32])
-{
-    if (rank == 0)
-        print_message("%s: %zu copies, %zu batches of memory operations, %zu kernels, %zu waits, "
-                      "%zu records\n",
-                      what, counts[CU_GRAPH_NODE_TYPE_MEMCPY],
-                      counts[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP], counts[CU_GRAPH_NODE_TYPE_KERNEL],
-                      counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT],
-                      counts[CU_GRAPH_NODE_TYPE_EVENT_RECORD]);
-}
-
 static size_t all_of(const size_t counts[32])
 {
     size_t all = 0;
@@ -246,7 +231,6 @@ TEST(each_call_has_the_nodes_that_its_plan_has)
         size_t counts[32];
         cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeThreadLocal);
         count_nodes(graph, counts);
-        print_nodes(names[kind], counts);
         assert_int_equal(counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT], 1);
         assert_int_equal(counts[CU_GRAPH_NODE_TYPE_EVENT_RECORD], 1);
         assert_int_equal(all_of(counts), counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT] +
@@ -273,7 +257,6 @@ TEST(several_calls_of_one_graph_wait_once)
     size_t counts[32];
     cudaGraph_t graph = captured(GATHER_IN_PLACE, 4, stream, cudaStreamCaptureModeThreadLocal);
     count_nodes(graph, counts);
-    print_nodes("four all-gathers in place", counts);
     assert_int_equal(counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT], 1);
     assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], 4);
     CUDA(cudaGraphDestroy(graph));

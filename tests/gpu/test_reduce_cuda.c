@@ -1,8 +1,8 @@
 /* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the
  * host's): every type and operation, any alignment, both kernels, any number of SMs, one or
  * several destinations. They write nothing else. They signal and wait for the flags before and
- * after them. The test needs one GPU, with the host as the peers. With a second GPU, sources,
- * results and flags also lie there.
+ * after them. The test needs one GPU, with the host as the peers. With a second GPU, results and
+ * flags also lie there. (Random reductions of the multi-rank tests read peers' memory.)
  *
  * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its
  * launch, because tools that observe kernels may require that. */
@@ -218,66 +218,6 @@ TEST_IF(!is_short(), as_many_sources_as_are_promised, NULL, NULL)
     r.dst = device[SOURCES] + MARGIN;
     for (r.kernel = CECL_REDUCE_AUTO; r.kernel <= CECL_REDUCE_BULK; r.kernel++)
         gpu_gives(&r, SOURCES, expected, ALIGNED);
-}
-
-/* So large that the measured choice is the bulk kernel, many times around its ring. */
-TEST_IF(!is_short(), a_large_reduction_gives_the_hosts_bits, NULL, NULL)
-{
-    const uint64_t count = (8 << 20) + 5;
-    unsigned char *there = NULL, *in = malloc(5 * count), *out = malloc(5 * count);
-    const void *src[4], *host_src[4];
-    uint64_t seed = 3;
-    assert_true(in && out);
-    must_cuda(cudaMalloc((void **)&there, 5 * count));
-    random_fill(in, ceclFloat8e4m3, 4 * count, &seed);
-    must_cuda(cudaMemcpy(there, in, 4 * count, cudaMemcpyDefault));
-    for (size_t s = 0; s < 4; s++) {
-        src[s] = there + s * (8 << 20);
-        host_src[s] = in + s * (8 << 20);
-    }
-    struct cecl_reduction r = {.dst = out,
-                               .src = host_src,
-                               .nsrc = 4,
-                               .count = count,
-                               .type = ceclFloat8e4m3,
-                               .op = ceclAvg,
-                               .divisor = 3};
-    cecl_reduce_host(&r);
-    r.src = src;
-    r.dst = there + 4 * (8 << 20) + 16;
-    must(cecl_reduce_cuda(stream, &r));
-    must_cuda(cudaStreamSynchronize(stream));
-    must_cuda(cudaMemcpy(in, r.dst, count, cudaMemcpyDefault));
-    assert_memory_equal(in, out, count);
-    must_cuda(cudaFree(there));
-    free(in);
-    free(out);
-}
-
-TEST_IF(!is_short(), sources_of_a_peer_give_the_hosts_bits, NULL, NULL)
-{
-    unsigned char *own[SOURCES + 1];
-    int reaches = 0;
-    need_two();
-    must_cuda(cudaDeviceCanAccessPeer(&reaches, 0, 1));
-    if (!reaches)
-        skip_because("GPU 0 does not reach GPU 1's memory");
-    must_cuda(cudaDeviceEnablePeerAccess(1, 0));
-    memcpy(own, device, sizeof(own));
-    must_cuda(cudaSetDevice(1));
-    for (int b = 1; b < SOURCES; b += 2)
-        must_cuda(cudaMalloc((void **)&device[b], ROOM));
-    must_cuda(cudaSetDevice(0));
-    for (int t = 0; t < 2; t++) {
-        const ceclDataType_t type = t ? ceclBfloat16 : ceclInt32;
-        fill(type, 77);
-        for (uint32_t nsrc = 2; nsrc <= SOURCES; nsrc++)
-            gpu_gives_what_the_host_gives(
-                (struct cecl_reduction){.type = type, .nsrc = nsrc, .count = 50021}, ALIKE, -1);
-    }
-    for (int b = 1; b < SOURCES; b += 2)
-        must_cuda(cudaFree(device[b]));
-    memcpy(device, own, sizeof(own));
 }
 
 /* ---- ways: all kernels, with one block and with several */
