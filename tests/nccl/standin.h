@@ -96,8 +96,4 @@ ncclResult_t standin_look(ncclComm_t comm);
 bool standin_is_ready(ncclComm_t comm);
 void standin_give_up(ncclComm_t comm);
 
-/* standin_reduce.c. Reduces the blocks in op->staging to op->out. */
-void standin_reduce(struct op *op);
-bool standin_reduces(ncclDataType_t datatype, ncclRedOp_t redop);
-
 #endif

@@ -1,8 +1,59 @@
-/* Collectives of the stand-in, as transfers between pairs of ranks. */
+/* Collectives of the stand-in, as transfers between pairs of ranks. Reductions: in the order of ranks, in the type of the
+ * elements. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "standin.h"
+
+/* wide the type of the arithmetic: integers wrap around, as on GPUs */
+#define COMBINE(type, wide)                                                                        \
+    static type combine_##type(type a, type b, ncclRedOp_t redop)                                  \
+    {                                                                                              \
+        switch (redop) {                                                                           \
+        case ncclProd: return (type)((wide)a * (wide)b);                                           \
+        case ncclMax: return a > b ? a : b;                                                        \
+        case ncclMin: return a < b ? a : b;                                                        \
+        default: return (type)((wide)a + (wide)b);                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    static void reduce_##type(struct op *op)                                                       \
+    {                                                                                              \
+        const type *in = (const void *)op->staging;                                                \
+        type *out = (void *)op->out;                                                               \
+        for (size_t i = 0; i < op->count; i++) {                                                   \
+            type sum = in[i];                                                                      \
+            for (size_t rank = 1; rank < (size_t)op->comm->nranks; rank++)                         \
+                sum = combine_##type(sum, in[rank * op->count + i], op->redop);                    \
+            out[i] = (type)(op->redop == ncclAvg ? sum / (type)op->comm->nranks : sum);            \
+        }                                                                                          \
+    }
+
+COMBINE(int8_t, uint64_t)
+COMBINE(uint8_t, uint64_t)
+COMBINE(int32_t, uint64_t)
+COMBINE(uint32_t, uint64_t)
+COMBINE(int64_t, uint64_t)
+COMBINE(uint64_t, uint64_t)
+COMBINE(float, float)
+COMBINE(double, double)
+
+static void (*const reductions[])(struct op *) = {
+    [ncclInt8] = reduce_int8_t,     [ncclUint8] = reduce_uint8_t,  [ncclInt32] = reduce_int32_t,
+    [ncclUint32] = reduce_uint32_t, [ncclInt64] = reduce_int64_t,  [ncclUint64] = reduce_uint64_t,
+    [ncclFloat32] = reduce_float,   [ncclFloat64] = reduce_double,
+};
+#define TYPES ((ncclDataType_t)(sizeof(reductions) / sizeof(reductions[0])))
+
+static bool reduces(ncclDataType_t datatype, ncclRedOp_t redop)
+{
+    return datatype >= 0 && datatype < TYPES && reductions[datatype] && redop >= ncclSum &&
+           redop <= ncclAvg;
+}
+
+static void reduce(struct op *op)
+{
+    reductions[op->datatype](op);
+}
 
 static size_t bytes_of(size_t count, ncclDataType_t datatype)
 {
@@ -140,13 +191,13 @@ ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, nccl
 {
     NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)redop, (uint64_t)root,
          WORD(comm), WORD(stream));
-    if (!standin_reduces(datatype, redop))
+    if (!reduces(datatype, redop))
         return ceclInvalidArgument;
     struct op *op = op_of(comm, recvbuff, count, datatype);
     op->redop = redop;
     standin_send(op, root, sendbuff, op->bytes);
     if (comm->rank == root)
-        receive_staged(op, standin_reduce);
+        receive_staged(op, reduce);
     return enqueue(op, stream);
 }
 
@@ -156,12 +207,12 @@ ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
 {
     NOTE(WORD(sendbuff), WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)redop, WORD(comm),
          WORD(stream));
-    if (!standin_reduces(datatype, redop))
+    if (!reduces(datatype, redop))
         return ceclInvalidArgument;
     struct op *op = op_of(comm, recvbuff, count, datatype);
     op->redop = redop;
     send_all(op, sendbuff, false);
-    receive_staged(op, standin_reduce);
+    receive_staged(op, reduce);
     return enqueue(op, stream);
 }
 
@@ -171,12 +222,12 @@ ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recv
 {
     NOTE(WORD(sendbuff), WORD(recvbuff), recvcount, (uint64_t)datatype, (uint64_t)redop, WORD(comm),
          WORD(stream));
-    if (!standin_reduces(datatype, redop))
+    if (!reduces(datatype, redop))
         return ceclInvalidArgument;
     struct op *op = op_of(comm, recvbuff, recvcount, datatype);
     op->redop = redop;
     send_all(op, sendbuff, true);
-    receive_staged(op, standin_reduce);
+    receive_staged(op, reduce);
     return enqueue(op, stream);
 }
 

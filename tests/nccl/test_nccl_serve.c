@@ -961,18 +961,6 @@ enum {
     LARGE = 256 << 10
 }; /* elements of bfloat16: the table serves such calls between two ranks */
 
-TEST_OF_RANKS_UNDER("auto", auto_serves_reductions_of_the_type_that_was_measured, 2)
-{
-    static float zeros[LARGE], out[2][LARGE];
-    mark(r);
-    const bool is_bfloat16_served =
-        ncclAllReduce(zeros, out[r->rank], LARGE, ncclBfloat16, ncclSum, r->comm, NULL) == 0 &&
-        is_served();
-    mark(r);
-    return ncclAllReduce(zeros, out[r->rank], LARGE, ncclFloat32, ncclSum, r->comm, NULL) == 0 &&
-           !is_served() && is_bfloat16_served;
-}
-
 /* The stand-in does not reduce this type, so it would refuse a passed call. */
 static bool passes_reductions(struct rank *r)
 {
