@@ -112,59 +112,52 @@ TEST(so_are_those_of_loops_whose_ranks_are_far_apart)
     expect_goals(&tally, programs);
 }
 
+/* The communicators of each of `seeds` programs get a verdict: the first one gains, and the others do not. */
+static void each_gets_its_verdict(struct program program, uint64_t seeds)
+{
+    for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
+        program.gain[0][arm] = 0.06;
+        program.gain[1][arm] = -0.06;
+    }
+    for (program.seed = 1; program.seed <= seeds; program.seed++) {
+        struct program seeded = program;
+        seeded.is_apart = program.is_apart && program.seed % 2;
+        const struct outcome outcome = run_program(&seeded);
+        assert_false(outcome.disagree);
+        for (int c = 0; c < program.ncomms; c++) {
+            assert_true(outcome.has_verdict[c]);
+            assert_int_equal(outcome.arm[c] != 0, c == 0);
+        }
+    }
+}
+
 TEST(communicators_that_share_a_step_each_get_their_verdict)
 {
-    for (uint64_t seed = 1; seed <= 50; seed++) {
-        struct program program = {.seed = seed,
-                                  .nranks = 4,
-                                  .ncomms = 4,
-                                  .length = {39, 12, 7, 24},
-                                  .noise = 0.005,
-                                  .step_ns = 1e6,
-                                  .lag = 2,
-                                  .ahead = 2,
-                                  .steps = 1200};
-        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
-            program.gain[0][arm] = 0.06;
-            program.gain[1][arm] = -0.06;
-        }
-        const struct outcome outcome = run_program(&program);
-        assert_false(outcome.disagree);
-        for (int c = 0; c < 4; c++)
-            assert_true(outcome.has_verdict[c]);
-        assert_int_not_equal(outcome.arm[0], 0);
-        for (int c = 1; c < 4; c++)
-            assert_int_equal(outcome.arm[c], 0);
-    }
+    const struct program program = {.nranks = 4,
+                                    .ncomms = 4,
+                                    .length = {39, 12, 7, 24},
+                                    .noise = 0.005,
+                                    .step_ns = 1e6,
+                                    .lag = 2,
+                                    .ahead = 2,
+                                    .steps = 1200};
+    each_gets_its_verdict(program, 50);
 }
 
 /* Short steps, with ranks far apart: one communicator's offer is valid for long, and blocks the
  * others. */
 TEST(communicators_of_a_loop_each_get_their_verdict)
 {
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct program program = {.seed = seed,
-                                  .nranks = 3,
-                                  .ncomms = 3,
-                                  .length = {1, 2, 1},
-                                  .noise = 0.02,
-                                  .step_ns = 2e4,
-                                  .lag = 300,
-                                  .ahead = 300,
-                                  .is_apart = seed % 2,
-                                  .steps = 60000};
-        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
-            program.gain[0][arm] = 0.06;
-            program.gain[1][arm] = -0.06;
-        }
-        const struct outcome outcome = run_program(&program);
-        assert_false(outcome.disagree);
-        for (int c = 0; c < 3; c++)
-            assert_true(outcome.has_verdict[c]);
-        assert_int_not_equal(outcome.arm[0], 0);
-        assert_int_equal(outcome.arm[1], 0);
-        assert_int_equal(outcome.arm[2], 0);
-    }
+    const struct program program = {.nranks = 3,
+                                    .ncomms = 3,
+                                    .length = {1, 2, 1},
+                                    .noise = 0.02,
+                                    .step_ns = 2e4,
+                                    .lag = 300,
+                                    .ahead = 300,
+                                    .is_apart = true,
+                                    .steps = 60000};
+    each_gets_its_verdict(program, 20);
 }
 
 static struct program training(uint64_t seed)

@@ -323,49 +323,6 @@ TEST(one_call_for_all_ranks_is_refused)
     assert_true(ranks_run(&setup, join_as_threads));
 }
 
-/* One thread may join and call for several ranks, in groups. */
-static void threads_of_one_process(struct rank *r)
-{
-    ceclComm_t comms[4];
-    ceclStream_t streams[4];
-    unsigned char *all[4], got[4];
-    ceclUniqueId id;
-    OK(ceclGetUniqueId(&id));
-    OK(ceclGroupStart());
-    for (int q = 0; q < 4; q++)
-        OK(ceclCommInitRank(&comms[q], 4, id, q));
-    OK(ceclGroupEnd());
-    for (int q = 0; q < 4; q++) {
-        const unsigned char mine = (unsigned char)(10 + q);
-        r->comm = comms[q];
-        OK(ceclStreamCreate(comms[q], &streams[q]));
-        OK(ceclMemAlloc(comms[q], (void **)&all[q], 4));
-        r->stream = streams[q];
-        CHECK(rank_put(r, all[q] + q, &mine, 1));
-    }
-    OK(ceclGroupStart());
-    for (int q = 0; q < 4; q++)
-        OK(ceclAllGather(all[q] + q, all[q], 1, ceclInt8, comms[q], streams[q]));
-    OK(ceclGroupEnd());
-    for (int q = 0; q < 4; q++) {
-        r->comm = comms[q];
-        r->stream = streams[q];
-        CHECK(rank_get(r, got, all[q], 4));
-        CHECK(got[0] == 10 && got[1] == 11 && got[2] == 12 && got[3] == 13);
-    }
-    for (int q = 0; q < 4; q++)
-        OK(ceclCommDestroy(comms[q]));
-    r->comm = NULL;
-}
-
-TEST(one_thread_has_several_ranks)
-{
-    const struct setup setup = {.nranks = 1, .node_size = "2"};
-    if (on_gpus())
-        skip_because("it needs as many GPUs as ranks");
-    assert_true(ranks_run(&setup, threads_of_one_process));
-}
-
 /* ---- joins that fail */
 
 static const char *expected; /* what each rank's message contains */

@@ -10,7 +10,7 @@
 #include "util/clock.h"
 
 #define RANKS 3
-#define OK(expr) assert_int_equal((expr), ceclSuccess)
+#include "comms.h"
 
 /* Time limits: SOON for tests that wait for the timeout, NEVER for tests in which it must not come. Tests that
  * act before the timeout try `limits`, in turn: on a busy machine they may act too late. */
@@ -20,14 +20,11 @@
 static const char *const limits[] = {"3000", "9000", "27000"};
 #define SLACK_MS 60000 /* by which the error may be late on a busy machine */
 
-static ceclComm_t comms[RANKS];
-
 /* A test's state is its time limit. */
 static int setup(void **state)
 {
     setenv("CECL_TIMEOUT_MS", *state, 1);
-    OK(ceclCommInitAll(comms, RANKS, NULL));
-    return 0;
+    return open_all(state);
 }
 
 /* A rank that left has no communicator. In most tests, the communicators of the others have failed. */

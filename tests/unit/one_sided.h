@@ -80,7 +80,7 @@ static void share(unsigned char *const at[RANKS], size_t bytes, ceclWindow_t out
             fail_msg("rank %d: %s", r, s[r].words);
 }
 
-static void end_windows(ceclWindow_t at[RANKS], ceclResult_t wanted, const char *words)
+static inline void end_windows(ceclWindow_t at[RANKS], ceclResult_t wanted, const char *words)
 {
     struct sharing s[RANKS];
     for (int r = 0; r < RANKS; r++)

@@ -42,60 +42,6 @@ TEST(a_group_of_all_ranks_is_captured)
         OK(ceclGraphDestroy(graphs[r]));
 }
 
-/* Each rank sends a block to each, also to itself. */
-static void exchange(int r, uint32_t *send)
-{
-    for (int peer = 0; peer < RANKS; peer++) {
-        OK(ceclSend(send + peer * COUNT, COUNT, ceclUint32, peer, comms[r], streams[r]));
-        OK(ceclRecv(recv[r] + peer * COUNT, COUNT, ceclUint32, peer, comms[r], streams[r]));
-    }
-}
-
-static void capture_exchanges(uint32_t send[RANKS][RANKS * COUNT], ceclGraph_t graphs[RANKS])
-{
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamBeginCapture(comms[r], streams[r]));
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        exchange(r, send[r]);
-    OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
-}
-
-/* Each rank has two graphs. Rank 1 destroys its graph while peers have not launched theirs yet. */
-TEST(messages_of_all_ranks_are_captured)
-{
-    static uint32_t send[RANKS][RANKS * COUNT];
-    ceclGraph_t graphs[RANKS], again[RANKS];
-    capture_exchanges(send, graphs);
-    for (uint32_t round = 1; round < 40; round++) {
-        for (uint32_t r = 0; r < RANKS; r++)
-            for (uint32_t i = 0; i < RANKS * COUNT; i++)
-                send[r][i] = round * 10000 + r * 1000 + i;
-        capture_exchanges(send, again);
-        for (int r = 0; r < RANKS; r++) {
-            OK(ceclGraphLaunch(graphs[r], streams[r]));
-            if (r == 1)
-                OK(ceclGraphDestroy(graphs[r]));
-        }
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclGraphLaunch(again[r], streams[r]));
-        finish_all(streams);
-        for (uint32_t r = 0; r < RANKS; r++)
-            for (uint32_t i = 0; i < RANKS * COUNT; i++)
-                assert_int_equal(recv[r][i],
-                                 round * 10000 + i / COUNT * 1000 + r * COUNT + i % COUNT);
-        for (int r = RANKS - 1; r >= 0; r--) {
-            if (r != 1)
-                OK(ceclGraphDestroy(graphs[r]));
-            graphs[r] = again[r];
-        }
-    }
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclGraphDestroy(graphs[r]));
-}
-
 /* No rank captures the other end, because explaining asks no peer. */
 TEST(a_captured_message_is_explained)
 {

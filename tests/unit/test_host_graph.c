@@ -1,5 +1,5 @@
-/* Graphs of the host device: captured work runs when the graph is launched, and not before; an event orders
- * launches on all streams; the owner of a graph learns when it is destroyed. */
+/* Graphs of the host device: an event orders launches on all streams; the owner of a graph learns when it is destroyed.
+ * (tests/multi/test_graphs.c compares what each launch does.) */
 #include "host_fixture.h"
 
 #include <stdatomic.h>
@@ -35,23 +35,6 @@ TEST_BETWEEN(check_refuses_a_stream_that_captures, set_up, tear_down)
 static void launch(void *graph, ceclStream_t stream)
 {
     assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
-}
-
-TEST_BETWEEN(captured_work_is_done_by_each_launch_alone, set_up, tear_down)
-{
-    uint32_t from = 1, to = 0;
-    ceclStream_t stream = new_stream();
-    begin_on(stream);
-    copy(stream, &to, &from, sizeof(to));
-    void *graph = end_on(stream);
-    synchronize(stream);
-    assert_int_equal(to, 0);
-    for (from = 1; from < 10; from++) {
-        launch(graph, stream);
-        synchronize(stream);
-        assert_int_equal(to, from);
-    }
-    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
 }
 
 static void make_events(struct cecl_order *order)

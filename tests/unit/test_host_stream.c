@@ -1,5 +1,6 @@
 /* The host device's streams: which handles are valid; enqueueing neither waits nor keeps the caller's
- * arrays; what happens to pending work when a stream is destroyed. */
+ * arrays; what happens to pending work when a stream is destroyed. (tests/multi/test_streams.c uses streams of other
+ * communicators, and the default stream of a child.) */
 #include "host_fixture.h"
 
 #include <pthread.h>
@@ -78,30 +79,6 @@ TEST_BETWEEN(a_destroyed_stream_is_refused_by_every_call, set_up, tear_down)
     assert_refused_everywhere(stream);
 }
 
-/* As on a GPU, streams belong to the process. */
-TEST_BETWEEN(a_stream_of_another_communicator_is_taken_by_every_call, set_up, tear_down)
-{
-    char from = 1, to = 0;
-    uint32_t word = 0;
-    struct cecl_device *other = NULL;
-    ceclStream_t foreign = NULL, work = NULL, own = new_stream();
-    assert_int_equal(cecl_host_open(&other), ceclSuccess);
-    assert_int_equal(other->ops->stream_create(other, false, &foreign), ceclSuccess);
-    copy(foreign, &to, &from, 1);
-    memop(foreign, CECL_MEMOP_WRITE, &word, 1);
-    assert_int_equal(dev->ops->stream_check(dev, foreign, NULL), ceclSuccess);
-    assert_int_equal(dev->ops->stream_fork(dev, foreign, &work), ceclSuccess);
-    assert_ptr_equal(work, foreign);
-    assert_int_equal(dev->ops->stream_after(dev, own, foreign), ceclSuccess);
-    synchronize(own);
-    assert_int_equal(to, 1);
-    assert_int_equal(word, 1);
-    synchronize(foreign);
-    assert_int_equal(dev->ops->stream_query(dev, foreign), ceclSuccess);
-    assert_int_equal(dev->ops->stream_destroy(dev, foreign), ceclSuccess);
-    other->ops->close(other);
-}
-
 TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
 {
     struct cecl_device *other = NULL;
@@ -110,23 +87,6 @@ TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
     assert_int_equal(other->ops->stream_create(other, false, &foreign), ceclSuccess);
     other->ops->close(other);
     assert_refused_everywhere(foreign);
-}
-
-TEST_BETWEEN(a_device_has_the_default_stream_of_its_parent, set_up, tear_down)
-{
-    struct cecl_device *child = NULL, *stranger = NULL;
-    ceclStream_t of[3] = {NULL, NULL, NULL};
-    assert_int_equal(cecl_host_open(&child), ceclSuccess);
-    assert_int_equal(cecl_host_open(&stranger), ceclSuccess);
-    cecl_host_inherit(child, dev);
-    assert_int_equal(dev->ops->stream_fork(dev, NULL, &of[0]), ceclSuccess);
-    assert_int_equal(child->ops->stream_fork(child, NULL, &of[1]), ceclSuccess);
-    assert_int_equal(stranger->ops->stream_fork(stranger, NULL, &of[2]), ceclSuccess);
-    assert_ptr_equal(of[0], of[1]);
-    assert_ptr_not_equal(of[0], of[2]); /* its rank would have another GPU */
-    stranger->ops->close(stranger);
-    child->ops->close(child);
-    synchronize(NULL); /* the stream is there as long as one of them uses it */
 }
 
 /* A child that is forked begins without streams and events, whatever its parent's threads do meanwhile. */

@@ -95,26 +95,6 @@ TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
     close(fd);
 }
 
-TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
-{
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    const struct cecl_region whole = region_at(memory);
-    assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
-    for (size_t at = 0; at < PAGES; at++) {
-        const struct cecl_region region = region_at(memory + at * page());
-        assert_memory_equal(&region, &whole, REGION_BYTES);
-    }
-    assert_int_equal(id_of_use(use_of(memory, PAGES * page(), false)), whole.id);
-    const struct cecl_region_export exported = export_of(memory + 2 * page());
-    assert_int_equal(exported.base, whole.base);
-    assert_int_equal(exported.bytes, whole.bytes);
-    assert_int_equal(exported.offset, 0);
-    cecl_fds_close(exported.fd);
-    munmap(memory, PAGES * page());
-    close(fd);
-}
-
 /* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
 TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down)
 {
@@ -244,25 +224,6 @@ TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
     assert_int_equal(munmap(memory + 2 * page(), page()), 0);
     assert_int_equal(id_of_use(middle), id);
     assert_int_equal(dev->ops->check_uses(dev, &middle, 1), ceclSuccess);
-    munmap(memory, PAGES * page());
-    close(fd);
-}
-
-TEST_BETWEEN(memory_that_was_moved_away_and_back_is_the_same, set_up, tear_down)
-{
-    const int fd = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    const struct cecl_use all = use_of(memory, PAGES * page(), true);
-    const uint64_t id = id_of_use(all);
-    char *away = mmap(NULL, PAGES * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_equal(
-        mremap(memory, PAGES * page(), PAGES * page(), MREMAP_MAYMOVE | MREMAP_FIXED, away), away);
-    assert_use_refused(all, "no memory of this process");
-    assert_int_not_equal(id_of_use(use_of(away, PAGES * page(), true)), id);
-    assert_ptr_equal(
-        mremap(away, PAGES * page(), PAGES * page(), MREMAP_MAYMOVE | MREMAP_FIXED, memory),
-        memory);
-    assert_int_equal(id_of_use(all), id);
     munmap(memory, PAGES * page());
     close(fd);
 }

@@ -1,9 +1,8 @@
 /* The host device's flag words: waits sleep, and every way of writing a word wakes them, through every
- * mapping of the word, within one process and between two. */
+ * mapping of the word. */
 #include "host_fixture.h"
 
 #include <stdarg.h>
-#include <sys/wait.h>
 #include <time.h>
 
 /* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
@@ -130,8 +129,6 @@ TEST_BETWEEN(four_unaligned_bytes_are_copied_like_any, set_up, tear_down)
     synchronize(NULL);
     assert_string_equal(to, ".abcd.");
 }
-
-/* ---- two processes: each makes memory, shares it with the other, and pushes into it */
 
 /* On failure a table of 131,072 values is overwritten. Waking a sleeper for each value took 50 ms. */
 TEST_BETWEEN(overwriting_words_asks_nothing_of_the_kernel, set_up, tear_down)

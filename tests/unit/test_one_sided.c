@@ -1,5 +1,5 @@
-/* One-sided calls of ranks that share one process, on the host device: which data arrives, what signals and
- * waits count, and which operations are ordered. One thread makes the calls of all ranks, because no call
+/* One-sided calls of ranks that share one process, on the host device: what signals and waits count, and which operations
+ * are ordered (tests/multi/test_put.c compares which bytes arrive). One thread makes the calls of all ranks, because no call
  * waits for another rank's call. Only sharing a window needs a thread for each rank. */
 #include "one_sided.h"
 
@@ -10,47 +10,6 @@ static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 {
     static const int one = 1;
     OK(ceclMemcpyAsync(comms[rank], (void *)(uintptr_t)at, &one, sizeof(one), stream));
-}
-
-/* ---- what arrives */
-
-/* Ranks share different numbers of bytes, in memory of different kinds; one rank shares none. */
-TEST(windows_may_differ_between_ranks)
-{
-    struct sharing s[RANKS];
-    ceclWindow_t mixed[RANKS];
-    unsigned char *mapped[RANKS];
-    int files[RANKS];
-    for (int r = 0; r < RANKS; r++) {
-        const int fd = memfd_create("window", MFD_CLOEXEC);
-        assert_int_equal(ftruncate(fd, 8192), 0);
-        mapped[r] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        assert_true(mapped[r] != MAP_FAILED);
-        files[r] = fd; /* mappings of open files can be shared */
-        s[r] = (struct sharing){.ptr = r == 0 ? memory[0] + 16 : mapped[r] + r,
-                                .bytes = r == 2 ? 0 : (size_t)(100 * r + 100),
-                                .window = &mixed[r]};
-    }
-    /* a rank with 0 bytes shares nothing, whatever its pointer is */
-    together(s);
-    for (int r = 0; r < RANKS; r++)
-        if (s[r].result != ceclSuccess)
-            fail_msg("rank %d: %s", r, s[r].words);
-    for (int r = 0; r < RANKS; r++) {
-        fill(from, s[r].bytes, r);
-        OK(ceclPut(from, s[r].bytes, ceclUint8, r, mixed[(r + 1) % RANKS], 0,
-                   comms[(r + 1) % RANKS], NULL));
-        finish((r + 1) % RANKS, NULL);
-        expect(s[r].ptr, s[r].bytes, r);
-        REFUSED(ceclPut(from, s[r].bytes + 1, ceclUint8, r, mixed[(r + 1) % RANKS], 0,
-                        comms[(r + 1) % RANKS], NULL),
-                ceclInvalidArgument, "end outside");
-    }
-    end_windows(mixed, ceclSuccess, "");
-    for (int r = 0; r < RANKS; r++) {
-        munmap(mapped[r], 8192);
-        close(files[r]);
-    }
 }
 
 /* ---- what signals and waits count */

@@ -1,5 +1,5 @@
 /* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as
- * NCCL programs do. A group that was never ended is reported. */
+ * NCCL programs do (tests/multi/test_many_ranks.c compares what arrives). A group that was never ended is reported. */
 #include "../with_cmocka.h"
 
 #include "../threads_alive.h"
@@ -27,24 +27,6 @@ static void allocate(int *buffers[RANKS], size_t bytes)
     OK(ceclGroupEnd());
     for (int r = 0; r < RANKS; r++)
         assert_non_null(buffers[r]);
-}
-
-TEST_BETWEEN(one_thread_allocates_for_all_ranks_in_a_group_and_gathers, open_all, close_all)
-{
-    int *buffers[RANKS], *more[RANKS];
-    allocate(buffers, RANKS * COUNT * sizeof(int));
-    allocate(more, 8 << 20); /* larger than the first segment, so the pool grows */
-    for (int r = 0; r < RANKS; r++)
-        for (int i = 0; i < COUNT; i++)
-            buffers[r][r * COUNT + i] = 10000 * r + i;
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(buffers[r] + r * COUNT, buffers[r], COUNT, ceclInt, comms[r], NULL));
-    OK(ceclGroupEnd());
-    finish_all(NULL);
-    for (int r = 0; r < RANKS; r++)
-        for (int i = 0; i < RANKS * COUNT; i++)
-            assert_int_equal(buffers[r][i], 10000 * (i / COUNT) + i % COUNT);
 }
 
 TEST_BETWEEN(an_allocation_that_is_too_large_leaves_nothing_of_its_group, open_all, close_all)

@@ -1,4 +1,4 @@
-/* Thresholds: which row applies, reading and writing a tuning file, and messages for invalid files. */
+/* Thresholds: which row applies, and messages for invalid files (tests/multi/test_tuning_file.c uses good ones). */
 #include <sys/stat.h>
 
 #include "../with_cmocka.h"
@@ -205,19 +205,4 @@ TEST(pipes_and_devices_are_refused)
     assert_non_null(strstr(cecl_message(), ": a pipe: a file of thresholds expected"));
     assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "=/dev/zero: a device: "));
-}
-
-TEST(a_file_is_read)
-{
-    char path[] = "/tmp/cecl_tuning_XXXXXX";
-    static const char text[] = HEAD "reduction.staged_sms * any 24\n";
-    struct cecl_tuning_file file;
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
-    close(fd);
-    OK(cecl_tuning_read(path, &file));
-    unlink(path);
-    assert_int_equal(value_of(&file, CECL_TUNE_REDUCTION_STAGED_SMS, CECL_TUNING_CUDA, 4), 24);
-    cecl_tuning_forget(&file);
 }

@@ -75,17 +75,19 @@ static void end_exchange(pthread_t thread, const ceclResult_t *result)
     }
 }
 
-static void expect_refused(ceclResult_t result, ceclComm_t comm, const char *name)
+/* The call is refused beside that of the other thread; `name` is what the message calls it. */
+static void expect_refused(ceclResult_t result, const char *name)
 {
     char whole[256];
     snprintf(whole, sizeof(whole),
              "two threads are inside communicator %p (rank 0) at once: %s, while another thread is "
              "inside ceclAlltoAllv",
-             (void *)comm, name);
+             (void *)comms[0], name);
     assert_int_equal(result, ceclInvalidUsage);
     if (!strstr(ceclGetLastError(NULL), whole))
         fail_msg("said: %s\nexpected: %s", ceclGetLastError(NULL), whole);
 }
+#define REFUSED(name, ...) expect_refused(name(__VA_ARGS__), #name)
 
 TEST_BETWEEN(lone_calls_of_a_second_thread_are_refused, open_quietly, close_all)
 {
@@ -97,22 +99,20 @@ TEST_BETWEEN(lone_calls_of_a_second_thread_are_refused, open_quietly, close_all)
     ceclComm_t made;
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
-    expect_refused(ceclAllGather(mine, all, COUNT, ceclInt32, comms[0], NULL), comms[0],
-                   "ceclAllGather");
-    expect_refused(ceclAllReduce(mine, mine, COUNT, ceclInt32, ceclSum, comms[0], NULL), comms[0],
-                   "ceclAllReduce");
-    expect_refused(ceclBarrier(comms[0], NULL), comms[0], "ceclBarrier");
-    expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
-    expect_refused(ceclRecv(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclRecv");
-    expect_refused(explain(comms[0]), comms[0], "ceclExplain");
-    expect_refused(ceclShard(comms[0], all, COUNT, ceclInt32, &place), comms[0], "ceclShard");
-    expect_refused(ceclGetPeerPointer(comms[0], all, 1, &place), comms[0], "ceclGetPeerPointer");
-    expect_refused(ceclSetOptions(comms[0], NULL), comms[0], "ceclSetOptions");
-    expect_refused(ceclCommLimits(comms[0], &limits), comms[0], "ceclCommLimits");
-    expect_refused(ceclPoolStats(comms[0], &pool), comms[0], "ceclPoolStats");
-    expect_refused(ceclCallStats(comms[0], &calls), comms[0], "ceclCallStats");
-    expect_refused(ceclCommShrink(comms[0], NULL, 0, &made, NULL), comms[0], "ceclCommShrink");
-    expect_refused(ceclCommFinalize(comms[0]), comms[0], "ceclCommFinalize");
+    REFUSED(ceclAllGather, mine, all, COUNT, ceclInt32, comms[0], NULL);
+    REFUSED(ceclAllReduce, mine, mine, COUNT, ceclInt32, ceclSum, comms[0], NULL);
+    REFUSED(ceclBarrier, comms[0], NULL);
+    REFUSED(ceclSend, mine, COUNT, ceclInt32, 1, comms[0], NULL);
+    REFUSED(ceclRecv, mine, COUNT, ceclInt32, 1, comms[0], NULL);
+    expect_refused(explain(comms[0]), "ceclExplain");
+    REFUSED(ceclShard, comms[0], all, COUNT, ceclInt32, &place);
+    REFUSED(ceclGetPeerPointer, comms[0], all, 1, &place);
+    REFUSED(ceclSetOptions, comms[0], NULL);
+    REFUSED(ceclCommLimits, comms[0], &limits);
+    REFUSED(ceclPoolStats, comms[0], &pool);
+    REFUSED(ceclCallStats, comms[0], &calls);
+    REFUSED(ceclCommShrink, comms[0], NULL, 0, &made, NULL);
+    REFUSED(ceclCommFinalize, comms[0]);
     end_exchange(thread, &result);
 }
 
@@ -123,12 +123,12 @@ TEST_BETWEEN(a_group_with_such_a_call_is_refused, open_quietly, close_all)
     ceclResult_t result;
     const pthread_t thread = begin_exchange(&result);
     OK(ceclGroupStart());
-    expect_refused(ceclMemAlloc(comms[0], &place, 64), comms[0], "ceclMemAlloc");
-    expect_refused(ceclGroupEnd(), comms[0], "ceclMemAlloc");
+    REFUSED(ceclMemAlloc, comms[0], &place, 64);
+    expect_refused(ceclGroupEnd(), "ceclMemAlloc");
     OK(ceclGroupStart());
-    expect_refused(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL), comms[0], "ceclSend");
+    REFUSED(ceclSend, mine, COUNT, ceclInt32, 1, comms[0], NULL);
     OK(ceclAllGather(mine, all, COUNT, ceclInt32, comms[1], NULL));
-    expect_refused(ceclGroupEnd(), comms[0], "ceclSend");
+    expect_refused(ceclGroupEnd(), "ceclSend");
     end_exchange(thread, &result);
 }
 
@@ -145,9 +145,9 @@ TEST_BETWEEN(the_end_of_a_group_beside_another_call_is_refused, open_quietly, cl
         OK(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL));
         const pthread_t thread = begin_exchange(&result);
         if (explains)
-            expect_refused(ceclGroupExplain(comms[0], &explanation), comms[0], "ceclGroupExplain");
+            REFUSED(ceclGroupExplain, comms[0], &explanation);
         else
-            expect_refused(ceclGroupEnd(), comms[0], "ceclGroupEnd");
+            expect_refused(ceclGroupEnd(), "ceclGroupEnd");
         end_exchange(thread, &result);
     }
 }
