@@ -1,14 +1,11 @@
 /* The host device's memory: it is shared by descriptor and mapped into reservations, allocation fails if
- * the machine has too little memory, and no resource is left behind. */
-#include "../open_descriptors.h"
-#include "../threads_alive.h"
+ * the machine has too little memory. (The exhaustion suite refuses each request of the system; tests/multi/test_lifecycle.c
+ * looks for what is left behind.) */
 #include "host_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 /* Whether the kernel can read a byte at `addr`. A system call finds out without a fault. */
@@ -115,45 +112,6 @@ TEST_BETWEEN(an_address_range_too_large_is_out_of_memory, set_up, tear_down)
     assert_null(base);
 }
 
-TEST_BETWEEN(without_a_descriptor_left_memory_is_refused, set_up, tear_down)
-{
-    struct cecl_mem mem = {0}, mine = new_granule();
-    struct rlimit before, none;
-    int fd = -1;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    none = before;
-    none.rlim_cur = 0;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    const ceclResult_t created = dev->ops->mem_create(dev, dev->granularity, &mem);
-    const ceclResult_t exported = dev->ops->mem_export(dev, &mine, &fd);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(created, ceclSystemError);
-    assert_int_equal(exported, ceclSystemError);
-    assert_int_equal(mem.handle, 0);
-    assert_int_equal(fd, -1);
-    dev->ops->mem_release(dev, &mine);
-}
-
-/* Files of this process must not grow that far: the memory gets its file, but not its size. */
-TEST_BETWEEN(memory_that_cannot_have_its_size_leaves_no_descriptor, set_up, tear_down)
-{
-    struct cecl_mem mem = {0};
-    struct rlimit before, low;
-    const int descriptors = open_descriptors();
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    low = before;
-    low.rlim_cur = 4096;
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-    const ceclResult_t result = dev->ops->mem_create(dev, 1 << 20, &mem);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(result, ceclOutOfMemory);
-    assert_non_null(strstr(cecl_message(), "1048576 bytes"));
-    assert_int_equal(mem.handle, 0);
-    assert_int_equal(open_descriptors(), descriptors);
-}
-
 TEST_BETWEEN(an_import_of_what_is_no_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = {0};
@@ -228,50 +186,6 @@ TEST_BETWEEN(a_range_that_begins_or_ends_in_no_memory_is_refused, set_up, tear_d
     assert_pointer_refused(middle, granule); /* the memory is no longer mapped */
     dev->ops->unreserve(dev, base, 3 * granule);
     dev->ops->mem_release(dev, &mem);
-}
-
-static size_t address_space_pages(void)
-{
-    size_t pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%zu", &pages), 1);
-    fclose(file);
-    return pages;
-}
-
-static void one_life(void)
-{
-    struct cecl_mem mem = {0};
-    uint32_t *words = NULL;
-    set_up(NULL);
-    mem = new_granule();
-    assert_int_equal(dev->ops->words_alloc(dev, 8, &words), ceclSuccess);
-    void *base = map_granule(&mem);
-    ceclStream_t left = new_stream(); /* close ends it */
-    copy(left, base, "used", 5);
-    memop(left, CECL_MEMOP_WAIT, words, 1);
-    assert_int_equal(dev->ops->words_release(dev, words, 1, 1), ceclSuccess);
-    synchronize(left);
-    dev->ops->words_free(dev, words);
-    unmap_granule(base);
-    dev->ops->mem_release(dev, &mem);
-    tear_down(NULL);
-}
-
-TEST(a_thousand_lives_leave_nothing)
-{
-    enum { WARM = 10, LIVES = 1000, STACKS = 64 << 20 };
-    for (int i = 0; i < WARM; i++)
-        one_life();
-    const int descriptors = open_descriptors(), threads = threads_alive();
-    const size_t pages = address_space_pages();
-    for (int i = 0; i < LIVES; i++)
-        one_life();
-    assert_int_equal(open_descriptors(), descriptors);
-    assert_int_equal(threads_alive(), threads);
-    /* The C library keeps the stacks of some ended threads; a thousand stacks would be 8 GiB. */
-    assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
 
 TEST_BETWEEN(memory_cannot_be_made_shorter, set_up, tear_down)

@@ -91,19 +91,6 @@ TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
     close(fd);
 }
 
-TEST_BETWEEN(memory_of_malloc_and_of_the_stack_is_private, set_up, tear_down)
-{
-    const int here = 0;
-    char *small = malloc(100), *large = malloc((size_t)8 << 20);
-    assert_non_null(small);
-    assert_non_null(large);
-    assert_private(small);
-    assert_private(large + 12345);
-    assert_private(&here);
-    free(small);
-    free(large);
-}
-
 TEST_BETWEEN(private_and_anonymous_mappings_are_private, set_up, tear_down)
 {
     const int fd = new_file();
@@ -252,21 +239,6 @@ TEST_BETWEEN(memory_mapped_anew_has_another_id, set_up, tear_down)
     assert_int_not_equal(second, id);
     map_shared(fd, memory, 1, 1); /* another page of the first file */
     assert_int_not_equal(id_at(memory), id);
-    munmap(memory, page());
-    close(fd);
-    close(other);
-}
-
-TEST_BETWEEN(a_region_is_refused_once_other_memory_is_in_its_place, set_up, tear_down)
-{
-    const int fd = new_file(), other = new_file();
-    struct cecl_region_export exported;
-    char *memory = map_shared(fd, NULL, 0, 1);
-    const struct cecl_region region = region_at(memory);
-    map_shared(other, memory, 0, 1);
-    const int descriptors = open_descriptors();
-    assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
-    assert_int_equal(open_descriptors(), descriptors);
     munmap(memory, page());
     close(fd);
     close(other);
