@@ -61,6 +61,7 @@ TEST(a_non_blocking_communicator_is_served_when_it_is_ready)
     assert_true(run_each_number_of_ranks(await_and_gather));
 }
 
+/* (tests/fuzz begins all ranks in a group of one thread.) */
 TEST(making_a_communicator_does_not_wait_for_other_ranks)
 {
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
@@ -78,44 +79,6 @@ TEST(making_a_communicator_does_not_wait_for_other_ranks)
         assert_int_equal(await_comm(ranks[i].comm), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
-}
-
-/* A gather of all ranks, in a group of one thread. */
-static void gather_in_a_group(const struct rank *ranks, int nranks)
-{
-    int in[RANKS], out[RANKS][RANKS];
-    assert_int_equal(ncclGroupStart(), 0);
-    for (int i = 0; i < nranks; i++) {
-        in[i] = 10 + i;
-        assert_int_equal(ncclAllGather(&in[i], out[i], 1, ncclInt32, ranks[i].comm, NULL), 0);
-    }
-    const ncclResult_t result = ncclGroupEnd();
-    assert_true(result == 0 || (result == IN_PROGRESS && nranks == 1));
-    for (int i = 0; i < nranks; i++) {
-        assert_int_equal(await_comm(ranks[i].comm), 0);
-        for (int j = 0; j < nranks; j++)
-            assert_int_equal(out[i][j], 10 + j);
-    }
-}
-
-TEST(ranks_that_one_thread_begins_in_a_group_are_served)
-{
-    for (int nranks = 1; nranks <= RANKS; nranks++) {
-        struct rank ranks[RANKS];
-        ncclUniqueId id;
-        assert_int_equal(ncclGetUniqueId(&id), 0);
-        assert_int_equal(ncclGroupStart(), 0);
-        for (int i = 0; i < nranks; i++) {
-            ranks[i] = (struct rank){.rank = i, .nranks = nranks, .id = id};
-            assert_int_equal(begin(&ranks[i]), IN_PROGRESS);
-        }
-        assert_int_equal(ncclGroupEnd(), IN_PROGRESS);
-        for (int i = 0; i < nranks; i++)
-            assert_int_equal(await_comm(ranks[i].comm), 0);
-        gather_in_a_group(ranks, nranks);
-        for (int i = 0; i < nranks; i++)
-            assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
-    }
 }
 
 /* ---- children */
