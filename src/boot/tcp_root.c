@@ -388,7 +388,7 @@ static void attend(struct root *root, int wait_ms)
             hear_rank(root, r);
     for (int i = 0, at = 0; i < count; i++)
         at += hear_caller(root, at, !has_polled || root->polls[i + 1].revents);
-    if (is_open)
+    if (is_open && (!has_polled || root->polls[0].revents))
         let_in(root);
 }
 

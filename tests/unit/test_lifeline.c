@@ -21,7 +21,7 @@ static int root, fd; /* both ends */
 static pthread_barrier_t both;
 static _Atomic bool is_over, has_hung;
 
-static bool no_memory;
+static _Thread_local bool no_memory; /* a root of an earlier test may still wait for ranks */
 WRAPPED(void *, calloc, (size_t count, size_t size))
 {
     return no_memory ? NULL : __real_calloc(count, size);
