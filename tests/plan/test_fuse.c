@@ -443,56 +443,6 @@ TEST(several_reductions_in_a_step_are_left)
 
 /* ---- groups */
 
-static struct cecl_part drawn(uint64_t *x, int n)
-{
-    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
-                                             CECL_OP_REDUCE};
-    struct cecl_part part;
-    if (next(x) % 4 == 0) {
-        part = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, next(x) % 2,
-                       CECL_PUSH, 1 + next(x) % 20);
-        part.way.move.no_sm = next(x) % 2;
-    } else {
-        const enum cecl_op_index op = ops[next(x) % 3];
-        part = reduction(op, n, 1 + next(x) % 40);
-        part.call.in_place = next(x) % 2;
-        part.way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
-        part.way.reduce.sms_send = op == CECL_OP_ALL_REDUCE && next(x) % 2;
-        part.way.reduce.sms_end =
-            op == CECL_OP_ALL_REDUCE && !part.way.reduce.sms_send ? next(x) % 8 : 0;
-        part.way.reduce.one_shot = next(x) % 3 ? 0 : 64;
-        part.way.reduce.chunk = next(x) % 2 ? 4096 : 1 + next(x) % 6;
-        part.way.reduce.halved = next(x) % 2;
-        part.call.root = (int)(next(x) % (uint64_t)n);
-    }
-    part.means.staging_bytes = 4096;
-    return part;
-}
-
-/* In a group, a kernel takes over only the steps of its own call; see walk. */
-TEST(groups_have_only_their_own_taken_over)
-{
-    uint64_t x = 7;
-    uint32_t sending = 0, meeting = 0;
-    for (int round = 0; round < 1500; round++) {
-        const int n = 2 + round % (RANKS_MAX - 1);
-        const uint32_t count = 1 + (uint32_t)next(&x) % 5;
-        struct cecl_part parts[5];
-        struct cecl_plan plan;
-        for (uint32_t i = 0; i < count; i++) {
-            parts[i] = drawn(&x, n);
-            parts[i].call.nranks = n;
-            parts[i].call.rank = round % n;
-        }
-        assert_int_equal(cecl_lower_group(parts, count, &plan), ceclSuccess);
-        const struct taken taken = walk(&plan);
-        sending += taken.last.sends;
-        meeting += taken.kernels > 0;
-        cecl_plan_free(&plan);
-    }
-    assert_true(sending > 100 && meeting > 750); /* otherwise the test has shown nothing */
-}
-
 /* Checks what the kernels of three reductions that share barriers take over. */
 static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_index op,
                                           const uint32_t does[3])
