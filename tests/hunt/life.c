@@ -5,7 +5,6 @@
 
 #include "arena.h"
 #include "beside.h"
-#include "puts_amid.h"
 #include "settings.h"
 
 static struct {
@@ -95,17 +94,8 @@ static void excuse(const struct team *team, ceclResult_t result, bool grouped)
     multi_ok(team->comm, ceclCommRevoke(team->comm));
 }
 
-static void note_puts(const struct team *team, ceclResult_t result)
-{
-    if (result != ceclSuccess)
-        excuse(team, result, false);
-}
-
 static void aside(int first, int end)
 {
-    const struct team *team = puts_amid_due(first, end);
-    if (team)
-        note_puts(team, puts_amid_make());
     if (beside_is_due(first, end) && beside_make())
         atomic_fetch_add(&life.arena->made, 1);
 }
@@ -308,14 +298,11 @@ static void hunted_burst(const struct hunt *hunt, int number)
     DOING("drawing a burst");
     bursts_prepare(&life.x);
     beside_draw(&life.x);
-    puts_amid_prepare(&life.x);
     meet();
     DOING("a burst in which ranks are killed");
     atomic_store(&life.arena->begun[number][0], 1);
     bursts_hooks = &hooks;
     bursts_make(&life.x);
-    if (puts_amid_made())
-        note_puts(puts_amid_made(), puts_amid_finish());
     bursts_hooks = NULL;
     DOING("waiting for deaths");
     await_deaths(hunt, 0, amid);
@@ -324,7 +311,6 @@ static void hunted_burst(const struct hunt *hunt, int number)
         shrink_with(hunt, number);
     DOING("agreeing on what failed");
     const uint32_t failed = settle(hunt);
-    puts_amid_end(failed);
     bursts_free();
     go_on(hunt, failed);
 }

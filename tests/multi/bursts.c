@@ -1,6 +1,8 @@
 /* Bursts of random calls; see bursts.h. */
 #include "bursts.h"
 
+#include "puts.h"
+
 #define BANKS 2
 #define PARTS (2 * BURST_CALLS) /* buffers in each bank: one for each buffer of a burst */
 #define SPREAD 5000             /* bytes beyond what a buffer needs, so that offsets can differ */
@@ -304,11 +306,89 @@ static void end_group(int first, int end)
     }
 }
 
+/* ---- a program of one-sided calls, between the calls of some bursts */
+
+/* They use their own streams, because the team's streams carry messages, which ranks may make in another order. */
+static struct {
+    const struct team *team; /* NULL: this rank makes none in this burst */
+    int before;              /* index of the call before which they are made */
+    bool is_made;
+    struct puts puts;
+    struct memory shared, local;
+} amid;
+uint64_t bursts_windows;
+
+/* When a communicator fails, peers may write to the window until they learn of the failure. So a window that was not freed
+ * keeps its memory until the process ends. */
+static void share(uint64_t kind)
+{
+    static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
+    ceclComm_t comm = amid.team->comm;
+    amid.shared = memory_new(comm, kinds[kind % 3], PUTS_BYTES);
+    amid.local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
+    amid.puts = (struct puts){.comm = comm,
+                              .rank = amid.team->me,
+                              .n = amid.team->n,
+                              .shared = amid.shared.at,
+                              .local = amid.local.at};
+    multi_ok(comm, ceclWindowShare(comm, amid.shared.at, PUTS_BYTES, &amid.puts.window));
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        amid.puts.streams[s] = multi_stream(comm);
+    bursts_windows++;
+}
+
+static void draw_puts(uint64_t *x)
+{
+    const bool some = random_next(x) % 4 == 0;
+    const uint64_t kind = random_next(x), seed = random_next(x);
+    uint64_t program = random_next(x) | 1;
+    const struct team *team = teams_pick(x);
+    amid.before = (int)(random_next(x) % BURST_CALLS);
+    amid.team = some && team->me >= 0 && team->n >= 2 ? team : NULL;
+    amid.is_made = false;
+    if (!amid.team)
+        return;
+    share(kind);
+    amid.puts.seed = seed;
+    puts_prepare(&amid.puts, &program);
+}
+
+static void make_puts(int first, int end)
+{
+    if (!amid.team || amid.before < first || amid.before >= end)
+        return;
+    const ceclResult_t result = puts_make(&amid.puts);
+    amid.is_made = result == ceclSuccess;
+    note(amid.team, result, false);
+}
+
+static void finish_puts(void)
+{
+    if (amid.is_made)
+        note(amid.team, puts_finish(&amid.puts), false);
+}
+
+static void free_puts(void)
+{
+    ceclResult_t async = ceclSuccess;
+    if (!amid.team)
+        return;
+    multi_ok(amid.puts.comm, ceclCommGetAsyncError(amid.puts.comm, &async));
+    if (async != ceclSuccess)
+        return;
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(amid.puts.comm, ceclStreamDestroy(amid.puts.comm, amid.puts.streams[s]));
+    multi_ok(amid.puts.comm, ceclWindowFree(amid.puts.comm, amid.puts.window));
+    memory_free(amid.puts.comm, &amid.shared);
+    memory_free(amid.puts.comm, &amid.local);
+}
+
 /* Makes the calls [first, end), as one group, or a single call without a group. */
 static void make_calls(int first, int end, bool grouped, uint64_t *x)
 {
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
     teams_come_late(&bursts_own, 8);
+    make_puts(first, end);
     if (bursts_hooks)
         bursts_hooks->aside(first, end);
     mail_ahead(first);
@@ -369,6 +449,7 @@ void bursts_prepare(uint64_t *x)
     for (int i = 0; i < BURST_CALLS; i++)
         burst_draw(&burst[i], teams_pick(x), x);
     draw_mails(x);
+    draw_puts(x);
 }
 
 static bool is_awaited(const struct team *team)
@@ -379,6 +460,7 @@ static bool is_awaited(const struct team *team)
 void bursts_make(uint64_t *x)
 {
     make_all(x);
+    finish_puts();
     for (int i = 0; i < BURST_CALLS; i++)
         if (is_awaited(burst[i].team))
             note(burst[i].team, burst_finish(&burst[i]), false);
@@ -396,6 +478,7 @@ void bursts_free(void)
     for (int i = 0; i <= BURST_CALLS; i++)
         if (mail_before[i])
             mail_free(mail_before[i]);
+    free_puts();
 }
 
 void bursts_step(uint64_t *x)

@@ -1,6 +1,7 @@
 /* Bursts of random calls on the communicators of teams.h. The calls of a burst use any
  * communicators and two streams of each, one by one or in groups; a group may use several
  * communicators. Between the calls, and in their groups, ranks send each other messages (mail.h).
+ * Some bursts have one-sided calls, too (puts.h).
  * Each rank draws the kinds and places of its buffers by itself, frees memory and allocates it
  * anew, registers some of it, and starts late at random. Tests check every byte that a call may
  * write, and the bytes around and between its blocks. */
@@ -24,6 +25,7 @@ extern struct burst_call burst[BURST_CALLS];
 /* This rank's own generator, for what may differ between ranks. What must be equal on all ranks
  * is drawn from a generator `x`, which gives the same numbers on all ranks. */
 extern uint64_t bursts_own;
+extern uint64_t bursts_windows; /* windows that this rank shared */
 
 /* Allocates the memory for bursts. `all` is a communicator of all ranks, used only to allocate
  * memory of each kind. `x` seeds both generators. */

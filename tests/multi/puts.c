@@ -151,8 +151,6 @@ ceclResult_t puts_make(const struct puts *puts)
             result = own(puts, &transfers[i]);
         if (transfers[i].mover == puts->rank && result == ceclSuccess)
             result = move(puts, i);
-        if (puts->between)
-            puts->between(puts->context, i);
     }
     return result;
 }
@@ -181,11 +179,4 @@ ceclResult_t puts_finish(const struct puts *puts)
     if (result == ceclSuccess)
         check(puts);
     return result;
-}
-
-void puts_round(const struct puts *puts, uint64_t *x)
-{
-    puts_prepare(puts, x);
-    multi_ok(puts->comm, puts_make(puts));
-    multi_ok(puts->comm, puts_finish(puts));
 }

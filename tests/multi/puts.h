@@ -19,17 +19,10 @@ struct puts {
     unsigned char *shared, *local;
     ceclStream_t streams[PUTS_STREAMS];
     uint64_t seed; /* seed of the bytes; differs from round to round */
-    /* called between the transfers; may be NULL */
-    void (*between)(void *context, int transfer);
-    void *context;
 };
 
-/* Draws and runs a program, waits for it, and checks its results. All ranks of comm call; at
- * least two. x: the generator, equal on all ranks. */
-void puts_round(const struct puts *puts, uint64_t *x);
-/* The same in three parts; the last two may fail. The first draws the program and fills in
- * memory. The second makes the calls, up to the first that fails. The third waits, and checks the
- * results if there is no error. One program at a time. */
+/* The first draws the program, equally on all ranks of comm, at least two, and fills in memory. The second makes the calls, up
+ * to the first that fails. The third waits, and checks the results if there is no error. One program at a time. */
 void puts_prepare(const struct puts *puts, uint64_t *x);
 ceclResult_t puts_make(const struct puts *puts);
 ceclResult_t puts_finish(const struct puts *puts);

@@ -1,13 +1,8 @@
-/* One-sided calls between processes: from and to memory of every kind, on several streams, with
- * bytes that ranks pass on without their hosts, and beside collectives. Tests compare every
- * byte. */
+/* One-sided calls between processes. Random ones, from and to memory of every kind, beside other calls, are in
+ * test_mixed.c. */
 #include "memory.h"
-#include "multi.h"
-#include "puts.h"
 
 #define BYTES 70001
-#define BLOCK 5000 /* bytes of a gather's block */
-#define ROUNDS 60
 
 /* Each rank reads the memory of all others where the window says that it lies. */
 TEST(pointers_reach_the_memory_of_every_peer)
@@ -50,72 +45,6 @@ TEST(private_memory_cannot_be_shared)
     multi_ok(comm, ceclWindowFree(comm, window));
     memory_free(comm, &shared);
     memory_free(comm, &hidden);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-/* ---- random programs */
-
-/* Meanwhile all ranks make collectives, on another stream. */
-struct aside {
-    ceclComm_t comm;
-    ceclStream_t stream;
-    unsigned char *blocks;
-    int round;
-};
-
-static void gather_aside(void *context, int transfer)
-{
-    const struct aside *aside = context;
-    if (transfer % 8 == aside->round % 8)
-        multi_ok(aside->comm,
-                 ceclAllGather(aside->blocks + (size_t)multi_rank * BLOCK, aside->blocks, BLOCK,
-                               ceclUint8, aside->comm, aside->stream));
-}
-
-static void rounds(struct puts *puts, struct aside *aside, int count, uint64_t *random)
-{
-    for (int i = 0; i < count; i++, aside->round++) {
-        puts->seed = (uint64_t)aside->round + 1;
-        multi_fill_device(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed,
-                          multi_rank, BLOCK);
-        puts_round(puts, random);
-        multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));
-        for (int r = 0; r < multi_nranks; r++)
-            multi_check_device(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK,
-                               BLOCK);
-        MPI_Barrier(MPI_COMM_WORLD); /* peers may still read */
-    }
-}
-
-/* Windows come and go, and each rank's memory is of another kind. */
-TEST(random_programs_are_right)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    struct aside aside = {.comm = comm};
-    struct puts puts = {.comm = comm,
-                        .rank = multi_rank,
-                        .n = multi_nranks,
-                        .between = gather_aside,
-                        .context = &aside};
-    uint64_t random = 20251125;
-    aside.blocks = multi_alloc(comm, (size_t)multi_nranks * BLOCK);
-    for (int s = 0; s < PUTS_STREAMS; s++)
-        puts.streams[s] = multi_stream(comm);
-    aside.stream = multi_stream(comm);
-    for (int i = 0; i < 12; i++) {
-        /* memory of the pool is of all ranks */
-        const int of = i % 3 ? MEMORY_SHARED + (i + multi_rank) % 2 : MEMORY_POOL,
-                  local_of = i % 4 ? 1 + (i + multi_rank) % (MEMORY_KINDS - 1) : MEMORY_POOL;
-        struct memory shared = memory_new(comm, (enum memory_kind)of, PUTS_BYTES),
-                      local = memory_new(comm, (enum memory_kind)local_of, PUTS_BYTES);
-        puts.shared = shared.at;
-        puts.local = local.at;
-        multi_ok(comm, ceclWindowShare(comm, shared.at, PUTS_BYTES, &puts.window));
-        rounds(&puts, &aside, multi_share(ROUNDS) / 12 + 1, &random);
-        multi_ok(comm, ceclWindowFree(comm, puts.window));
-        memory_free(comm, &shared);
-        memory_free(comm, &local);
-    }
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

@@ -13,7 +13,6 @@
 
 #include "bursts.h"
 #include "held.h"
-#include "puts_amid.h"
 #include "settings.h"
 #include "trouble.h"
 
@@ -25,7 +24,7 @@
 static double seconds = 10;
 static uint64_t seed;
 static uint64_t first_epoch;
-static uint64_t bursts_made, windows_shared;
+static uint64_t bursts_made;
 
 /* ---- epochs */
 
@@ -52,32 +51,17 @@ static void tell_hang(int signal)
     _exit(128 + signal);
 }
 
-/* One-sided calls on some communicator, in a window that is shared and freed. */
-static void put(uint64_t *x)
-{
-    puts_amid_prepare(x);
-    const struct team *team = puts_amid_due(0, BURST_CALLS);
-    if (team) {
-        multi_ok(team->comm, puts_amid_make());
-        multi_ok(team->comm, puts_amid_finish());
-        windows_shared++;
-    }
-    puts_amid_end(0);
-}
-
 static void step(uint64_t *x)
 {
     here.doing = "burst of calls";
     bursts_step(x);
     bursts_made++;
     const uint64_t what = random_next(x) % 16;
-    here.doing = what == 0 ? "abort or revoke" : what == 1 ? "late rank" : "one-sided calls";
+    here.doing = what == 0 ? "abort or revoke" : "late rank";
     if (what == 0)
         trouble_breaks(x);
     else if (what == 1)
         dawdle(x);
-    else if (what == 2)
-        put(x);
 }
 
 static void live(uint64_t x)
@@ -126,7 +110,7 @@ static void tell(uint64_t epochs, const struct held *warm)
                   "of all ranks, "
                   "%d by %d splits and %d shrinks; %d aborted, %d revoked\n",
                   (unsigned long long)epochs, (unsigned long long)bursts_made,
-                  (unsigned long long)mail_sent, (unsigned long long)windows_shared, teams_worlds,
+                  (unsigned long long)mail_sent, (unsigned long long)bursts_windows, teams_worlds,
                   teams_children, teams_splits, teams_shrinks, trouble_aborts, trouble_revokes);
     tell_held("at first", warm);
     tell_held("in the end", &now);
