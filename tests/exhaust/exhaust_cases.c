@@ -11,7 +11,6 @@
  * place; NAME may be the beginning of a name. `--selected` runs the first request from each place, on one
  * rank that differs from place to place, and all requests from places where a refusal has found a defect.
  * CI runs the selected cases. */
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,21 +20,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../world/options.h"
 #include "life.h"
 #include "steps.h"
 
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
-#define MOST_JOBS 32
 #define MOST_CASES 20000
 #define MOST_STEPS 64
 #define TRIES 3 /* the order of threads decides whether some requests are made */
 #define NAME_BYTES 128
-
-struct options {
-    const char *only;
-    int part, parts, jobs;
-    bool lists, selects;
-};
 
 struct exhaust_case {
     int step, rank;
@@ -352,7 +345,7 @@ static bool is_chosen(int index, const struct options *options)
 
 static void run_all(const struct options *options, struct tally *tally)
 {
-    struct run runs[MOST_JOBS] = {0};
+    struct run runs[OPTIONS_MOST_JOBS] = {0};
     int busy = 0;
     for (int i = 0; i < ncases; i++) {
         if (!is_chosen(i, options))
@@ -378,32 +371,6 @@ static void run_all(const struct options *options, struct tally *tally)
 
 /* ---- the program */
 
-static bool is_sound(const struct options *o)
-{
-    return o->parts >= 1 && o->part >= 0 && o->part < o->parts && o->jobs >= 1 &&
-           o->jobs <= MOST_JOBS;
-}
-
-static bool read_options(int argc, char **argv, struct options *out)
-{
-    static const struct option names[] = {
-        {"list", no_argument, NULL, 'l'},       {"case", required_argument, NULL, 'c'},
-        {"part", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
-        {"selected", no_argument, NULL, 's'},   {NULL, 0, NULL, 0}};
-    *out = (struct options){.parts = 1, .jobs = 4};
-    bool good = true;
-    for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
-        switch (o) {
-        case 'l': out->lists = true; break;
-        case 'c': out->only = optarg; break;
-        case 'p': good = good && sscanf(optarg, "%d/%d", &out->part, &out->parts) == 2; break;
-        case 'j': out->jobs = atoi(optarg); break;
-        case 's': out->selects = true; break;
-        default: good = false;
-        }
-    return good && optind == argc && is_sound(out);
-}
-
 /* Writes a tuning file for the steps that read one. */
 static void write_tuning(char *path)
 {
@@ -423,14 +390,12 @@ static bool is_wanted(int step, const struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options;
+    struct options options = {.parts = 1, .jobs = 4, .runs = 1};
     struct tally tally = {.slowest_case = "none"};
     char tuning[] = "/tmp/cecl-exhaust-tuning-XXXXXX";
-    if (!read_options(argc, argv, &options)) {
-        fprintf(stderr, "usage: %s [--list] [--case NAME] [--part I/P] [--jobs J] [--selected]\n",
-                argv[0]);
+    if (!options_read(argc, argv, "[--list] [--case NAME] [--part I/P] [--jobs J] [--selected]",
+                      &options))
         return 2;
-    }
     const double began = now();
     write_tuning(tuning);
     for (int s = 0; s < nsteps; s++)

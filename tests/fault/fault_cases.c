@@ -7,7 +7,6 @@
  *
  * CECL_TEST_DEVICE=cuda runs the cases on GPUs, except those with registered memory. With fewer GPUs than
  * ranks, set CECL_SHARE_GPU=1. */
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,17 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../world/options.h"
 #include "aftermath.h"
 
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
-#define MOST_JOBS 32
-#define MOST_TRIES 5 /* of a case whose time limit passes before its fault */
-
-struct options {
-    int only, part, parts, jobs;
-    uint32_t seed;
-    bool lists;
-};
+#define MOST_TRIES 5       /* of a case whose time limit passes before its fault */
 
 struct tally {
     int passed, failed, known, repeated;
@@ -235,13 +228,13 @@ static void judge(const struct run *run, const struct options *options, struct t
     tally->known += known != NULL;
     tally->failed += failure && !known;
     note_slowest(run, tally);
-    if (failure || options->only >= 0)
+    if (failure || options->only)
         printf("case %d (%s; seed %u) %s%s\n", c->number, name, c->seed,
                !failure ? "passed"
                : known  ? "failed with a known defect: "
                         : "FAILED",
                known ? known : "");
-    if ((failure && !known) || options->only >= 0)
+    if ((failure && !known) || options->only)
         print_ranks(run);
     fflush(stdout);
 }
@@ -293,14 +286,14 @@ static bool is_chosen(const struct fault_case *c, const struct options *options)
 {
     if (c->op == REGISTER && life_on_gpus())
         return false;
-    return options->only >= 0 ? c->number == options->only
-                              : c->number % options->parts == options->part;
+    return options->only ? c->number == atoi(options->only)
+                         : c->number % options->parts == options->part;
 }
 
 static void run_all(const struct fault_case *cases, int count, const struct options *options,
                     struct tally *tally)
 {
-    struct run runs[MOST_JOBS] = {0};
+    struct run runs[OPTIONS_MOST_JOBS] = {0};
     for (int i = 0; i < count; i++) {
         if (!is_chosen(&cases[i], options))
             continue;
@@ -324,50 +317,22 @@ static void list_all(const struct fault_case *cases, int count)
 
 /* ---- the program */
 
-static bool is_sound(const struct options *o)
-{
-    return o->parts >= 1 && o->part >= 0 && o->part < o->parts && o->jobs >= 1 &&
-           o->jobs <= MOST_JOBS;
-}
-
-static bool read_options(int argc, char **argv, struct options *out)
-{
-    static const struct option names[] = {
-        {"list", no_argument, NULL, 'l'},       {"case", required_argument, NULL, 'c'},
-        {"part", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
-        {"seed", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
-    *out = (struct options){.only = -1, .parts = 1, .jobs = 4, .seed = 1};
-    bool good = true;
-    for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
-        switch (o) {
-        case 'l': out->lists = true; break;
-        case 'c': out->only = atoi(optarg); break;
-        case 'p': good = good && sscanf(optarg, "%d/%d", &out->part, &out->parts) == 2; break;
-        case 'j': out->jobs = atoi(optarg); break;
-        case 's': out->seed = (uint32_t)strtoul(optarg, NULL, 10); break;
-        default: good = false;
-        }
-    return good && optind == argc && is_sound(out);
-}
-
 int main(int argc, char **argv)
 {
-    struct options options;
+    struct options options = {.parts = 1, .jobs = 4, .runs = 1, .seed = 1};
     struct tally tally = {0};
     int count = 0;
-    if (!read_options(argc, argv, &options)) {
-        fprintf(stderr, "usage: %s [--list] [--case N] [--part I/P] [--jobs J] [--seed S]\n",
-                argv[0]);
+    if (!options_read(argc, argv, "[--list] [--case N] [--part I/P] [--jobs J] [--seed S]",
+                      &options))
         return 2;
-    }
-    const struct fault_case *cases = fault_cases(options.seed, &count);
+    const struct fault_case *cases = fault_cases((uint32_t)options.seed, &count);
     if (options.lists) {
         list_all(cases, count);
         return 0;
     }
     const double began = now();
-    printf("part %d of %d of %d cases, seed %u\n", options.part, options.parts, count,
-           options.seed);
+    printf("part %d of %d of %d cases, seed %llu\n", options.part, options.parts, count,
+           (unsigned long long)options.seed);
     run_all(cases, count, &options, &tally);
     printf("%d passed, %d failed, %d failed with a known defect; %d times a time limit passed "
            "before a case's fault, and the case was run again; %.1f s; slowest error %.3f s after "

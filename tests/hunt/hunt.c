@@ -8,7 +8,6 @@
  * may pass when it is repeated. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,16 +19,11 @@
 #include <unistd.h>
 
 #include "../forked.h"
+#include "../world/options.h"
 #include "arena.h"
 
 #define RUN_SECONDS 180.0 /* a run that takes longer counts as hung */
 #define LONGEST_US 16     /* a kill is delayed by at most 2 to the power of this, in us */
-#define MOST_JOBS 256
-
-struct options {
-    int runs, jobs;
-    uint64_t seed;
-};
 
 /* ---- drawing */
 
@@ -225,24 +219,6 @@ static _Noreturn void lead_run(uint64_t seed, struct tally *tally)
 
 /* ---- the program */
 
-static bool read_options(int argc, char **argv, struct options *out)
-{
-    static const struct option names[] = {{"runs", required_argument, NULL, 'n'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"jobs", required_argument, NULL, 'j'},
-                                          {NULL, 0, NULL, 0}};
-    *out = (struct options){.runs = 20, .jobs = 2, .seed = (uint64_t)time(NULL) * 1000000};
-    bool good = true;
-    for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
-        switch (o) {
-        case 'n': out->runs = atoi(optarg); break;
-        case 's': out->seed = strtoull(optarg, NULL, 10); break;
-        case 'j': out->jobs = atoi(optarg); break;
-        default: good = false;
-        }
-    return good && optind == argc && out->runs >= 1 && out->jobs >= 1 && out->jobs <= MOST_JOBS;
-}
-
 /* Waits for a run in progress. Returns whether it failed. */
 static int await_run(void)
 {
@@ -255,13 +231,12 @@ static int await_run(void)
 
 int main(int argc, char **argv)
 {
-    struct options options;
+    struct options options = {
+        .parts = 1, .jobs = 2, .runs = 20, .seed = (uint64_t)time(NULL) * 1000000};
     int failed = 0, running = 0;
     const double start = now();
-    if (!read_options(argc, argv, &options)) {
-        fprintf(stderr, "usage: %s [--runs N] [--seed S] [--jobs J]\n", argv[0]);
+    if (!options_read(argc, argv, "[--runs N] [--seed S] [--jobs J]", &options))
         return 2;
-    }
     struct tally *tally = shared_memory(sizeof(*tally));
     printf("%d runs from seed %llu on\n", options.runs, (unsigned long long)options.seed);
     for (int i = 0; i < options.runs; i++) {
