@@ -30,7 +30,7 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # They run first. Mutants that survive these run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|bad_input_3)$",
-    "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
+    "boot": "^test_(boot_.*|join_3|recovery_3|survivors)$",
     "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
              "(pool|register|memory|mixed)_3)$",

@@ -3,11 +3,10 @@
 # needs_gpus.sh N command ... The command finds the number of GPUs in CECL_TEST_GPUS. CUDA_VISIBLE_DEVICES
 # counts, as a list with commas.
 # With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes, if they do not use NCCL or
-# give each rank a NCCL_HOSTID. Ranks that are threads of one process need one GPU each (test_lifecycle).
+# give each rank a NCCL_HOSTID.
 wanted=$1
 shift
 case ${CECL_SHARE_GPU:-0}/$1/$* in
-*/test_lifecycle) ;;
 1/*mpirun/* | 1/*mpiexec/* | 1/*hosts.py\ * | 1/*test_failure/* | 1/*test_survivors/* | 1/*fault_cases/* | 1/*pytorch.sh/* | 1/*with_torch.sh/* | 1/*nccl_program.sh/* | 1/*test_cuda_graphs/*) wanted=1 ;;
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')

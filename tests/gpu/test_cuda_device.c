@@ -1,5 +1,5 @@
 /* The CUDA device: opening, threads, memory and flag words. (Each collective between GPUs shows that imported memory is
- * the peer's, and that copies of batches arrive and touch nothing else; test_lifecycle looks for leaks.) */
+ * the peer's, and that copies of batches arrive and touch nothing else; test_join looks for leaks.) */
 #include <fcntl.h>
 #include <pthread.h>
 

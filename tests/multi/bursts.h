@@ -64,4 +64,9 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped);
  * may fail meanwhile. */
 ceclResult_t burst_finish(struct burst_call *s);
 
+/* Draws the library's environment variables, for communicators that are made later; each often has its default. The second
+ * unsets them all. */
+void settings_draw(uint64_t *x);
+void settings_clear(void);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include "../open_descriptors.h"
 #include "../share.h"
 #include "../world/works.h"
 #include "boot/mesh_internal.h"
@@ -83,32 +82,6 @@ void multi_tuning(const char *rows)
     assert_non_null(out);
     fprintf(out, "cecl-tuning 1\n%s\n", rows);
     assert_int_equal(fclose(out), 0);
-}
-
-int multi_descriptors(void)
-{
-    const int count = open_descriptors();
-    assert_true(count >= 0);
-    return count;
-}
-
-int multi_mappings(void)
-{
-    FILE *file = fopen("/proc/self/maps", "r");
-    int lines = 0, byte;
-    assert_non_null(file);
-    while ((byte = fgetc(file)) != EOF)
-        lines += byte == '\n';
-    fclose(file);
-    return lines;
-}
-
-void multi_no_growth(int (*count)(void), int before, int slack, const char *what)
-{
-    for (int i = 0; count() > before + slack && i < 500; i++)
-        usleep(10000);
-    if (count() > before + slack)
-        fail_msg("rank %d: %d %s, %d before", multi_rank, count(), what, before);
 }
 
 double multi_seconds(void)

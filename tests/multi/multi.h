@@ -19,6 +19,17 @@ int multi_main(int argc, char **argv);
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
+/* Define a test with a communicator `comm` of all ranks, which ends after it: as `made`, or as by default. */
+#define TEST_WITH(made, name)                                                                      \
+    static void name##_with(void **state, ceclComm_t comm);                                        \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        ceclComm_t comm = made;                                                                    \
+        name##_with(state, comm);                                                                  \
+        multi_ok(NULL, ceclCommDestroy(comm));                                                     \
+    }                                                                                              \
+    static void name##_with(void **state, ceclComm_t comm)
+#define TEST_WITH_COMM(name) TEST_WITH(multi_comm(NULL), name)
 /* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the
  * start. Ranks first prepare what they need, which may take longer on a busy machine. */
 void multi_limit(ceclComm_t comm, int ms);
@@ -86,11 +97,6 @@ void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */
 void multi_tuning(const char *rows);
 
-int multi_descriptors(void); /* number of descriptors that this process has open */
-int multi_mappings(void);    /* lines of /proc/self/maps */
-/* Fails the test if `count` still returns more than `before` + `slack` after 5 s. The library's
- * threads close descriptors shortly after peers have dropped them. `what` names what is counted. */
-void multi_no_growth(int (*count)(void), int before, int slack, const char *what);
 int multi_how_many(bool so); /* Number of ranks for which the value is true. Collective. */
 double multi_seconds(void);  /* monotonic time */
 void multi_pause_ms(long ms);

@@ -7,9 +7,8 @@
 
 /* In each round each rank writes to all others, reaches a barrier, and reads what they wrote. A
  * second barrier comes before the next round overwrites it. */
-TEST(what_was_written_before_is_seen_behind)
+TEST_WITH_COMM(what_was_written_before_is_seen_behind)
 {
-    ceclComm_t comm = multi_comm(NULL);
     uint32_t *words, *host = malloc((size_t)multi_nranks * WORDS * sizeof(*host));
     assert_non_null(host);
     const size_t block = WORDS * sizeof(*words);
@@ -34,13 +33,11 @@ TEST(what_was_written_before_is_seen_behind)
                                  round * 1000003u + (uint32_t)r * 131u + i);
     }
     multi_ok(comm, ceclStreamDestroy(comm, stream));
-    multi_ok(NULL, ceclCommDestroy(comm));
     free(host);
 }
 
-TEST(nobody_passes_before_the_last_has_come)
+TEST_WITH_COMM(nobody_passes_before_the_last_has_come)
 {
-    ceclComm_t comm = multi_comm(NULL);
     for (int late = 0; late < multi_nranks; late++) {
         double came = 0;
         MPI_Barrier(MPI_COMM_WORLD);
@@ -54,7 +51,6 @@ TEST(nobody_passes_before_the_last_has_come)
         MPI_Bcast(&came, 1, MPI_DOUBLE, late, MPI_COMM_WORLD);
         assert_true(passed >= came);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 TEST(it_is_explained_as_one_exchange_without_sms_or_copies)

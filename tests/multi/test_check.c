@@ -68,9 +68,8 @@ TEST(mismatched_calls_are_refused_on_every_rank)
 }
 
 /* Ranks make different kinds of calls: an allocation on rank 0, a collective on the others. */
-TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
+TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_every_rank)
 {
-    ceclComm_t comm = checked_comm();
     void *more = NULL;
     char *recv = multi_alloc(comm, (size_t)multi_nranks * 64);
     if (multi_rank == 0)
@@ -82,14 +81,12 @@ TEST(an_allocation_that_meets_a_collective_is_refused_on_every_rank)
                       "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
     assert_null(more);
     multi_works(comm, NULL, multi_nranks);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* If one rank refuses its call, the others refuse theirs too, so no rank is one call ahead
  * afterwards. */
-TEST(a_call_that_one_rank_refuses_is_refused_by_all)
+TEST_WITH(checked_comm(), a_call_that_one_rank_refuses_is_refused_by_all)
 {
-    ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
     void *more = NULL;
     int device;
@@ -114,7 +111,6 @@ TEST(a_call_that_one_rank_refuses_is_refused_by_all)
         multi_works(comm, NULL, multi_nranks);
     }
     multi_ok(comm, ceclMemFree(comm, recv));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* A gather whose `root` is invalid on the last rank only. */
@@ -275,9 +271,8 @@ TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
     multi_ok(NULL, ceclCommDestroy(works));
 }
 
-TEST(a_refused_call_has_moved_nothing)
+TEST_WITH(checked_comm(), a_refused_call_has_moved_nothing)
 {
-    ceclComm_t comm = checked_comm();
     const size_t bytes = (size_t)multi_nranks * 64;
     unsigned char *recv = NULL, *host = malloc(bytes);
     assert_non_null(host);
@@ -294,6 +289,5 @@ TEST(a_refused_call_has_moved_nothing)
     multi_get(comm, host, recv, bytes);
     for (size_t i = 0; i < bytes; i++)
         assert_int_equal(host[i], 0x42 + multi_rank);
-    multi_ok(NULL, ceclCommDestroy(comm));
     free(host);
 }

@@ -98,23 +98,20 @@ static void large_block_is_right(ceclComm_t comm, enum kind kind, size_t bytes, 
 }
 
 /* Bytes of a block: 1 MiB, and 256 MiB with CECL_TEST_BIG=1. */
-TEST(large_blocks_are_right)
+TEST_WITH_COMM(large_blocks_are_right)
 {
     static const size_t sizes[] = {1 << 20, 256 << 20};
     const char *big = getenv("CECL_TEST_BIG");
-    ceclComm_t comm = multi_comm(NULL);
     for (size_t s = 0; s < (big && *big == '1' ? 2 : 1); s++)
         for (int i = 0; i < 4; i++)
             large_block_is_right(comm, i / 2 ? ALL_TO_ALL : ALL_GATHER, sizes[s], i % 2);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Calls on two streams without a wait between them: the second call reads the result of the
  * first. */
-TEST(calls_on_two_streams_run_in_call_order)
+TEST_WITH_COMM(calls_on_two_streams_run_in_call_order)
 {
     enum { COUNT = 20000, ROUNDS = 20 };
-    ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
     uint32_t *a = NULL, *b = NULL, *host = malloc(n * COUNT * sizeof(*host));
     assert_non_null(host);
@@ -138,13 +135,11 @@ TEST(calls_on_two_streams_run_in_call_order)
     }
     multi_ok(comm, ceclStreamDestroy(comm, first));
     multi_ok(comm, ceclStreamDestroy(comm, second));
-    multi_ok(NULL, ceclCommDestroy(comm));
     free(host);
 }
 
-TEST(a_shard_is_the_place_in_recvbuff)
+TEST_WITH_COMM(a_shard_is_the_place_in_recvbuff)
 {
-    ceclComm_t comm = multi_comm(NULL);
     void *shard = NULL;
     char *recv = multi_alloc(comm, (size_t)multi_nranks * 512);
     multi_ok(comm, ceclShard(comm, recv, 64, ceclFloat64, &shard));
@@ -152,5 +147,4 @@ TEST(a_shard_is_the_place_in_recvbuff)
     ceclExplanation_t e;
     multi_ok(comm, ceclExplain(ceclOpAllGather, shard, recv, 64, ceclFloat64, comm, &e));
     assert_true(e.barriers <= 2); /* in place; out of place a call has 3 barriers */
-    multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -47,9 +47,8 @@ TEST(it_tells_ranks_memory_and_bound)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(pads_and_slices_are_no_memory_of_the_users)
+TEST_WITH_COMM(pads_and_slices_are_no_memory_of_the_users)
 {
-    ceclComm_t comm = multi_comm(NULL);
     const ceclDeviceComm_t dc = device_comm(comm);
     void *there = NULL;
     multi_refused(comm, ceclGetPeerPointer(comm, dc.pads, 0, &there), ceclInvalidArgument,
@@ -57,13 +56,11 @@ TEST(pads_and_slices_are_no_memory_of_the_users)
     multi_refused(comm, ceclMemFree(comm, dc.pads), ceclInvalidArgument, "not allocated");
     multi_refused(comm, ceclGetPeerPointer(comm, dc.slices, 0, &there), ceclInvalidArgument,
                   "not in an allocation");
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* In each round a rank writes to all, and reads what all wrote. */
-TEST(barriers_order_what_ranks_write)
+TEST_WITH(comm_of_hosts(), barriers_order_what_ranks_write)
 {
-    ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm);
     volatile int *own = multi_alloc(comm, (size_t)multi_nranks * sizeof(int));
     for (int round = 0; round < ROUNDS; round++) {
@@ -80,13 +77,11 @@ TEST(barriers_order_what_ranks_write)
     }
     assert_false(ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
     assert_false(ceclBarrierBlock(dc, -1));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Epochs wrap to 0: they are compared cyclically. */
-TEST(barriers_go_on_past_the_wrap)
+TEST_WITH(comm_of_hosts(), barriers_go_on_past_the_wrap)
 {
-    ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
     for (int r = 0; r < multi_nranks; r++)
         dc.pads[3 * multi_nranks + r] = UINT32_MAX - 5;
@@ -94,13 +89,11 @@ TEST(barriers_go_on_past_the_wrap)
     for (int round = 0; round < 12; round++)
         assert_true(ceclBarrierBlock(dc, 3));
     assert_int_equal(dc.pads[3 * multi_nranks + multi_rank], 6);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Passes values around the ring, one by one. */
-TEST(signals_go_from_rank_to_rank)
+TEST_WITH(comm_of_hosts(), signals_go_from_rank_to_rank)
 {
-    ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
     const int left = (multi_rank + multi_nranks - 1) % multi_nranks,
               right = (multi_rank + 1) % multi_nranks, last = CECL_DEVICE_SIGNALS - 1;
@@ -114,12 +107,10 @@ TEST(signals_go_from_rank_to_rank)
         assert_int_equal(carried, (int)v + multi_rank);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
+TEST_WITH(comm_of_hosts(), a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
 {
-    ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm), patient = dc;
     dc.timeoutNs = 100000000;
     const bool late = multi_rank == multi_nranks - 1;
@@ -134,7 +125,6 @@ TEST(a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
         assert_true(ceclBarrierBlock(dc, 0)); /* the other ranks have passed this point */
     for (int i = 0; i < 20; i++)
         assert_true(ceclBarrierBlock(patient, 0));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* A wait without a time limit ends when the communicator fails. */

@@ -92,41 +92,6 @@ TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 
-/* Chunks are multiples of 256 bytes, at most staging / peers. */
-TEST(all_to_all_in_place_tells_its_chunks)
-{
-    ceclConfig_t config = multi_config();
-    config.stagingBytes = 4096;
-    config.smPolicy = CECL_SM_ALLOW;
-    ceclComm_t narrow = multi_comm(&config);
-    char *both = multi_alloc(narrow, (size_t)multi_nranks * LARGE);
-    const size_t peers = (size_t)multi_nranks - 1, chunk = 4096 / peers / 256 * 256;
-    const size_t chunks = (LARGE + chunk - 1) / chunk;
-    const ceclExplanation_t e = explain(narrow, ceclOpAlltoAll, both, both, LARGE);
-    char words[32];
-    snprintf(words, sizeof(words), "staging, %zu chunk", chunks);
-    assert_int_equal(e.zeroSm, 0);
-    assert_int_equal(e.localCopies, peers * chunks);
-    assert_int_equal(e.copies, 2 * peers * chunks);
-    assert_int_equal(e.barriers, 2 * chunks);
-    assert_non_null(strstr(e.path, words));
-    multi_ok(NULL, ceclCommDestroy(narrow));
-}
-
-TEST(a_forced_direction_is_told)
-{
-    multi_setenv("CECL_DIRECTION", "pull");
-    ceclComm_t pulling = multi_comm(NULL);
-    multi_setenv("CECL_DIRECTION", NULL);
-    char *recv = multi_alloc(pulling, (size_t)multi_nranks * BLOCK);
-    const ceclExplanation_t e =
-        explain(pulling, ceclOpAllGather, recv + (size_t)multi_rank * BLOCK, recv, BLOCK);
-    assert_non_null(strstr(e.path, "pull"));
-    assert_int_equal(e.zeroSm, !shares_gpu);
-    assert_int_equal(e.copies, multi_nranks - 1);
-    multi_ok(NULL, ceclCommDestroy(pulling));
-}
-
 /* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */
 TEST(explaining_concerns_one_rank_alone)
 {

@@ -2,81 +2,27 @@
  * are launched repeatedly, on several streams, one after the other and between eager calls. */
 #include "random_call.h"
 
-#define POISON 0x5A
 #define GRAPHS 5
 #define EAGER GRAPHS /* eager calls */
-#define CALLS_MOST 3
+#define CALLS_MOST 4
 #define STREAMS 3
 #define WINDOW 24 /* launches between two checks of all results */
 #define LAUNCHES 10000
-#define MESSAGE_MOST 2500
 
-/* ---- one call, or messages, with their buffers */
+/* ---- one call, with its buffers */
 
-/* From the root to the next rank; from each rank to the next one; from each rank to each. */
-enum messages { NONE, LONE, RING, MAIL, MESSAGES };
-#define ALL_KINDS (KINDS + MESSAGES - 1)
+#define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS is a message, too: test_experts.c captures those */
 
 struct work {
     struct random_slot slot;
-    enum messages messages; /* NONE: a random call */
     struct memory send, recv;
 };
 
 static unsigned char *host; /* [random_room()] */
 
-static int after(int rank)
-{
-    return (rank + 1) % multi_nranks;
-}
-
-/* Bytes that a rank sends, and gets. */
-static size_t input_of(const struct work *w)
-{
-    const struct random_call *c = &w->slot.call;
-    return w->messages == NONE   ? random_sent(c, multi_rank)
-           : w->messages == MAIL ? c->count * (size_t)multi_nranks
-                                 : c->count;
-}
-
-static ceclResult_t call_messages(const struct work *w, ceclComm_t comm, ceclStream_t stream)
-{
-    const struct random_call *c = &w->slot.call;
-    multi_ok(comm, ceclGroupStart());
-    for (int r = 0; r < multi_nranks; r++) {
-        const size_t at = w->messages == MAIL ? (size_t)r * c->count : 0;
-        const bool sends = w->messages == MAIL || r == after(multi_rank),
-                   gets = w->messages == MAIL || after(r) == multi_rank;
-        if (sends && (w->messages != LONE || multi_rank == c->root))
-            multi_ok(comm, ceclSend(c->in + at, c->count, ceclUint8, r, comm, stream));
-        if (gets && (w->messages != LONE || r == c->root))
-            multi_ok(comm, ceclRecv(c->out + at, c->count, ceclUint8, r, comm, stream));
-    }
-    return ceclGroupEnd();
-}
-
-static void expect(const struct work *w, unsigned char *want)
-{
-    const struct random_call *c = &w->slot.call;
-    if (w->messages == NONE) {
-        random_expect(&w->slot, want);
-        return;
-    }
-    memset(want, POISON, w->slot.bytes);
-    for (int r = 0; r < multi_nranks; r++)
-        if (w->messages == MAIL)
-            for (size_t i = 0; i < c->count; i++)
-                want[(size_t)r * c->count + i] =
-                    model_byte(c->seed, r, (size_t)multi_rank * c->count + i);
-        else if (after(r) == multi_rank && (w->messages == RING || r == c->root))
-            model_fill(want, c->seed, r, c->count);
-}
-
 static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t stream, bool grouped)
 {
     struct random_call c = w->slot.call;
-    if (w->messages != NONE)
-        return call_messages(w, comm, stream);
     c.stream = stream;
     c.seed = 1024; /* for random_make: once, and no graph of its own */
     return random_make(comm, &c, grouped);
@@ -85,26 +31,14 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
 static void make(struct work *w, ceclComm_t comm, uint64_t *x, int kind, enum memory_kind memory)
 {
     struct random_call *c = &w->slot.call;
-    const size_t room = random_room() + MESSAGE_MOST * (size_t)multi_nranks;
     *c = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
-    w->messages = kind < KINDS ? NONE : (enum messages)(kind - KINDS + 1);
-    w->send = memory_new(comm, memory, room);
-    w->recv = memory_new(comm, memory, room);
-    assert_non_null(w->slot.want = malloc(room));
+    w->send = memory_new(comm, memory, random_room());
+    w->recv = memory_new(comm, memory, random_room());
+    assert_non_null(w->slot.want = malloc(random_room()));
     c->seed = random_next(x);
     uint64_t own = c->seed + (uint64_t)multi_rank;
-    if (w->messages == NONE) {
-        random_draw_of(c, (enum kind)kind, x);
-        random_prepare(comm, &w->slot, &w->send, &w->recv, &own, host);
-        return;
-    }
-    c->count = 1 + random_next(x) % MESSAGE_MOST;
-    c->root = (int)(random_next(x) % (uint64_t)multi_nranks);
-    c->in = w->send.at;
-    c->out = c->recv = w->recv.at;
-    w->slot.bytes = input_of(w);
-    memset(host, POISON, w->slot.bytes);
-    multi_put(comm, c->recv, host, w->slot.bytes);
+    random_draw_of(c, kind == BY_SPLITS ? MESSAGE : (enum kind)kind, x);
+    random_prepare(comm, &w->slot, &w->send, &w->recv, &own, host);
 }
 
 static void free_work(ceclComm_t comm, struct work *w)
@@ -126,12 +60,11 @@ static struct launch launches[WINDOW];
 
 static void open_launches(void)
 {
-    const size_t room = random_room() + MESSAGE_MOST * (size_t)multi_nranks;
-    assert_non_null(host = malloc(room));
+    assert_non_null(host = malloc(random_room()));
     for (int i = 0; i < WINDOW * CALLS_MOST; i++) {
         struct launch *l = &launches[i / CALLS_MOST];
-        assert_non_null(l->in[i % CALLS_MOST] = malloc(room));
-        assert_non_null(l->out[i % CALLS_MOST] = malloc(room));
+        assert_non_null(l->in[i % CALLS_MOST] = malloc(random_room()));
+        assert_non_null(l->out[i % CALLS_MOST] = malloc(random_room()));
     }
 }
 
@@ -147,7 +80,7 @@ static void close_launches(void)
 static void put_input(ceclComm_t comm, const struct launch *l, ceclStream_t stream)
 {
     for (int i = 0; i < l->ncalls; i++) {
-        const size_t bytes = input_of(&l->calls[i]);
+        const size_t bytes = random_sent(&l->calls[i].slot.call, multi_rank);
         model_fill(l->in[i], l->seed + (uint64_t)i, multi_rank, bytes);
         multi_ok(comm, ceclMemcpyAsync(comm, l->calls[i].slot.call.in, l->in[i], bytes, stream));
     }
@@ -165,9 +98,20 @@ static void check(const struct launch *l)
     for (int i = 0; i < l->ncalls; i++) {
         struct work *w = &l->calls[i];
         w->slot.call.seed = l->seed + (uint64_t)i;
-        expect(w, w->slot.want);
+        random_expect(&w->slot, w->slot.want);
         random_check(&w->slot, l->out[i]);
     }
+}
+
+static void call_all(ceclComm_t comm, const struct work *calls, int ncalls, bool grouped,
+                     ceclStream_t stream)
+{
+    if (grouped)
+        multi_ok(comm, ceclGroupStart());
+    for (int c = 0; c < ncalls; c++)
+        multi_ok(comm, call(&calls[c], comm, stream, grouped));
+    if (grouped)
+        multi_ok(comm, ceclGroupEnd());
 }
 
 static ceclGraph_t capture(ceclComm_t comm, const struct work *calls, int ncalls, bool grouped,
@@ -175,25 +119,20 @@ static ceclGraph_t capture(ceclComm_t comm, const struct work *calls, int ncalls
 {
     ceclGraph_t graph = NULL;
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    if (grouped)
-        multi_ok(comm, ceclGroupStart());
-    for (int c = 0; c < ncalls; c++)
-        multi_ok(comm, call(&calls[c], comm, stream, grouped));
-    if (grouped)
-        multi_ok(comm, ceclGroupEnd());
+    call_all(comm, calls, ncalls, grouped, stream);
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     return graph;
 }
 
-/* Launches the graph of one call for a whole window, with new input each time. */
-static void replay(ceclComm_t comm, struct work *w, ceclStream_t stream)
+/* Launches the graph of a call, or of a group, for a whole window, with new input each time. */
+static void replay(ceclComm_t comm, struct work *calls, int ncalls, ceclStream_t stream)
 {
-    ceclGraph_t graph = capture(comm, w, 1, false, stream);
+    ceclGraph_t graph = capture(comm, calls, ncalls, ncalls > 1, stream);
     for (int i = 0; i < WINDOW; i++) {
         struct launch *l = &launches[i];
-        l->calls = w;
-        l->ncalls = 1;
-        l->seed = 1000 + (uint64_t)i;
+        l->calls = calls;
+        l->ncalls = ncalls;
+        l->seed = 1000 + (uint64_t)(i * ncalls);
         put_input(comm, l, stream);
         multi_ok(comm, ceclGraphLaunch(graph, stream));
         keep_output(comm, l, stream);
@@ -204,19 +143,24 @@ static void replay(ceclComm_t comm, struct work *w, ceclStream_t stream)
     multi_ok(comm, ceclGraphDestroy(graph));
 }
 
-/* Replays each of the kinds [first, end), before and after an eager call. Memory may be of another kind on each rank. */
+/* Replays each of the kinds [first, end), messages in groups, before and after eager calls. Memory may be of another kind on
+ * each rank. */
 static void replay_each(ceclComm_t comm, int first, int end, enum memory_kind least, int kinds)
 {
-    static struct work w;
+    static struct work calls[CALLS_MOST];
     uint64_t x = 11;
     open_launches();
     ceclStream_t stream = multi_stream(comm);
     for (int kind = first; kind < end; kind++) {
-        make(&w, comm, &x, kind, (enum memory_kind)((int)least + (kind + multi_rank) % kinds));
-        replay(comm, &w, stream);
-        multi_ok(comm, call(&w, comm, stream, false));
-        replay(comm, &w, stream);
-        free_work(comm, &w);
+        const int ncalls = kind == MESSAGE ? CALLS_MOST : 1;
+        for (int c = 0; c < ncalls; c++)
+            make(&calls[c], comm, &x, kind,
+                 (enum memory_kind)((int)least + (kind + c + multi_rank) % kinds));
+        replay(comm, calls, ncalls, stream);
+        call_all(comm, calls, ncalls, ncalls > 1, stream);
+        replay(comm, calls, ncalls, stream);
+        for (int c = 0; c < ncalls; c++)
+            free_work(comm, &calls[c]);
     }
     multi_ok(comm, ceclStreamDestroy(comm, stream));
     close_launches();
@@ -234,12 +178,10 @@ TEST(private_memory_is_carried_in_each_replay)
         skip_because("the host device reaches all of the program's memory");
 }
 
-TEST(messages_take_memory_of_every_kind)
+TEST_WITH_COMM(messages_take_memory_of_every_kind)
 {
-    ceclComm_t comm = multi_comm(NULL);
-    for (int i = 0; i < 2; i++)
-        replay_each(comm, KINDS, ALL_KINDS, MEMORY_SHARED, MEMORY_KINDS - MEMORY_SHARED);
-    multi_ok(NULL, ceclCommDestroy(comm));
+    for (int i = 0; i < 4; i++)
+        replay_each(comm, BY_SPLITS, ALL_KINDS, MEMORY_SHARED, MEMORY_KINDS - MEMORY_SHARED);
 }
 
 /* Small calls keep their own call count. Captured urgent calls use the same path as other calls. */
@@ -315,8 +257,8 @@ static void launch_one(struct launch *l, int g, ceclStream_t stream)
     put_input(a.comm, l, stream);
     if (g < GRAPHS)
         multi_ok(a.comm, ceclGraphLaunch(a.graphs[g], stream));
-    for (int c = 0; c < l->ncalls && g == EAGER; c++)
-        multi_ok(a.comm, call(&l->calls[c], a.comm, stream, false));
+    else
+        call_all(a.comm, l->calls, l->ncalls, false, stream);
     keep_output(a.comm, l, stream);
 }
 

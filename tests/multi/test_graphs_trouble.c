@@ -336,27 +336,6 @@ TEST(a_communicator_that_ends_before_its_graph_says_so)
     multi_ok(NULL, ceclGraphDestroy(graph));
 }
 
-/* The device's own functions launch the graph, as CUDA's would. Only some ranks launch, so the
- * graph's waits end only when the library ends them. */
-TEST(a_graph_that_outlives_its_communicator_ends_by_itself)
-{
-    void *graph = NULL;
-    open_all();
-    struct cecl_device *dev = comm->dev;
-    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    for (int i = 0; i < 3; i++)
-        multi_ok(comm, gather());
-    multi_ok(comm, dev->ops->capture_end(dev, stream, &graph));
-    MPI_Barrier(MPI_COMM_WORLD);
-    wait_for_graphs(100);
-    multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 4 && !is_last(); i++)
-        multi_ok(NULL, dev->ops->graph_launch(dev, graph, stream));
-    multi_ok(NULL, dev->ops->stream_synchronize(dev, stream));
-    multi_ok(NULL, dev->ops->graph_destroy(graph));
-}
-
 /* ---- messages, between rank 0 and the last rank */
 
 static int other(void)
@@ -373,17 +352,6 @@ static ceclResult_t message(bool sends, size_t count)
 static bool has_message(void)
 {
     return multi_rank == 0 || is_last();
-}
-
-/* Rank 0 sends, or the last rank. Other ranks capture nothing, and nobody waits for them. */
-static ceclGraph_t captured_messages(int count, bool zero_sends)
-{
-    ceclGraph_t graph = NULL;
-    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    for (int i = 0; i < count && has_message(); i++)
-        multi_ok(comm, message((multi_rank == 0) == zero_sends, COUNT));
-    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    return graph;
 }
 
 /* All ranks begin before the communicator fails. */
@@ -479,40 +447,18 @@ TEST(captures_that_wait_for_each_other_end_in_time)
     assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
-TEST(a_rank_that_does_not_launch_its_message_is_named)
-{
-    char words[64];
-    for (int sends = 0; sends < 2; sends++) {
-        open_all();
-        ceclGraph_t graph = captured_messages(2, sends);
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
-        multi_ok(comm, ceclStreamSynchronize(comm, stream));
-        multi_limit(comm, 1000);
-        if (multi_rank == 0) {
-            snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
-            multi_ok(comm, ceclGraphLaunch(graph, stream));
-            const ceclResult_t found = multi_async_within(comm, PROMPT);
-            assert_said(found, words);
-            assert_said(found, sends ? "its captured ceclRecv has not begun"
-                                     : "its captured ceclSend has not moved the bytes");
-        }
-        MPI_Barrier(MPI_COMM_WORLD);
-        abort_all(graph);
-    }
-}
-
-/* Only one of the two ranks launches, after the communicator has ended. */
-TEST(a_graph_of_messages_outlives_its_communicator)
+/* The device's own functions launch a graph of 3 calls, as CUDA's would, after the communicator has ended. Only some ranks
+ * launch, so the graph's waits end only when the library ends them. A rank that has captured no message takes no part. */
+static void outlives(ceclResult_t (*call)(void), bool captures, bool launches)
 {
     void *graph = NULL;
-    open_all();
     struct cecl_device *dev = comm->dev;
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    for (int i = 0; i < 3 && has_message(); i++)
-        multi_ok(comm, message(is_last(), COUNT));
+    for (int i = 0; i < 3 && captures; i++)
+        multi_ok(comm, call());
     multi_ok(comm, dev->ops->capture_end(dev, stream, &graph));
     MPI_Barrier(MPI_COMM_WORLD);
-    if (!has_message()) { /* without captured calls the device ends with the communicator */
+    if (!captures) { /* without captured calls the device ends with the communicator */
         multi_ok(comm, dev->ops->graph_destroy(graph));
         multi_ok(NULL, ceclCommDestroy(comm));
         MPI_Barrier(MPI_COMM_WORLD);
@@ -521,10 +467,27 @@ TEST(a_graph_of_messages_outlives_its_communicator)
     wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 4 && multi_rank == 0; i++)
+    for (int i = 0; i < 4 && launches; i++)
         multi_ok(NULL, dev->ops->graph_launch(dev, graph, stream));
     multi_ok(NULL, dev->ops->stream_synchronize(dev, stream));
     multi_ok(NULL, dev->ops->graph_destroy(graph));
+}
+
+static ceclResult_t message_to_zero(void)
+{
+    return message(is_last(), COUNT);
+}
+
+TEST(a_graph_that_outlives_its_communicator_ends_by_itself)
+{
+    open_all();
+    outlives(gather, true, !is_last());
+}
+
+TEST(a_graph_of_messages_outlives_its_communicator)
+{
+    open_all();
+    outlives(message_to_zero, has_message(), multi_rank == 0);
 }
 
 /* ---- */

@@ -1,4 +1,4 @@
-/* Groups: many calls as one. If one call of a group is refused, the whole group is refused. */
+/* Groups: many calls as one. Which calls share memory: tests/plan/test_apart.c, tests/fuzz/fuzz_api.c. */
 #include "random_call.h"
 
 #define BUFFERS 3
@@ -66,31 +66,6 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-TEST_BETWEEN(calls_that_share_memory_are_refused, set_up, tear_down)
-{
-    const struct {
-        unsigned char *send, *recv;
-    } second[] = {
-        {send_buffer[1], recv_buffer[0]},           /* the same output */
-        {send_buffer[1], recv_buffer[0] + 1},       /* partly */
-        {recv_buffer[0] + all - 1, recv_buffer[1]}, /* reads what the first writes */
-        {send_buffer[1], send_buffer[0]},           /* writes what the first reads */
-    };
-    for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
-        multi_ok(comm, ceclGroupStart());
-        multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
-        multi_ok(comm, ceclAllGather(second[i].send, second[i].recv, 1, ceclUint8, comm, NULL));
-        multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    }
-    /* both may read the same memory */
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
-    multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[1], BLOCK, ceclUint8, comm, NULL));
-    multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    works(11);
-}
-
 /* Peers write to bounce buffers. These are the same in each group, so the calls differ from those that were
  * checked before only in the buffers that the program gave. */
 TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up, tear_down)
@@ -155,32 +130,4 @@ TEST_BETWEEN(two_streams_are_refused, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "one stream");
     multi_ok(comm, ceclStreamDestroy(comm, stream));
     works(13);
-}
-
-/* Three gathers in one group whose rows lie side by side: queries, keys and values. */
-TEST_BETWEEN(gathers_of_a_group_may_share_rows, set_up, tear_down)
-{
-    const size_t n = (size_t)multi_nranks, width = 8, rows = 25, panel = n * width;
-    ceclStrided_t shape = {.width = width, .rows = rows, .recvPitch = 3 * panel};
-    unsigned char *out = NULL, *host = malloc(3 * panel * rows);
-    assert_non_null(host);
-    out = multi_alloc(comm, 3 * panel * rows);
-    multi_ok(comm, ceclGroupStart());
-    for (size_t p = 0; p < 3; p++)
-        multi_ok(comm, ceclAllGatherStrided(send_buffer[p], out + p * panel, &shape, ceclInt8, comm,
-                                            NULL));
-    multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    multi_get(comm, host, out, 3 * panel * rows);
-    for (size_t i = 0; i < 3 * panel * rows; i++) {
-        const size_t row = i / (3 * panel), p = i / panel % 3, r = i / width % n, x = i % width;
-        assert_int_equal(host[i], model_byte(p, (int)r, row * width + x));
-    }
-    shape.width++; /* now the outputs overlap */
-    multi_ok(comm, ceclGroupStart());
-    for (size_t p = 0; p < 2; p++)
-        multi_ok(comm, ceclAllGatherStrided(send_buffer[p], out + p * panel, &shape, ceclInt8, comm,
-                                            NULL));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
-    free(host);
 }

@@ -1,9 +1,11 @@
 /* Processes with several ranks each, and one thread for all ranks of a process. */
-#include "multi.h"
+#include "random_call.h"
 
 #define EACH 2 /* ranks of one process */
-#define COUNT 5000
-#define ROUNDS 20
+#define ROUNDS 60
+#define POISON 0x5A
+
+static size_t room; /* bytes of each buffer */
 
 static int rank_of(int which)
 {
@@ -30,77 +32,53 @@ static void join(ceclComm_t comms[EACH])
     multi_ok(NULL, ceclGroupEnd());
 }
 
-static void allocate(ceclComm_t comms[EACH], int *buffers[EACH], size_t elements)
+/* Draws a call of all ranks, and writes the input. want [out] what recv must hold */
+static void prepare(struct random_call *c, enum kind kind, uint64_t seed, unsigned char *want)
 {
-    multi_ok(NULL, ceclGroupStart());
-    for (int i = 0; i < EACH; i++)
-        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&buffers[i], elements * sizeof(int)));
-    multi_ok(NULL, ceclGroupEnd());
-}
-
-static int value(int round, int rank, size_t index)
-{
-    return round * 1000003 + rank * 10007 + (int)index;
-}
-
-struct buffers {
-    int *gathered[EACH], *sent[EACH], *exchanged[EACH], *sums[EACH];
-};
-
-static void call_all(ceclComm_t comms[EACH], struct buffers *b)
-{
-    multi_ok(NULL, ceclGroupStart());
-    for (int i = 0; i < EACH; i++) {
-        multi_ok(comms[i], ceclAllGather(b->gathered[i] + (size_t)rank_of(i) * COUNT,
-                                         b->gathered[i], COUNT, ceclInt, comms[i], NULL));
-        multi_ok(comms[i],
-                 ceclAlltoAll(b->sent[i], b->exchanged[i], COUNT, ceclInt, comms[i], NULL));
-        multi_ok(comms[i],
-                 ceclAllReduce(b->sent[i], b->sums[i], COUNT, ceclInt, ceclMax, comms[i], NULL));
-    }
-    multi_ok(NULL, ceclGroupEnd());
-    for (int i = 0; i < EACH; i++)
-        multi_ok(comms[i], ceclStreamSynchronize(comms[i], NULL));
-}
-
-static void check(const struct buffers *b, int which, int round)
-{
-    const int nranks = EACH * multi_nranks;
-    for (int r = 0; r < nranks; r++)
-        for (size_t i = 0; i < COUNT; i++) {
-            const size_t at = (size_t)r * COUNT + i, mine = (size_t)rank_of(which) * COUNT + i;
-            assert_int_equal(b->gathered[which][at], value(round, r, i));
-            assert_int_equal(b->exchanged[which][at], value(round, r, mine));
-        }
-    for (size_t i = 0; i < COUNT; i++)
-        assert_int_equal(b->sums[which][i], value(round, nranks - 1, i));
+    uint64_t x = seed;
+    c->seed = seed;
+    random_draw_of(c, kind, &x);
+    random_set_places(c, 0);
+    memset(c->recv, POISON, room);
+    model_fill(c->in, seed, c->rank, random_sent(c, c->rank));
+    memcpy(want, c->recv, room);
+    random_result(c, want + (c->out - c->recv));
 }
 
 TEST(processes_with_several_ranks_each_exchange_in_groups)
 {
-    const size_t all = (size_t)(EACH * multi_nranks) * COUNT;
+    static struct random_call calls[EACH];
     ceclComm_t comms[EACH];
-    struct buffers b;
+    unsigned char *want[EACH];
+    uint64_t x = 20261129;
+    room = (size_t)(EACH * multi_nranks + 1) * MAX_ROOM;
     join(comms);
-    allocate(comms, b.gathered, all);
-    allocate(comms, b.exchanged, all);
-    allocate(comms, b.sums, COUNT);
-    for (int i = 0; i < EACH; i++) /* one rank of a process sends from private memory */
-        assert_non_null(b.sent[i] = malloc(all * sizeof(int)));
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < EACH; i++)
-            for (size_t e = 0; e < all; e++) {
-                b.sent[i][e] = value(round, rank_of(i), e);
-                b.gathered[i][e] = value(round, rank_of(i), e % COUNT);
-            }
-        call_all(comms, &b);
-        for (int i = 0; i < EACH; i++)
-            check(&b, i, round);
+    for (int i = 0; i < EACH; i++) { /* one rank of a process sends from private memory */
+        calls[i] = (struct random_call){.rank = rank_of(i), .nranks = EACH * multi_nranks};
+        assert_true((calls[i].send = malloc(room)) && (want[i] = malloc(room)));
     }
+    multi_ok(NULL, ceclGroupStart());
     for (int i = 0; i < EACH; i++)
+        multi_ok(comms[i], ceclMemAlloc(comms[i], (void **)&calls[i].recv, room));
+    multi_ok(NULL, ceclGroupEnd());
+    for (int round = 0; round < ROUNDS; round++) {
+        const uint64_t kind = random_next(&x) % KINDS, seed = random_next(&x);
+        for (int i = 0; i < EACH; i++)
+            prepare(&calls[i], (enum kind)kind, seed, want[i]);
+        multi_ok(NULL, ceclGroupStart());
+        for (int i = 0; i < EACH; i++)
+            multi_ok(comms[i], random_call(comms[i], &calls[i], true));
+        multi_ok(NULL, ceclGroupEnd());
+        for (int i = 0; i < EACH; i++) {
+            multi_ok(comms[i], ceclStreamSynchronize(comms[i], NULL));
+            assert_memory_equal(calls[i].recv, want[i], room);
+        }
+    }
+    for (int i = 0; i < EACH; i++) {
         multi_ok(NULL, ceclCommDestroy(comms[i]));
-    for (int i = 0; i < EACH; i++)
-        free(b.sent[i]);
+        free(calls[i].send);
+        free(want[i]);
+    }
 }
 
 /* Tries to join all ranks; one rank has an unknown policy. */

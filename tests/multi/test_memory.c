@@ -1,21 +1,22 @@
-/* Kept plans, and memory that is replaced at the same address; the host's time of calls whose peers are late. Random calls
- * on memory of all kinds are in test_mixed.c. */
-#include "memory.h"
+/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, for which CUDA waits.
+ * Random calls on memory of all kinds are in test_mixed.c. */
+#include <pthread.h>
+
+#include "held.h"
 #include "random_call.h"
 
 /* Repeats the same calls with the same pointers, so that plans are kept. Rank after rank replaces
  * its memory at these addresses. */
-TEST(memory_allocated_anew_at_the_same_address_is_used)
+TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
 {
     enum { CALLS = 4, SLACK = 10, SPREAD = 5000 };
     static const enum kind kinds[CALLS] = {ALL_GATHER, ALL_TO_ALL, ALL_REDUCE, BROADCAST};
     static struct random_slot slots[CALLS];
     struct memory send[CALLS], recv[CALLS];
-    ceclComm_t comm = multi_comm(NULL);
     unsigned char *host = malloc(random_room());
     const int rounds = multi_share(300);
     uint64_t x = 7;
-    int descriptors = 0, lines = 0;
+    struct held held = {0};
     assert_non_null(host);
     for (int round = 0; round < rounds; round++) {
         const int i = round % CALLS;
@@ -45,48 +46,87 @@ TEST(memory_allocated_anew_at_the_same_address_is_used)
         multi_ok(comm, random_make(comm, c, false));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
         random_compare(comm, &slots[i], host);
-        if (round == rounds / 5) { /* one-time setup is complete now */
-            descriptors = multi_descriptors();
-            lines = multi_mappings();
-        }
+        if (round == rounds / 5) /* one-time setup is complete now */
+            held = held_now();
     }
-    multi_no_growth(multi_descriptors, descriptors, SLACK, "descriptors");
-    multi_no_growth(multi_mappings, lines, SLACK, "mappings");
+    held.descriptors += SLACK; /* the two moments differ in which rank's memory is private */
+    held_no_more(&held);
     for (int i = 0; i < CALLS; i++) {
         free(slots[i].want);
         memory_free(comm, &send[i]);
         memory_free(comm, &recv[i]);
     }
     free(host);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(a_late_rank_does_not_hold_up_its_peers_hosts)
+#define BYTES ((size_t)4 << 20)
+
+/* ---- A thread frees memory, and waits in the driver for all pending work. Copies of other
+ * threads wait for that thread. */
+
+struct freeing {
+    ceclComm_t comm;
+    struct memory memory;
+    pthread_t thread;
+};
+
+static void *free_it(void *argument)
 {
-    enum { TRIES = 11, CALLS = 3, BLOCK = 1000 };
-    const unsigned late_us = 100000;
-    const double limit = 40e-3;
+    struct freeing *freeing = argument;
+    memory_free(freeing->comm, &freeing->memory);
+    return NULL;
+}
+
+/* A communicator on which rank 0 has made a call that the others have not made. Rank 0 then frees
+ * memory. */
+static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
+{
     ceclComm_t comm = multi_comm(NULL);
-    struct memory m = memory_new(comm, MEMORY_SHARED, (size_t)multi_nranks * BLOCK);
-    double least = 1;
-    for (int try = -1; try < TRIES; try++) { /* the first try opens the memory on peers */
-        const bool late = (try + multi_nranks) % multi_nranks == multi_rank;
-        MPI_Barrier(MPI_COMM_WORLD);
-        if (late)
-            usleep(late_us);
-        const double begin = multi_seconds();
-        for (int i = 0; i < CALLS; i++)
-            multi_ok(comm,
-                     ceclAllGather(m.at + multi_rank * BLOCK, m.at, BLOCK, ceclInt8, comm, NULL));
-        const double took = multi_seconds() - begin;
-        if (!late && try >= 0 && took < least)
-            least = took;
-        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    unsigned char *buffer = multi_alloc(comm, (size_t)multi_nranks * 64);
+    multi_limit(comm, timeout_ms);
+    if (multi_rank == 0 && multi_nranks > 1) {
+        *freeing =
+            (struct freeing){.comm = other, .memory = memory_new(other, MEMORY_SHARED, BYTES)};
+        multi_ok(comm, ceclAllGather(buffer, buffer, 64, ceclUint8, comm, 0));
+        assert_int_equal(pthread_create(&freeing->thread, NULL, free_it, freeing), 0);
+        multi_pause_ms(300);
     }
-    /* A busy machine delays most tries; waiting for a late rank would delay every try. */
-    if (least > limit)
-        fail_msg("rank %d: %d early calls take their host %.3f ms, a rank is late by %.0f ms",
-                 multi_rank, CALLS, least * 1e3, late_us * 1e-3);
-    memory_free(comm, &m);
-    multi_ok(NULL, ceclCommDestroy(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+    return comm;
+}
+
+/* Rank 0's call ends with `result`, and the thread that frees memory returns. */
+static void expect_end(ceclComm_t comm, struct freeing *freeing, ceclResult_t result,
+                       const char *words)
+{
+    const double start = multi_seconds();
+    multi_refused(comm, ceclStreamSynchronize(comm, 0), result, words);
+    assert_true(multi_seconds() - start < PROMPT);
+    pthread_join(freeing->thread, NULL);
+}
+
+TEST(a_failure_is_heard_while_memory_is_freed)
+{
+    struct freeing freeing;
+    ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 0, other);
+    const bool culprit = multi_rank == multi_nranks - 1;
+    if (multi_rank == 0 && !culprit)
+        expect_end(comm, &freeing, ceclRemoteError, "gave up");
+    else if (!culprit)
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
+    if (culprit)
+        multi_ok(NULL, ceclCommRevoke(comm));
+    multi_ok(NULL, ceclCommAbort(comm));
+    multi_ok(NULL, ceclCommDestroy(other));
+}
+
+TEST(a_time_limit_is_kept_while_memory_is_freed)
+{
+    struct freeing freeing;
+    ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 1000, other);
+    if (multi_rank == 0 && multi_nranks > 1)
+        expect_end(comm, &freeing, ceclTimeout, "CECL_TIMEOUT_MS");
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(NULL, ceclCommAbort(comm));
+    multi_ok(NULL, ceclCommDestroy(other));
 }

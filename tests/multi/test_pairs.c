@@ -22,9 +22,8 @@ static void ring(ceclComm_t comm)
 
 /* ---- what is refused */
 
-TEST(wrong_arguments_are_refused_and_change_nothing)
+TEST_WITH_COMM(wrong_arguments_are_refused_and_change_nothing)
 {
-    ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = multi_alloc(comm, 64);
     const int peer = multi_next();
     multi_refused(comm, ceclSend(buffer, 1 << 30, ceclInt8, peer, comm, 0), ceclInvalidUsage,
@@ -41,13 +40,11 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
     multi_ok(comm, ceclRecv(buffer + 4, 3, ceclInt8, multi_rank, comm, 0));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "2 bytes and receives 3");
     ring(comm);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* The receiver does not end before the sender begins. */
-TEST(messages_without_bytes_are_waited_for)
+TEST_WITH_COMM(messages_without_bytes_are_waited_for)
 {
-    ceclComm_t comm = multi_comm(NULL);
     MPI_Barrier(MPI_COMM_WORLD);
     if (multi_rank == 0)
         multi_pause_ms(100);
@@ -61,7 +58,6 @@ TEST(messages_without_bytes_are_waited_for)
     MPI_Bcast(&begin, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (multi_rank == 1)
         assert_true(end > begin);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Both ranks of the message get the error, whichever comes first. */
@@ -248,9 +244,8 @@ TEST(all_peers_that_stay_away_are_named)
                 all_are_named_within(15 * LIMIT_MS));
 }
 
-TEST(a_group_is_explained)
+TEST_WITH_COMM(a_group_is_explained)
 {
-    ceclComm_t comm = multi_comm(NULL);
     ceclExplanation_t explanation;
     unsigned char *buffer = multi_alloc(comm, 4 * BYTES);
     multi_ok(comm, ceclGroupStart());
@@ -266,7 +261,6 @@ TEST(a_group_is_explained)
     multi_ok(comm, ceclGroupExplain(comm, &explanation));
     assert_string_equal(explanation.path, "point to point, 0 sent, 0 received");
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the

@@ -5,9 +5,8 @@
 #define BYTES 70001
 
 /* Each rank reads the memory of all others where the window says that it lies. */
-TEST(pointers_reach_the_memory_of_every_peer)
+TEST_WITH_COMM(pointers_reach_the_memory_of_every_peer)
 {
-    ceclComm_t comm = multi_comm(NULL);
     for (int kind = 0; kind < MEMORY_PRIVATE; kind++) {
         struct memory shared = memory_new(comm, (enum memory_kind)kind, BYTES);
         ceclWindow_t window;
@@ -24,13 +23,11 @@ TEST(pointers_reach_the_memory_of_every_peer)
         multi_ok(comm, ceclWindowFree(comm, window));
         memory_free(comm, &shared);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(private_memory_cannot_be_shared)
+TEST_WITH_COMM(private_memory_cannot_be_shared)
 {
     ceclWindow_t window;
-    ceclComm_t comm = multi_comm(NULL);
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
                   hidden = memory_new(comm, MEMORY_PRIVATE, BYTES);
     const bool is_bad = multi_rank == multi_nranks - 1;
@@ -45,13 +42,11 @@ TEST(private_memory_cannot_be_shared)
     multi_ok(comm, ceclWindowFree(comm, window));
     memory_free(comm, &shared);
     memory_free(comm, &hidden);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* A rank owns a window and makes no call while the others use it, nor after they are done. */
-TEST(a_rank_that_is_not_called_upon_does_nothing)
+TEST_WITH_COMM(a_rank_that_is_not_called_upon_does_nothing)
 {
-    ceclComm_t comm = multi_comm(NULL);
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
                   local = memory_new(comm, MEMORY_SHARED, BYTES);
     ceclWindow_t window;
@@ -72,5 +67,4 @@ TEST(a_rank_that_is_not_called_upon_does_nothing)
     multi_ok(comm, ceclWindowFree(comm, window));
     memory_free(comm, &shared);
     memory_free(comm, &local);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }

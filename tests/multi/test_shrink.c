@@ -1,5 +1,5 @@
 /* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
- * test_mixed.c, ranks that die in the fault suite: MPI would end the job. */
+ * test_mixed.c; after an abort, a revoke or a death the fault suite and the soak shrink. */
 #include "multi.h"
 
 #include <ctype.h>
@@ -68,25 +68,6 @@ static void leave(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-TEST(after_an_abort_the_others_go_on)
-{
-    ceclComm_t comm = joined(CECL_UNDEF);
-    const int gone = multi_nranks / 2;
-    const double start = multi_seconds();
-    if (multi_rank == gone) {
-        leave(comm);
-    } else {
-        ceclComm_t rest = (ceclComm_t)8;
-        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
-        multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclRemoteError,
-                      "it is not excluded");
-        assert_ptr_equal(rest, (ceclComm_t)8);
-        shrink_works(comm, &gone, 1);
-        assert_int_equal(ceclCommDestroy(comm), ceclRemoteError);
-    }
-    assert_true(multi_seconds() - start < PROMPT);
-}
-
 /* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that
  * rank at their first try. */
 TEST(who_excludes_the_missing_rank_is_not_told_of_it)
@@ -107,12 +88,10 @@ TEST(who_excludes_the_missing_rank_is_not_told_of_it)
     assert_int_equal(ceclCommDestroy(comm), ceclRemoteError);
 }
 
-TEST(a_finalized_communicator_shrinks)
+TEST_WITH(joined(CECL_UNDEF), a_finalized_communicator_shrinks)
 {
-    ceclComm_t comm = joined(CECL_UNDEF);
     multi_ok(comm, ceclCommFinalize(comm));
     shrink_works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* ---- refusals and timeouts */
@@ -136,9 +115,9 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
 
 /* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
  * first, last, or between them. */
-TEST(a_list_with_its_own_rank_is_told_to_all)
+TEST_WITH(joined(CECL_UNDEF), a_list_with_its_own_rank_is_told_to_all)
 {
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    ceclComm_t rest = (ceclComm_t)8;
     const int list[] = {0, 1};
     for (int round = 0; round < 6; round++) {
         const int count = multi_nranks == 2 ? 1 : 1 + round % 2;
@@ -161,7 +140,6 @@ TEST(a_list_with_its_own_rank_is_told_to_all)
         MPI_Barrier(MPI_COMM_WORLD);
         shrink_works(comm, NULL, 0);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Rank 0 waits for rank 1, which waits for rank 2, which does not call. */
@@ -273,9 +251,9 @@ TEST(what_one_rank_refuses_all_refuse)
 }
 
 /* A rank that all others exclude does not disturb them. */
-TEST(an_excluded_rank_that_calls_is_refused_alone)
+TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)
 {
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    ceclComm_t rest = (ceclComm_t)8;
     const int last = multi_nranks - 1;
     for (int i = 0; i < 10; i++)
         if (multi_rank == last)
@@ -285,7 +263,6 @@ TEST(an_excluded_rank_that_calls_is_refused_alone)
             shrink_works(comm, &last, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     shrink_works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* ---- lists that differ: each rank gets an error at once, and all succeed together in the next call */
@@ -355,9 +332,8 @@ static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms,
 
 /* Ranks of the second round do not synchronize between their calls: a rank may be at its next try while another still
  * comes with the different list. */
-TEST(lists_that_differ_end_at_once_in_any_order)
+TEST_WITH(joined(CECL_UNDEF), lists_that_differ_end_at_once_in_any_order)
 {
-    ceclComm_t comm = joined(CECL_UNDEF);
     for (size_t i = 0; i < 2 * LISTS; i++) {
         const struct lists *lists = &lists_that_differ[i % LISTS];
         const bool meets = i < LISTS;
@@ -384,7 +360,6 @@ TEST(lists_that_differ_end_at_once_in_any_order)
             multi_ok(NULL, ceclCommDestroy(rest));
         }
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* ceclCommSplit: what children share with their parent and what not, and refusals. Random splits, whose members, order,
- * calls beside those of their parents and ends are checked, are in test_mixed.c. */
+ * calls beside those of their parents and ends are checked, are in test_mixed.c; children that fail alone in tests/soak; ranks
+ * that do not come in the fault suite. */
 #include "memory.h"
 
 #define COUNT 1000
@@ -7,28 +8,6 @@
 static int value(int world, int i)
 {
     return world * 10000 + i;
-}
-
-TEST(a_child_fails_alone)
-{
-    ceclComm_t comm = multi_comm(NULL), child = NULL, other = NULL;
-    int all[64];
-    for (int r = 0; r < multi_nranks; r++)
-        all[r] = r;
-    multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
-    multi_ok(comm, ceclCommSplit(comm, 0, 0, &other, NULL));
-    multi_works(child, all, multi_nranks);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommRevoke(child));
-    multi_ok(NULL, ceclCommAbort(child));
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_works(comm, all, multi_nranks);
-    multi_works(other, all, multi_nranks);
-    multi_ok(NULL, ceclCommRevoke(comm));
-    multi_ok(NULL, ceclCommAbort(comm));
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_works(other, all, multi_nranks);
-    multi_ok(NULL, ceclCommDestroy(other));
 }
 
 /* Checks that an in-place all-gather accesses each rank's buffer directly, and has the right
@@ -68,13 +47,11 @@ static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
     multi_ok(NULL, ceclCommDestroy(child));
 }
 
-TEST(a_child_uses_its_parents_memory)
+TEST_WITH_COMM(a_child_uses_its_parents_memory)
 {
-    ceclComm_t comm = multi_comm(NULL);
     const size_t bytes = (size_t)multi_nranks * COUNT * sizeof(int);
     int *buffer = multi_alloc(comm, bytes);
     a_child_gathers_directly(comm, buffer);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* The child has no register-on-use. So the memory that it accesses directly was registered with
@@ -94,9 +71,9 @@ TEST(a_child_has_its_parents_registrations)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(a_config_is_the_childs_alone)
+TEST_WITH_COMM(a_config_is_the_childs_alone)
 {
-    ceclComm_t comm = multi_comm(NULL), child = NULL;
+    ceclComm_t child = NULL;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     ceclPoolStats_t mine, theirs;
     config.poolBytes = 64 << 20;
@@ -112,7 +89,48 @@ TEST(a_config_is_the_childs_alone)
     multi_ok(child, ceclPoolStats(child, &theirs));
     assert_int_equal(theirs.reservedBytes, mine.reservedBytes);
     multi_ok(NULL, ceclCommDestroy(child));
-    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- urgent communicators */
+
+/* Whether a small call of this communicator would go through host memory. Makes no call. */
+static bool goes_by_host(ceclComm_t comm)
+{
+    ceclExplanation_t e;
+    int *in = multi_alloc(comm, COUNT * sizeof(*in)),
+        *out = multi_alloc(comm, (size_t)multi_nranks * COUNT * sizeof(*out));
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllGather(in, out, COUNT, ceclInt, comm, 0));
+    multi_ok(comm, ceclGroupExplain(comm, &e));
+    const bool goes = strcmp(e.path, "urgent, through host memory") == 0;
+    assert_true(!goes || (e.zeroSm && e.localCopies == 0));
+    return goes;
+}
+
+static bool child_goes_by_host(ceclComm_t parent, const ceclConfig_t *config)
+{
+    ceclComm_t child = NULL;
+    multi_ok(parent, ceclCommSplit(parent, 0, multi_rank, &child, config));
+    const bool goes = goes_by_host(child);
+    multi_ok(NULL, ceclCommDestroy(child));
+    return goes;
+}
+
+TEST(children_are_urgent_as_their_parent_or_their_configuration)
+{
+    const bool peers = multi_nranks > 1;
+    ceclConfig_t config = multi_config();
+    config.urgent = 1;
+    ceclComm_t urgent = multi_comm(&config), usual = multi_comm(NULL);
+    assert_int_equal(goes_by_host(urgent), peers);
+    assert_int_equal(child_goes_by_host(urgent, NULL), peers);
+    assert_false(child_goes_by_host(usual, NULL));
+    config.urgent = 0;
+    assert_false(child_goes_by_host(urgent, &config));
+    config.urgent = 1;
+    assert_int_equal(child_goes_by_host(usual, &config), peers);
+    multi_ok(NULL, ceclCommDestroy(urgent));
+    multi_ok(NULL, ceclCommDestroy(usual));
 }
 
 /* ---- refusals */
@@ -171,9 +189,9 @@ TEST(what_one_rank_refuses_all_refuse)
 
 /* Ranks of different colors may have different configurations, ranks of one color may not. The
  * keys reverse the order, and the message has the ranks' numbers in `comm`. */
-TEST(members_whose_settings_differ_are_refused)
+TEST_WITH_COMM(members_whose_settings_differ_are_refused)
 {
-    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    ceclComm_t child = (ceclComm_t)8;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.timeoutMs = 1000 + multi_rank;
     const int last = multi_nranks - 1;
@@ -186,12 +204,11 @@ TEST(members_whose_settings_differ_are_refused)
     assert_ptr_equal(child, (ceclComm_t)8);
     multi_ok(comm, ceclCommSplit(comm, multi_rank, 0, &child, &config));
     multi_ok(NULL, ceclCommDestroy(child));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-TEST(a_split_is_not_in_a_group)
+TEST_WITH_COMM(a_split_is_not_in_a_group)
 {
-    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    ceclComm_t child = (ceclComm_t)8;
     multi_ok(comm, ceclGroupStart());
     multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage,
                   "ceclCommSplit: call it outside a group");
@@ -201,7 +218,6 @@ TEST(a_split_is_not_in_a_group)
     multi_ok(comm, ceclGroupEnd());
     multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
     multi_ok(NULL, ceclCommDestroy(child));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 TEST(a_failed_or_finalized_communicator_is_not_split)
@@ -212,23 +228,6 @@ TEST(a_failed_or_finalized_communicator_is_not_split)
     multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage, "finalized");
     multi_ok(NULL, ceclCommDestroy(comm));
     assert_ptr_equal(child, (ceclComm_t)8);
-}
-
-/* The parent has failed then, as after any call that a rank does not make. */
-TEST(a_rank_that_does_not_come_is_named)
-{
-    ceclConfig_t config = multi_config();
-    config.timeoutMs = 1500;
-    ceclComm_t comm = multi_comm(&config), child = (ceclComm_t)8;
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (multi_rank > 0) {
-        const ceclResult_t result = ceclCommSplit(comm, 0, 0, &child, NULL);
-        multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
-                      "ceclCommSplit: rank 0 did not come within 1500 ms");
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    assert_ptr_equal(child, (ceclComm_t)8);
-    multi_ok(NULL, ceclCommAbort(comm));
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* The host device's memory: it is shared by descriptor and mapped into reservations, allocation fails if
- * the machine has too little memory. (The exhaustion suite refuses each request of the system; tests/multi/test_lifecycle.c
+ * the machine has too little memory. (The exhaustion suite refuses each request of the system; tests/multi/test_join.c
  * looks for what is left behind.) */
 #include "host_fixture.h"
 
