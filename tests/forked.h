@@ -1,13 +1,19 @@
-/* What tests share whose ranks are child processes. Such a test makes no call of the library itself, because it must have
+/* What tests share whose ranks are child processes, and the headers that they need. Such a test makes no call of the library itself, because it must have
  * no threads when it forks. */
 #ifndef CECL_TESTS_FORKED_H
 #define CECL_TESTS_FORKED_H
 
 #include <cecl/cecl.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 

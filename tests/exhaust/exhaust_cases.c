@@ -11,18 +11,9 @@
  * place; NAME may be the beginning of a name. `--selected` runs the first request from each place, on one
  * rank that differs from place to place, and all requests from places where a refusal has found a defect.
  * CI runs the selected cases. */
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "../world/options.h"
 #include "life.h"
-#include "steps.h"
 
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_CASES 20000

@@ -4,17 +4,8 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "../world/blame.h"
-#include "steps.h"
 
 /* Seconds in which every rank must learn of a refusal: enough on a busy machine, and below TIMEOUT_MS. */
 #define LIMIT 45.0

@@ -1,11 +1,5 @@
 /* The steps. Inputs differ from attempt to attempt and from rank to rank. */
-#include "steps.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "life.h"
 
 #include "../world/works.h"
 

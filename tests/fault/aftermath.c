@@ -1,16 +1,8 @@
 /* What ranks find after the fault. */
-#include "aftermath.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "life.h"
 
 #include "../world/blame.h"
 #include "../world/works.h"
-#include "attempt.h"
-#include "join.h"
-#include "misdeed.h"
 
 /* ---- the error */
 

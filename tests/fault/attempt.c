@@ -1,12 +1,5 @@
 /* One attempt of each call. */
-#include "attempt.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "misdeed.h"
+#include "life.h"
 
 #define GROWTH (20 << 20) /* bytes; larger than a segment of this suite's pools */
 
@@ -173,41 +166,6 @@ static ceclResult_t async_of(struct life *life)
     return ceclCommGetAsyncError(life->comm, &async) == ceclSuccess ? async : ceclInternalError;
 }
 
-/* The graph is destroyed while it may still run. */
-static ceclResult_t launch_gather(struct life *life, ceclStream_t stream)
-{
-    ceclGraph_t graph = NULL;
-    ceclResult_t result = ceclStreamBeginCapture(life->comm, stream);
-    if (result != ceclSuccess)
-        return result;
-    result = (life->gets_wrong ? call_exchange : call_gather)
-                 .make(&life->player, life->in, life->out, stream);
-    const ceclResult_t ended = ceclStreamEndCapture(life->comm, stream, &graph);
-    result = result == ceclSuccess ? ended : result;
-    for (int i = 0; i < 3 && result == ceclSuccess; i++)
-        result = ceclGraphLaunch(graph, stream);
-    (void)!ceclGraphDestroy(graph);
-    return result;
-}
-
-/* On GPUs, CUDA captures streams, so there the call is not captured. */
-static ceclResult_t attempt_replay(struct life *life)
-{
-    ceclStream_t stream = NULL;
-    ceclResult_t result = ceclSuccess;
-    if (!life_on_gpus())
-        result = ceclStreamCreate(life->comm, &stream);
-    if (result != ceclSuccess)
-        return result;
-    result = stream ? launch_gather(life, stream) : gather(life);
-    misdeed_at(life, WITHIN);
-    const ceclResult_t ended = ceclStreamSynchronize(life->comm, stream);
-    result = result == ceclSuccess ? ended : result;
-    if (stream)
-        (void)!ceclStreamDestroy(life->comm, stream);
-    return result == ceclSuccess ? finish(life, life->out, call_gather.check) : result;
-}
-
 static ceclResult_t attempt_growth(struct life *life)
 {
     int *ptr = NULL;
@@ -332,7 +290,6 @@ static const struct row rows[OPS] = {
     [GROUP] = {.call = &call_group, .other = &call_gather, .has_own_point = true},
     [MESSAGES] = {.call = &messages, .other = &shorter_messages},
     [GRAPH] = {.call = &call_gather_in_graph, .other = &call_exchange},
-    [REPLAY] = {.whole = attempt_replay},
     [PUTS] = {.call = &put_to_each, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},

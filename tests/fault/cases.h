@@ -40,8 +40,7 @@ enum op {
     BARRIER,
     GROUP,
     MESSAGES, /* each rank sends to each; every other time in a graph */
-    GRAPH,    /* captures a gather, and launches the graph twice */
-    REPLAY,   /* captures a gather, launches its graph, and destroys it while it may run */
+    GRAPH,    /* captures a gather, launches its graph twice, and destroys it while it may run */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,

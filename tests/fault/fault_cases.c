@@ -7,17 +7,9 @@
  *
  * CECL_TEST_DEVICE=cuda runs the cases on GPUs, except those with registered memory. With fewer GPUs than
  * ranks, set CECL_SHARE_GPU=1. */
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "life.h"
 
 #include "../world/options.h"
-#include "aftermath.h"
 
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_TRIES 5       /* of a case whose time limit passes before its fault */

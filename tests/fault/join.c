@@ -1,13 +1,5 @@
 /* Joining: by an id, or by this suite's own callbacks, which have points for faults. */
-#include "join.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "aftermath.h"
-#include "misdeed.h"
+#include "life.h"
 
 #define STAGING_BYTES 16384 /* small, so that a reduction by staging has several chunks */
 #define SEGMENT_BYTES (1 << 20)

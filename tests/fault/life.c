@@ -2,19 +2,6 @@
 #include "life.h"
 
 #include <malloc.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "aftermath.h"
-#include "attempt.h"
-#include "join.h"
-#include "misdeed.h"
 
 _Noreturn void life_fail(struct life *life, const char *format, ...)
 {

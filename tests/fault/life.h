@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "../forked.h"
+#include "../prompt.h"
 #include "../world/calls.h"
 #include "../world/census.h"
 #include "cases.h"
@@ -85,5 +86,55 @@ ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t coun
 
 /* Runs the whole life. Does not return. */
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank);
+
+/* ---- join.c: how the ranks of a case come together */
+
+/* Sets the time limit of joining for all later joins of this process. */
+void join_set_limits(int init_timeout_ms);
+ceclConfig_t join_config(const struct fault_case *c, int timeout_ms);
+/* Joins by the id with this number. Id 0 is made by the rank that the case names, any other id by rank 0 of
+ * its communicator. */
+ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
+                        const ceclConfig_t *config, ceclComm_t *comm);
+/* Makes the case's first communicator. */
+ceclResult_t join_first(struct life *life);
+
+/* ---- attempt.c: the calls of a case, and checks of all their results */
+
+/* Makes the call of life->op once, on new inputs, and waits for its end. Checks a success: the process ends
+ * if a byte is wrong, or if the faulty rank did not make the call. */
+ceclResult_t attempt_make(struct life *life);
+/* Closes the memory that a failed attempt kept open. Called once the communicator has ended. */
+void attempt_clean(struct life *life);
+
+/* ---- misdeed.c: makes the faulty rank commit its fault at its point */
+
+/* Called at each point of an attempt at which a fault may come. On the faulty rank, at the case's point and
+ * attempt, commits the fault. Returns if the rank continues with the attempt. */
+void misdeed_at(struct life *life, enum when when);
+/* Starts the thread that commits the fault after a random time, if the case has an AMID fault. */
+void misdeed_prepare(struct life *life);
+/* Commits a fault that comes after joining. The thread that joined has ended. */
+void misdeed_forget(struct life *life);
+
+/* ---- aftermath.c: what a case checks after the fault: errors, the survivors' new communicator, and released resources */
+
+/* The time limit of communicators in which a rank keeps others waiting. Each further try of a case doubles
+ * it. Ranks that share a GPU take longer to join. */
+#define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
+#define LONG_TIMEOUT_MS 60000 /* of other communicators: no timeout may replace evidence */
+
+/* Fails if all ranks must know of the fault by now. */
+void aftermath_check_time(struct life *life);
+/* Checks the error of a call that has failed with `result`: the code, the time and the message. */
+void aftermath_check_error(struct life *life, ceclResult_t result);
+/* Called after the call, while no rank waits: the ranks learn of the fault, or have no reason to. */
+void aftermath_watch_idle(struct life *life);
+
+/* How a life ends, by the rank's role. */
+_Noreturn void aftermath_of_survivors(struct life *life);
+_Noreturn void
+aftermath_of_the_late(struct life *life);               /* for a rank that stayed away from calls */
+_Noreturn void aftermath_of_leaving(struct life *life); /* for a rank that aborts or destroys */
 
 #endif

@@ -1,12 +1,5 @@
 /* The faults themselves. */
-#include "misdeed.h"
-
-#include <signal.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "aftermath.h"
+#include "life.h"
 
 #define JOIN_SPREAD_US 8000 /* a fault amid joining comes within this time */
 #define CALL_SPREAD_US 3000 /* a fault amid other calls comes within this time */

@@ -33,21 +33,6 @@ TEST(out_of_place_issues_one_local_copy)
         }
 }
 
-TEST(targets_rotate_so_that_no_two_ranks_begin_with_one_peer)
-{
-    for (int d = 0; d < 2; d++) {
-        bool taken[8] = {false};
-        for (int r = 0; r < 8; r++) {
-            struct cecl_plan plan =
-                lower_one(CECL_OP_ALL_GATHER, true, d ? CECL_PULL : CECL_PUSH, 8, r);
-            const int peer = d ? plan.copies[0].src.rank : plan.copies[0].dst.rank;
-            assert_false(taken[peer]);
-            taken[peer] = true;
-            cecl_plan_free(&plan);
-        }
-    }
-}
-
 TEST(a_single_rank_needs_no_flags)
 {
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 1, 0);
