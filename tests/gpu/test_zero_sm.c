@@ -1,5 +1,5 @@
 /* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while
- * every SM is held. (bench/cecl_zerosm and its test
+ * every SM is held; leaks. (bench/cecl_zerosm and its test
  * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
  * for each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include "../with_cmocka.h"
@@ -382,6 +382,19 @@ TEST(a_captured_call_with_large_batches_is_zero_sm_in_each_launch)
     block = (size_t)16 << 20;
     each_launch_needs_no_sm(&exchange_out_of_place);
     block = before;
+}
+
+TEST(communicators_leak_no_gpu_memory)
+{
+    size_t before = 0, after = 0, all = 0;
+    for (int i = 0; i < 12; i++) {
+        open_all();
+        close_all();
+        cudaSetDevice(0);
+        assert_int_equal(cudaMemGetInfo(i == 1 ? &before : &after, &all), cudaSuccess);
+    }
+    if (after + ((size_t)4 << 20) < before)
+        fail_msg("%zu bytes of GPU memory were lost in 10 cycles", before - after);
 }
 
 int main(void)

@@ -95,6 +95,26 @@ TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
     close(fd);
 }
 
+TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
+{
+    const int fd = new_file();
+    char *memory = map_shared(fd, NULL, 0, PAGES);
+    const struct cecl_region whole = region_at(memory);
+    assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
+    for (size_t at = 0; at < PAGES; at++) {
+        const struct cecl_region region = region_at(memory + at * page());
+        assert_memory_equal(&region, &whole, REGION_BYTES);
+    }
+    assert_int_equal(id_of_use(use_of(memory, PAGES * page(), false)), whole.id);
+    const struct cecl_region_export exported = export_of(memory + 2 * page());
+    assert_int_equal(exported.base, whole.base);
+    assert_int_equal(exported.bytes, whole.bytes);
+    assert_int_equal(exported.offset, 0);
+    cecl_fds_close(exported.fd);
+    munmap(memory, PAGES * page());
+    close(fd);
+}
+
 /* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
 TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down)
 {
