@@ -29,23 +29,27 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # Which tests are likely to notice a change of a folder: ctest's names, as a regular expression.
 # They run first. Mutants that survive these run against all other tests.
 TESTS = {
-    "util": "^test_(settings|siphash|failure|tuning|bad_input_3)$",
-    "boot": "^test_(boot_.*|join_3|recovery_3|survivors)$",
-    "device": "^test_(host_.*|threads|pool_3|collectives_3)$",
+    "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
+    "boot": "^test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|survivors)$",
+    "device": "^test_(host_.*|threads|(pool|collectives|graphs|streams)_3)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
-             "(pool|register|memory|mixed)_3)$",
-    "call": "^test_(.*_verified|blocks_defined|apart|key|plan_.*|one_thread.*|"
-            "(collectives|group|bad_input|all_to_all_v|explain|check)_3)$",
-    "plan": "^(fuzz_corpus_plan|test_(.*_verified|plan_.*|fuse|explain_3))$",
-    "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
-    "tune": "^test_(tuning.*|.*_verified|tuning_file_3|explain_3)$",
-    "flags": "^test_(flags|release|threads|failure|(collectives|recovery|device_comm|pairs)_3)$",
-    "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|"
-          "pairs_.*|(collectives|mixed|reduce|group|explain)_3))$",
-    "sm": "^test_(number|reduce_host|small_host|host_small|(collectives|determinism|mixed)_3)$",
-    "comm": "^test_(release|one_thread.*|history|settings|split_threads|threads|"
+             "(pool|register|memory|mixed|changed|freed)_3)$",
+    "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|"
+            "tuning.*|(bad_input|all_to_all_v|check|explain|tuning_file)_3))$",
+    "flags": "^test_(flags|waits|turns|release|threads|failure|"
+             "(collectives|recovery|device_comm|pairs)_3)$",
+    "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|pairs_.*|"
+          "(collectives|mixed|reduce|group|explain|graphs)_3|(collectives|group|mixed)_3_urgent))$",
+    "sm": "^test_(number|reduce_host|small_host|host_small|splits_host|"
+          "(collectives|determinism|mixed|splits)_3)$",
+    "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|"
             "(bad_input|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
-    "nccl": "^nccl_",
+    "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
+              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs)_3))$",
+    "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|survivors|hosts|"
+           "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
+    "net": "^(net_|test_net_map|test_carried_calls_4)",
+    "nccl": "^(nccl_|fuzz_corpus_(nccl|trials))",
 }
 REST = "^(test_|nccl_|fuzz_|fault_|exhaust_)"
 REST_LABELS = "unit|plan|multi|fault|exhaust"
