@@ -36,6 +36,7 @@ TESTS = {
              "(pool|register|memory|mixed|changed|freed)_3)$",
     "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|"
             "tuning.*|(bad_input|all_to_all_v|check|explain|tuning_file)_3))$",
+    "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "flags": "^test_(flags|waits|turns|release|threads|failure|"
              "(collectives|recovery|device_comm|pairs)_3)$",
     "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|pairs_.*|"
