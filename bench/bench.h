@@ -240,10 +240,10 @@ bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */
 bool complain(const struct run *run, const char *what, const char *why);
-#define BENCH_TRY(run, expr)                                                                       \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            return complain((run), #expr, ceclGetLastError((run)->comm));                          \
+#define BENCH_TRY(run, expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            return complain((run), #expr, ceclGetLastError((run)->comm)); \
     } while (0)
 
 int compare_doubles(const void *a, const void *b);

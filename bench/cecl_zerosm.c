@@ -45,39 +45,39 @@ static const char usage[] =
 #define MORE_THAN_SCANT (SCANT + (4u << 10))
 
 /* An operation, a placement, bytes and staging, each with both kinds of flags and of streams. */
-#define CASE(...)                                                                                  \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
+#define CASE(...) \
+    { \
+        __VA_ARGS__ \
     }
-#define EACH_WAY(...)                                                                              \
-    CASE(__VA_ARGS__, "never", "push", "auto", OWN_STREAM, IN_POOL),                               \
-        CASE(__VA_ARGS__, "never", "push", "auto", LEGACY, IN_POOL),                               \
-        CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL),                           \
+#define EACH_WAY(...) \
+    CASE(__VA_ARGS__, "never", "push", "auto", OWN_STREAM, IN_POOL), \
+        CASE(__VA_ARGS__, "never", "push", "auto", LEGACY, IN_POOL), \
+        CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL), \
         CASE(__VA_ARGS__, "never", "push", "host", LEGACY, IN_POOL)
 
 /* Few bytes in one go, and many bytes in chunks where a rank's own
  * block goes through staging. */
-#define EACH_SIZE(op, place)                                                                       \
-    {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL},                    \
-        {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL},                \
-    {                                                                                              \
-        op, place, 1u << 20, SCANT, "never", "push", "host", LEGACY, IN_POOL                       \
+#define EACH_SIZE(op, place) \
+    {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
+        {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
+    { \
+        op, place, 1u << 20, SCANT, "never", "push", "host", LEGACY, IN_POOL \
     }
 
 /* A rank that comes late moves the bytes in both directions. */
-#define IN_MEMORY(op, place, bytes, memory, late, split)                                           \
-    {                                                                                              \
-        op, place, bytes, AMPLE, "never", "push", "auto", OWN_STREAM, memory, late, split          \
+#define IN_MEMORY(op, place, bytes, memory, late, split) \
+    { \
+        op, place, bytes, AMPLE, "never", "push", "auto", OWN_STREAM, memory, late, split \
     }
-#define EACH_ORDER(op, place, bytes, memory, split)                                                \
-    IN_MEMORY(op, place, bytes, memory, false, split),                                             \
+#define EACH_ORDER(op, place, bytes, memory, split) \
+    IN_MEMORY(op, place, bytes, memory, false, split), \
         IN_MEMORY(op, place, bytes, memory, true, split)
-#define EACH_MEMORY(op, place)                                                                     \
-    EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, false),                                         \
+#define EACH_MEMORY(op, place) \
+    EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, false), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, false)
-#define EACH_SPLIT(op, place)                                                                      \
-    EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true),                                            \
-        EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true),                                      \
+#define EACH_SPLIT(op, place) \
+    EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true), \
+        EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, true)
 #define PIECES (12u << 20) /* with two GPUs a buffer has more than one handle */
 

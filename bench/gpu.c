@@ -11,12 +11,12 @@ static void load(void)
     void *function;
     gpu.cu = cecl_driver_get(&gpu.why);
 /* ISO C has no cast from an object's address to a function's: the bytes are copied. */
-#define GPU_FIND(name, version)                                                                    \
-    function = gpu.cu ? cecl_driver_find(#name, version) : NULL;                                   \
-    memcpy(&gpu.name, &function, sizeof(function));                                                \
-    if (gpu.cu && !function) {                                                                     \
-        gpu.why = "the CUDA driver has no " #name;                                                 \
-        gpu.cu = NULL;                                                                             \
+#define GPU_FIND(name, version) \
+    function = gpu.cu ? cecl_driver_find(#name, version) : NULL; \
+    memcpy(&gpu.name, &function, sizeof(function)); \
+    if (gpu.cu && !function) { \
+        gpu.why = "the CUDA driver has no " #name; \
+        gpu.cu = NULL; \
     }
     GPU_FUNCTIONS(GPU_FIND)
 #undef GPU_FIND

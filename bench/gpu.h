@@ -5,13 +5,13 @@
 #include "util/driver.h"
 
 /* X(function, version of its signature): those that the library itself does not use */
-#define GPU_FUNCTIONS(X)                                                                           \
-    X(cuMemAlloc, 3020)                                                                            \
-    X(cuMemFree, 3020)                                                                             \
-    X(cuMemAllocAsync, 11020)                                                                      \
-    X(cuMemFreeAsync, 11020)                                                                       \
-    X(cuEventElapsedTime, 2000)                                                                    \
-    X(cuEventQuery, 2000)                                                                          \
+#define GPU_FUNCTIONS(X) \
+    X(cuMemAlloc, 3020) \
+    X(cuMemFree, 3020) \
+    X(cuMemAllocAsync, 11020) \
+    X(cuMemFreeAsync, 11020) \
+    X(cuEventElapsedTime, 2000) \
+    X(cuEventQuery, 2000) \
     X(cuEventSynchronize, 2000)
 
 struct gpu {

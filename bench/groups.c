@@ -5,7 +5,7 @@
 #include "bench.h"
 
 #define REPEATS 20
-#define CHECKED                                                                                    \
+#define CHECKED \
     8 /* calls of a group that are checked, because each is checked by a group of its own */
 
 struct many {

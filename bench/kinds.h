@@ -25,9 +25,9 @@ extern const struct memory_kind memory_on_gpus[MEMORY_KINDS], memory_on_host[MEM
 /* kinds_pool.c: memory of ceclMemAlloc, which is in both tables. */
 struct memory_failure memory_take_pool(ceclComm_t comm, size_t bytes, void **ptr);
 void memory_give_pool(ceclComm_t comm, size_t bytes, void *ptr);
-#define MEMORY_OF_POOL                                                                             \
-    {                                                                                              \
-        "pool", "ceclMemAlloc", memory_take_pool, memory_give_pool                                 \
+#define MEMORY_OF_POOL \
+    { \
+        "pool", "ceclMemAlloc", memory_take_pool, memory_give_pool \
     }
 
 #endif

@@ -12,11 +12,11 @@ static struct memory_failure check(CUresult result, const char *call)
 {
     return (struct memory_failure){result == CUDA_SUCCESS ? NULL : call, gpu_words(result)};
 }
-#define TRY(function, ...)                                                                         \
-    do {                                                                                           \
-        const struct memory_failure failure_ = check(function(__VA_ARGS__), #function);            \
-        if (failure_.call)                                                                         \
-            return failure_;                                                                       \
+#define TRY(function, ...) \
+    do { \
+        const struct memory_failure failure_ = check(function(__VA_ARGS__), #function); \
+        if (failure_.call) \
+            return failure_; \
     } while (0)
 
 /* The driver's functions, which are loaded because this rank is on a GPU. */

@@ -18,11 +18,11 @@ enum {
 
 /* corrupt is for tests. It spoils the result of each check (byte) or leaves the
  * collective out (skip). */
-#define OPTIONS_SHARED                                                                             \
-    {"op", 1, NULL, OPTION_OP}, {"rounds", 1, NULL, OPTION_ROUNDS},                                \
-        {"json", 1, NULL, OPTION_JSON}, {"corrupt", 2, NULL, OPTION_CORRUPT},                      \
-    {                                                                                              \
-        "help", 0, NULL, OPTION_HELP                                                               \
+#define OPTIONS_SHARED \
+    {"op", 1, NULL, OPTION_OP}, {"rounds", 1, NULL, OPTION_ROUNDS}, \
+        {"json", 1, NULL, OPTION_JSON}, {"corrupt", 2, NULL, OPTION_CORRUPT}, \
+    { \
+        "help", 0, NULL, OPTION_HELP \
     }
 
 /* A program's options. */

@@ -20,11 +20,11 @@ struct nccl {
     bool copy_engine;
 };
 
-#define NCCL_TRY(run, expr)                                                                        \
-    do {                                                                                           \
-        ncclResult_t nccl_result_ = (expr);                                                        \
-        if (nccl_result_ != ncclSuccess)                                                           \
-            return complain((run), #expr, ncclGetErrorString(nccl_result_));                       \
+#define NCCL_TRY(run, expr) \
+    do { \
+        ncclResult_t nccl_result_ = (expr); \
+        if (nccl_result_ != ncclSuccess) \
+            return complain((run), #expr, ncclGetErrorString(nccl_result_)); \
     } while (0)
 
 static bool nccl_open(struct side *side, const struct run *run, size_t send_bytes,

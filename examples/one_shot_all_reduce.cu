@@ -12,13 +12,13 @@
 #define BLOCKS 16 /* at most CECL_DEVICE_BLOCKS: each block has its own barrier */
 #define MOST_GPUS 16
 #define LAUNCHES 10
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((call) != 0) {                                                                         \
-            fprintf(stderr, "%s: cecl: %s, CUDA: %s\n", #call, ceclGetLastError(NULL),             \
-                    cudaGetErrorString(cudaGetLastError()));                                       \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define CHECK(call) \
+    do { \
+        if ((call) != 0) { \
+            fprintf(stderr, "%s: cecl: %s, CUDA: %s\n", #call, ceclGetLastError(NULL), \
+                    cudaGetErrorString(cudaGetLastError())); \
+            exit(1); \
+        } \
     } while (0)
 
 /* in: symmetric. Block i of every rank works on the same elements, so a block only waits for block

@@ -17,9 +17,9 @@ struct oob_threads {
     int came;
     char parts[OOB_THREADS_MOST][CECL_OOB_PART_BYTES];
 };
-#define OOB_THREADS_NONE                                                                           \
-    {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .all_came = PTHREAD_COND_INITIALIZER                    \
+#define OOB_THREADS_NONE \
+    { \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .all_came = PTHREAD_COND_INITIALIZER \
     }
 
 static inline ceclResult_t oob_threads_gather(struct cecl_oob *oob, const void *send, void *recv,

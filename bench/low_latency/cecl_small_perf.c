@@ -50,16 +50,16 @@ static void fail(const char *what, const char *words)
     fprintf(stderr, "cecl_small_perf: rank %d: %s: %s\n", rank, what, words);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
-#define MUST(expr)                                                                                 \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            fail(#expr, ceclGetLastError(NULL));                                                   \
+#define MUST(expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            fail(#expr, ceclGetLastError(NULL)); \
     } while (0)
-#define MUST_CUDA(expr)                                                                            \
-    do {                                                                                           \
-        const cudaError_t error_ = (expr);                                                         \
-        if (error_ != cudaSuccess)                                                                 \
-            fail(#expr, cudaGetErrorString(error_));                                               \
+#define MUST_CUDA(expr) \
+    do { \
+        const cudaError_t error_ = (expr); \
+        if (error_ != cudaSuccess) \
+            fail(#expr, cudaGetErrorString(error_)); \
     } while (0)
 
 static int gather(void *context, const void *mine, void *all, size_t bytes)

@@ -18,22 +18,22 @@
 #include "plan/plan.h"
 
 /* RATE(name, default, "what it is; where the default is from") */
-#define MODEL_RATES                                                                                \
-    RATE(push, 389.8,                                                                              \
-         "GB/s of one copy to a peer: all-gather of 256 MiB on 2 GPUs less its flags")             \
-    RATE(pull, 371, "GB/s of one copy from a peer: hardware.md, fact 4")                           \
-    RATE(link, 394, "GB/s of a GPU's link, each way: 2 GPUs, 256 MiB less 64 MiB")                 \
-    RATE(batch, 1.6, "us before the first copy of a batch: one copy 2.8, less a copy's")           \
-    RATE(copy, 1.2, "us before each copy: hardware.md, 4 KiB, a batch of three 5.2, one 2.8")      \
-    RATE(flag, 1.2, "us of the engine for a flag: as a small copy")                                \
-    RATE(more, 0.1, "us for each further flag: all-gather of 4 KiB, 4 GPUs 12.6, 2 GPUs 12.2")     \
-    RATE(signal, 0.1, "us until a flag is seen: all-gather of 4 KiB on 2 GPUs, 12.2 in all")       \
-    RATE(wait, 0.1, "us of a stream for waits that are satisfied: the same row")                   \
-    RATE(jitter, 2.2,                                                                              \
-         "us, the mean of a random delay behind waits; may be 0: all-to-alls of 4 GPUs")           \
-    RATE(after, 1.0, "us for a stream to follow another one: assumed")                             \
-    RATE(kernel, 5.0, "us to begin a reduction: a kernel's small call on 2 GPUs")                  \
-    RATE(reduce, 900, "GB/s of sources that SMs reduce in their own memory: see docs/scale.md")    \
+#define MODEL_RATES \
+    RATE(push, 389.8, \
+         "GB/s of one copy to a peer: all-gather of 256 MiB on 2 GPUs less its flags") \
+    RATE(pull, 371, "GB/s of one copy from a peer: hardware.md, fact 4") \
+    RATE(link, 394, "GB/s of a GPU's link, each way: 2 GPUs, 256 MiB less 64 MiB") \
+    RATE(batch, 1.6, "us before the first copy of a batch: one copy 2.8, less a copy's") \
+    RATE(copy, 1.2, "us before each copy: hardware.md, 4 KiB, a batch of three 5.2, one 2.8") \
+    RATE(flag, 1.2, "us of the engine for a flag: as a small copy") \
+    RATE(more, 0.1, "us for each further flag: all-gather of 4 KiB, 4 GPUs 12.6, 2 GPUs 12.2") \
+    RATE(signal, 0.1, "us until a flag is seen: all-gather of 4 KiB on 2 GPUs, 12.2 in all") \
+    RATE(wait, 0.1, "us of a stream for waits that are satisfied: the same row") \
+    RATE(jitter, 2.2, \
+         "us, the mean of a random delay behind waits; may be 0: all-to-alls of 4 GPUs") \
+    RATE(after, 1.0, "us for a stream to follow another one: assumed") \
+    RATE(kernel, 5.0, "us to begin a reduction: a kernel's small call on 2 GPUs") \
+    RATE(reduce, 900, "GB/s of sources that SMs reduce in their own memory: see docs/scale.md") \
     RATE(local, 1000, "GB/s of a copy within a GPU, on SMs: assumed")
 
 struct model_rates {

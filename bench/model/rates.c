@@ -16,8 +16,8 @@ struct model_rates model_rates_default(void)
 
 static double *rate_of(struct model_rates *rates, const char *name)
 {
-#define RATE(known, value, words)                                                                  \
-    if (strcmp(name, #known) == 0)                                                                 \
+#define RATE(known, value, words) \
+    if (strcmp(name, #known) == 0) \
         return &rates->known;
     MODEL_RATES
 #undef RATE

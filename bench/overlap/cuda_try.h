@@ -6,11 +6,11 @@
 
 #include "overlap.h"
 
-#define CUDA_TRY(run, expr)                                                                        \
-    do {                                                                                           \
-        const cudaError_t cuda_error_ = (expr);                                                    \
-        if (cuda_error_ != cudaSuccess)                                                            \
-            return complain((run), #expr, cudaGetErrorString(cuda_error_));                        \
+#define CUDA_TRY(run, expr) \
+    do { \
+        const cudaError_t cuda_error_ = (expr); \
+        if (cuda_error_ != cudaSuccess) \
+            return complain((run), #expr, cudaGetErrorString(cuda_error_)); \
     } while (0)
 
 #endif

@@ -34,11 +34,11 @@ struct gpu {
     struct gate gate;
 };
 
-#define BLAS_TRY(run, expr)                                                                        \
-    do {                                                                                           \
-        const cublasStatus_t blas_status_ = (expr);                                                \
-        if (blas_status_ != CUBLAS_STATUS_SUCCESS)                                                 \
-            return complain((run), #expr, cublasGetStatusString(blas_status_));                    \
+#define BLAS_TRY(run, expr) \
+    do { \
+        const cublasStatus_t blas_status_ = (expr); \
+        if (blas_status_ != CUBLAS_STATUS_SUCCESS) \
+            return complain((run), #expr, cublasGetStatusString(blas_status_)); \
     } while (0)
 
 bool gpu_present(char *why, size_t bytes)

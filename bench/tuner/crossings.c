@@ -10,9 +10,9 @@
 
 #define END CECL_TUNE_COUNT
 #define NEVER CECL_TUNING_NEVER
-#define NO_SMALL(op)                                                                               \
-    {                                                                                              \
-        CECL_TUNE_SMALL_##op##_MAX_BYTES, 0                                                        \
+#define NO_SMALL(op) \
+    { \
+        CECL_TUNE_SMALL_##op##_MAX_BYTES, 0 \
     }
 
 static ceclResult_t broadcast(const void *send, void *recv, size_t count, ceclDataType_t type,

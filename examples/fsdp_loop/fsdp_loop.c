@@ -10,12 +10,12 @@
 enum { LAYERS = 5, STEPS = 2, SHARD = 20000 };
 
 /* Reports a call that fails, and where it was made. */
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((call) != 0) {                                                                         \
-            fprintf(stderr, "%s: %s\n", #call, ceclGetLastError(comm));                            \
-            return 1;                                                                              \
-        }                                                                                          \
+#define CHECK(call) \
+    do { \
+        if ((call) != 0) { \
+            fprintf(stderr, "%s: %s\n", #call, ceclGetLastError(comm)); \
+            return 1; \
+        } \
     } while (0)
 
 static int rank, nranks;

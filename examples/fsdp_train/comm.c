@@ -62,10 +62,10 @@ struct cecl {
     int nstreams;
 };
 
-#define CECL_OR_FALSE(c, call)                                                                     \
-    do {                                                                                           \
-        if ((call) != ceclSuccess)                                                                 \
-            return complain((c), #call, ceclGetLastError(((struct cecl *)(c)->state)->comm));      \
+#define CECL_OR_FALSE(c, call) \
+    do { \
+        if ((call) != ceclSuccess) \
+            return complain((c), #call, ceclGetLastError(((struct cecl *)(c)->state)->comm)); \
     } while (0)
 
 static ceclStream_t stream(struct comm *c, int lane)

@@ -17,17 +17,17 @@ struct nccl {
     bool copy_engines;
 };
 
-#define NCCL_TRY(c, expr)                                                                          \
-    do {                                                                                           \
-        ncclResult_t nccl_result_ = (expr);                                                        \
-        if (nccl_result_ != ncclSuccess)                                                           \
-            return complain((c), #expr, ncclGetErrorString(nccl_result_));                         \
+#define NCCL_TRY(c, expr) \
+    do { \
+        ncclResult_t nccl_result_ = (expr); \
+        if (nccl_result_ != ncclSuccess) \
+            return complain((c), #expr, ncclGetErrorString(nccl_result_)); \
     } while (0)
-#define CUDA_TRY(c, expr)                                                                          \
-    do {                                                                                           \
-        cudaError_t cuda_error_ = (expr);                                                          \
-        if (cuda_error_ != cudaSuccess)                                                            \
-            return complain((c), #expr, cudaGetErrorString(cuda_error_));                          \
+#define CUDA_TRY(c, expr) \
+    do { \
+        cudaError_t cuda_error_ = (expr); \
+        if (cuda_error_ != cudaSuccess) \
+            return complain((c), #expr, cudaGetErrorString(cuda_error_)); \
     } while (0)
 
 /* cecl's types have the same numbers as NCCL's */

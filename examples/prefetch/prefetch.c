@@ -54,10 +54,10 @@ static bool refuse(const char *what, const char *why)
     return false;
 }
 
-#define CECL_OR_FALSE(job, call)                                                                   \
-    do {                                                                                           \
-        if ((call) != ceclSuccess)                                                                 \
-            return refuse(#call, ceclGetLastError((job)->comm));                                   \
+#define CECL_OR_FALSE(job, call) \
+    do { \
+        if ((call) != ceclSuccess) \
+            return refuse(#call, ceclGetLastError((job)->comm)); \
     } while (0)
 
 /* ---- the steps */

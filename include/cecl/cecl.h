@@ -313,11 +313,11 @@ typedef struct ceclConfig {
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
-#define CECL_CONFIG_INITIALIZER                                                                    \
-    {                                                                                              \
-        sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF,                         \
-            CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF,  \
-            CECL_UNDEF, CECL_UNDEF, CECL_UNDEF                                                     \
+#define CECL_CONFIG_INITIALIZER \
+    { \
+        sizeof(ceclConfig_t), CECL_CONFIG_MAGIC, CECL_VERSION, CECL_UNDEF, \
+            CECL_CUDA_DEVICE_CURRENT, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, CECL_UNDEF, \
+            CECL_UNDEF, CECL_UNDEF, CECL_UNDEF \
     }
 
 /* The caller's exchange for ceclCommInitOob. The callback is collective over the ranks, returns 0 on
@@ -1300,10 +1300,10 @@ typedef struct ceclOptions {
     int maxSms;           /* as in ceclConfig_t */
 } ceclOptions_t;
 #define CECL_OPTIONS_MAGIC 0xcec10b75u
-#define CECL_OPTIONS_INITIALIZER                                                                   \
-    {                                                                                              \
-        sizeof(ceclOptions_t), CECL_OPTIONS_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_UNDEF,           \
-            CECL_UNDEF                                                                             \
+#define CECL_OPTIONS_INITIALIZER \
+    { \
+        sizeof(ceclOptions_t), CECL_OPTIONS_MAGIC, CECL_VERSION, CECL_UNDEF, CECL_UNDEF, \
+            CECL_UNDEF \
     }
 
 /* Sets the options of the calls on `comm` from here on; a call in a group has the options that were

@@ -15,7 +15,7 @@ struct registry_message {
     uint64_t message;             /* how many messages were sent to this peer, this one included */
     struct cecl_region_export regions[];
 };
-#define REGISTRY_REGIONS                                                                           \
+#define REGISTRY_REGIONS \
     ((CECL_MESH_POST_BYTES - sizeof(struct registry_message)) / sizeof(struct cecl_region_export))
 _Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
                "each region may bring a descriptor");

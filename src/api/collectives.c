@@ -2,15 +2,15 @@
 #include "launch/group.h"
 #include "launch/make.h"
 
-#define CALL(op, ...)                                                                              \
-    CECL_PUBLIC;                                                                                   \
+#define CALL(op, ...) \
+    CECL_PUBLIC; \
     return cecl_collective(CECL_OP_##op, &(const struct cecl_args){__VA_ARGS__}, comm, stream)
 
 /* Defines a public call. */
-#define DEFINE(name, op, parameters, ...)                                                          \
-    CECL_API ceclResult_t name(UNPACKED parameters, ceclComm_t comm, ceclStream_t stream)          \
-    {                                                                                              \
-        CALL(op, __VA_ARGS__);                                                                     \
+#define DEFINE(name, op, parameters, ...) \
+    CECL_API ceclResult_t name(UNPACKED parameters, ceclComm_t comm, ceclStream_t stream) \
+    { \
+        CALL(op, __VA_ARGS__); \
     }
 #define UNPACKED(...) __VA_ARGS__
 

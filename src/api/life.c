@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS                                                                                \
+#define TEARDOWN_MS \
     30000 /* limit of ceclCommDestroy in ms, if the communicator has no time limit */
 
 /* ---- questions */

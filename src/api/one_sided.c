@@ -16,12 +16,12 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
     return cecl_one_sided_make(comm, args, stream);
 }
 
-#define MAKE(...)                                                                                  \
-    CECL_PUBLIC;                                                                                   \
+#define MAKE(...) \
+    CECL_PUBLIC; \
     return make(comm, &(const struct cecl_one_sided_args){__VA_ARGS__}, stream)
 /* A copy from or to `buff`. */
-#define COPY(buff, ...)                                                                            \
-    MAKE(.local = (void *)(uintptr_t)(buff), .count = count, .type = datatype, .peer = peer,       \
+#define COPY(buff, ...) \
+    MAKE(.local = (void *)(uintptr_t)(buff), .count = count, .type = datatype, .peer = peer, \
          .window = window, .offset = offset, .is_copy = true, __VA_ARGS__)
 
 CECL_API ceclResult_t ceclPut(const void *sendbuff, size_t count, ceclDataType_t datatype, int peer,

@@ -17,7 +17,7 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS                                                                                 \
+#define NAP_MAX_NS \
     1000000 /* or, if that is longer, NAP_RANK_NS for each rank: looks keep few cores busy */
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)

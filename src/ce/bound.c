@@ -37,8 +37,8 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
                      (size_t)bound->steps + plan->phases[CECL_LANE_MAIN] / CECL_PHASES_A_MARK + 1,
                  ncopies = bound->copies + nsteps, nreductions = plan->nreductions;
     size_t bytes = 0;
-#define TAKE(member, count)                                                                        \
-    (member = at ? (void *)(at + bytes) : NULL,                                                    \
+#define TAKE(member, count) \
+    (member = at ? (void *)(at + bytes) : NULL, \
      bytes += ((count) * sizeof(*(member)) + 15) / 16 * 16)
     TAKE(bound->commands, 2 * nsteps);
     TAKE(bound->ops, 2 * nsteps);

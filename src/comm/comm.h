@@ -200,8 +200,8 @@ static inline void cecl_comm_leave(ceclComm_t comm)
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
 /* Enters until the end of the block. */
-#define CECL_INSIDE(comm, name)                                                                    \
-    CECL_TRY(cecl_comm_enter(comm, name));                                                         \
+#define CECL_INSIDE(comm, name) \
+    CECL_TRY(cecl_comm_enter(comm, name)); \
     __attribute__((cleanup(cecl_comm_leave_it), unused)) const ceclComm_t cecl_entered_ = (comm)
 static inline void cecl_comm_leave_it(const ceclComm_t *comm)
 {
@@ -236,7 +236,7 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
  * that has just given up may look late. */
 bool cecl_comm_knows_why(ceclComm_t comm);
 /* The text about a rank that has left; its number comes first. */
-#define CECL_COMM_HAS_LEFT(what)                                                                   \
+#define CECL_COMM_HAS_LEFT(what) \
     "rank %d has left, and " what ": its process or its communicator ended"
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
  * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those

@@ -50,7 +50,7 @@ static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int6
     *out = (int32_t)wide;
     return ceclSuccess;
 }
-#define CHOOSE(choose, field, low, high, id, out)                                                  \
+#define CHOOSE(choose, field, low, high, id, out) \
     CECL_TRY(choose(#field, config->field, low, high, CECL_SET_##id, out))
 
 /* For settings that have no field. */

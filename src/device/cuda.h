@@ -40,7 +40,7 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
 
 /* Calls the driver and turns its result into a ceclResult_t, with the
  * call's name in the message. */
-#define CUDA_CALL(cuda, function, ...)                                                             \
+#define CUDA_CALL(cuda, function, ...) \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
 /* The answer to a query: ceclInProgress if work is pending. */
@@ -57,46 +57,46 @@ ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
 
 /* Runs `expr` with the context current and stores its result. */
-#define CUDA_WITHIN(cuda, result, expr)                                                            \
-    do {                                                                                           \
-        bool cuda_pushed_;                                                                         \
-        (result) = cuda_enter((cuda), &cuda_pushed_);                                              \
-        if ((result) == ceclSuccess) {                                                             \
-            (result) = (expr);                                                                     \
-            cuda_leave((cuda), cuda_pushed_);                                                      \
-        }                                                                                          \
+#define CUDA_WITHIN(cuda, result, expr) \
+    do { \
+        bool cuda_pushed_; \
+        (result) = cuda_enter((cuda), &cuda_pushed_); \
+        if ((result) == ceclSuccess) { \
+            (result) = (expr); \
+            cuda_leave((cuda), cuda_pushed_); \
+        } \
     } while (0)
 
 /* CUDA_WITHIN for calls that wait or query. While any thread captures a graph in the global mode,
  * CUDA may refuse such a call, and the call may invalidate the capture. Calls of cecl's own are no
  * part of a capture, so the thread is in the relaxed mode while `expr` runs. */
-#define CUDA_BESIDE(cuda, result, expr)                                                            \
-    do {                                                                                           \
-        CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                           \
-        (result) = CUDA_CALL((cuda), cuThreadExchangeStreamCaptureMode, &cuda_mode_);              \
-        if ((result) == ceclSuccess) {                                                             \
-            CUDA_WITHIN((cuda), (result), (expr));                                                 \
-            (cuda)->cu->cuThreadExchangeStreamCaptureMode(&cuda_mode_);                            \
-        }                                                                                          \
+#define CUDA_BESIDE(cuda, result, expr) \
+    do { \
+        CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED; \
+        (result) = CUDA_CALL((cuda), cuThreadExchangeStreamCaptureMode, &cuda_mode_); \
+        if ((result) == ceclSuccess) { \
+            CUDA_WITHIN((cuda), (result), (expr)); \
+            (cuda)->cu->cuThreadExchangeStreamCaptureMode(&cuda_mode_); \
+        } \
     } while (0)
 
 /* The end of an operation of the device: returns the result of `expr`, which may use `cuda`. */
 #define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
 #define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
 /* The same without a result: an error of `expr` cannot be repaired. */
-#define CUDA_UNDO_BESIDE(cuda, dev, expr)                                                          \
-    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr);                                                 \
+#define CUDA_UNDO_BESIDE(cuda, dev, expr) \
+    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr); \
     (void)cuda_result_
 /* The beginning of an operation, which returns if `expr` fails. */
-#define CUDA_TRY_BESIDE(cuda, dev, expr)                                                           \
-    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr);                                                 \
+#define CUDA_TRY_BESIDE(cuda, dev, expr) \
+    CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr); \
     CECL_TRY(cuda_result_)
-#define CUDA_RETURN_(within, cuda, dev, expr)                                                      \
-    CUDA_OPERATION_(within, cuda, dev, expr);                                                      \
+#define CUDA_RETURN_(within, cuda, dev, expr) \
+    CUDA_OPERATION_(within, cuda, dev, expr); \
     return cuda_result_
-#define CUDA_OPERATION_(within, cuda, dev, expr)                                                   \
-    struct cuda_device *cuda = cuda_of(dev);                                                       \
-    ceclResult_t cuda_result_;                                                                     \
+#define CUDA_OPERATION_(within, cuda, dev, expr) \
+    struct cuda_device *cuda = cuda_of(dev); \
+    ceclResult_t cuda_result_; \
     within(cuda, cuda_result_, expr)
 
 #define OP(name) CECL_DEVICE_OP_DECLARED(cuda, name)

@@ -11,8 +11,8 @@ void cecl_nvtx_pop(void);
 
 /* A range until the end of the block, if there are ranges. It has the time that the host takes: an event on a stream
  * would change what is measured. */
-#define CECL_NVTX_RANGE(has_ranges, name)                                                          \
-    __attribute__((cleanup(cecl_nvtx_end), unused)) const bool cecl_range_ =                       \
+#define CECL_NVTX_RANGE(has_ranges, name) \
+    __attribute__((cleanup(cecl_nvtx_end), unused)) const bool cecl_range_ = \
         cecl_nvtx_begin(has_ranges, name)
 static inline bool cecl_nvtx_begin(bool has_ranges, const char *name)
 {

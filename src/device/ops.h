@@ -8,7 +8,7 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* Declares an operation: cuda_close, host_close and so on. */
-#define CECL_DEVICE_OP_DECLARED(prefix, name)                                                      \
+#define CECL_DEVICE_OP_DECLARED(prefix, name) \
     __typeof__(*((const struct cecl_device_ops *)0)->name) prefix##_##name;
 
 /* -- drain.c: the wait with a deadline for a device's own streams, for all devices -- */

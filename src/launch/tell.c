@@ -246,7 +246,7 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-#define PATIENCE_MAX_NS                                                                            \
+#define PATIENCE_MAX_NS \
     UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
 /* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that

@@ -24,9 +24,9 @@ typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of 
 enum { CECL_NCCL_BFLOAT16 = 9 }; /* a value of ncclDataType_t */
 
 /* Bytes of an element, by ncclDataType_t. */
-#define CECL_NCCL_TYPE_BYTES                                                                       \
-    {                                                                                              \
-        1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1                                                         \
+#define CECL_NCCL_TYPE_BYTES \
+    { \
+        1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 \
     }
 
 #define CECL_NCCL_WIN_COLL_SYMMETRIC 1 /* a flag of ncclCommWindowRegister */

@@ -18,16 +18,16 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
 /* The arguments of each call except ncclBcast, without the last two (communicator and stream). They are
  * the same in both libraries. */
-#define CECL_NCCL_CALLS(X)                                                                         \
-    X(AllGather, send, recv, count, type)                                                          \
-    X(AllReduce, send, recv, count, type, op)                                                      \
-    X(AlltoAll, send, recv, count, type)                                                           \
-    X(Broadcast, send, recv, count, type, root)                                                    \
-    X(Gather, send, recv, count, type, root)                                                       \
-    X(Recv, recv, count, type, root)                                                               \
-    X(Reduce, send, recv, count, type, op, root)                                                   \
-    X(ReduceScatter, send, recv, count, type, op)                                                  \
-    X(Scatter, send, recv, count, type, root)                                                      \
+#define CECL_NCCL_CALLS(X) \
+    X(AllGather, send, recv, count, type) \
+    X(AllReduce, send, recv, count, type, op) \
+    X(AlltoAll, send, recv, count, type) \
+    X(Broadcast, send, recv, count, type, root) \
+    X(Gather, send, recv, count, type, root) \
+    X(Recv, recv, count, type, root) \
+    X(Reduce, send, recv, count, type, op, root) \
+    X(ReduceScatter, send, recv, count, type, op) \
+    X(Scatter, send, recv, count, type, root) \
     X(Send, send, count, type, root)
 
 /* Which way a call goes, as decide.c decides it. */

@@ -5,17 +5,17 @@
 
 /* The body of each function: serves, refuses, keeps or passes the call. A macro, because it needs the
  * return address of the exported function. */
-#define DECIDE(name, send, recv, elements, ...)                                                    \
-    struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                       \
-                                  .comm = comm,                                                    \
-                                  .stream = stream,                                                \
-                                  .datatype = datatype,                                            \
-                                  .count = elements,                                               \
-                                  .sendbuff = send,                                                \
-                                  .recvbuff = recv,                                                \
-                                  __VA_ARGS__};                                                    \
-    ncclResult_t result;                                                                           \
-    return cecl_nccl_take(&call, __builtin_return_address(0), &result) ? result                    \
+#define DECIDE(name, send, recv, elements, ...) \
+    struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name, \
+                                  .comm = comm, \
+                                  .stream = stream, \
+                                  .datatype = datatype, \
+                                  .count = elements, \
+                                  .sendbuff = send, \
+                                  .recvbuff = recv, \
+                                  __VA_ARGS__}; \
+    ncclResult_t result; \
+    return cecl_nccl_take(&call, __builtin_return_address(0), &result) ? result \
                                                                        : cecl_nccl_pass(&call)
 
 ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,

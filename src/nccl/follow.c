@@ -13,14 +13,14 @@
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
 /* Begins a function. If NCCL itself calls it, the call is only passed on. */
-#define BEGIN(name, arguments)                                                                     \
-    CECL_UNCANCELLED;                                                                              \
-    if (IS_NCCLS_OWN())                                                                            \
+#define BEGIN(name, arguments) \
+    CECL_UNCANCELLED; \
+    if (IS_NCCLS_OWN()) \
     return cecl_nccl_pass_##name arguments
 
 /* Refuses the program's call on a communicator while cecl's is still being made or finalized. */
-#define REFUSE_UNREADY(name)                                                                       \
-    if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
+#define REFUSE_UNREADY(name) \
+    if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name)) \
     return CECL_NCCL_REFUSED
 
 /* NCCL writes the handle of a communicator without a parent at once, and does not need its place any more. The

@@ -13,19 +13,19 @@
 #define ACTIVE 1      /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 
 /* X(the driver's symbol, field, parameters) */
-#define DRIVER(X)                                                                                  \
-    X("cuCtxPopCurrent_v2", pop, (void **))                                                        \
-    X("cuCtxPushCurrent_v2", push, (void *))                                                       \
-    X("cuDevicePrimaryCtxGetState", state, (int, unsigned *, int *))                               \
-    X("cuDevicePrimaryCtxRelease_v2", release, (int))                                              \
-    X("cuDevicePrimaryCtxRetain", retain, (void **, int))                                          \
-    X("cuEventCreate", event_create, (void **, unsigned))                                          \
-    X("cuEventDestroy_v2", event_destroy, (void *))                                                \
-    X("cuEventElapsedTime", event_elapsed, (float *, void *, void *))                              \
-    X("cuEventQuery", event_query, (void *))                                                       \
-    X("cuEventRecord", event_record, (void *, cudaStream_t))                                       \
-    X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *))                                  \
-    X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned))                           \
+#define DRIVER(X) \
+    X("cuCtxPopCurrent_v2", pop, (void **)) \
+    X("cuCtxPushCurrent_v2", push, (void *)) \
+    X("cuDevicePrimaryCtxGetState", state, (int, unsigned *, int *)) \
+    X("cuDevicePrimaryCtxRelease_v2", release, (int)) \
+    X("cuDevicePrimaryCtxRetain", retain, (void **, int)) \
+    X("cuEventCreate", event_create, (void **, unsigned)) \
+    X("cuEventDestroy_v2", event_destroy, (void *)) \
+    X("cuEventElapsedTime", event_elapsed, (float *, void *, void *)) \
+    X("cuEventQuery", event_query, (void *)) \
+    X("cuEventRecord", event_record, (void *, cudaStream_t)) \
+    X("cuStreamIsCapturing", is_capturing, (cudaStream_t, int *)) \
+    X("cuStreamWaitEvent", event_wait, (cudaStream_t, void *, unsigned)) \
     X("cuThreadExchangeStreamCaptureMode", capture_mode, (int *))
 
 static struct {
@@ -41,9 +41,9 @@ static void find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     driver.is_loaded = handle;
-#define FIND(symbol, field, parameters)                                                            \
-    if (handle)                                                                                    \
-        *(void **)&driver.field = dlsym(handle, symbol);                                           \
+#define FIND(symbol, field, parameters) \
+    if (handle) \
+        *(void **)&driver.field = dlsym(handle, symbol); \
     driver.is_loaded = driver.is_loaded && driver.field;
     DRIVER(FIND)
 #undef FIND

@@ -9,23 +9,23 @@
  * cecl_nccl_resolve. */
 #include "nccl/symbol.h"
 
-#define LABEL(name)                                                                                \
-    ".globl " name "\n"                                                                            \
+#define LABEL(name) \
+    ".globl " name "\n" \
     ".type " name ", %function\n" name ":\n"
 
 #define HIDDEN(name) ".hidden " name "\n" LABEL(name)
 
-#define CODE(labels, last, code)                                                                   \
-    __asm__(".pushsection .text\n"                                                                 \
-            ".balign 16\n" labels "    .cfi_startproc\n" code "    .cfi_endproc\n"                 \
-            ".size " last ", . - " last "\n"                                                       \
+#define CODE(labels, last, code) \
+    __asm__(".pushsection .text\n" \
+            ".balign 16\n" labels "    .cfi_startproc\n" code "    .cfi_endproc\n" \
+            ".size " last ", . - " last "\n" \
             ".popsection\n");
 
 #if defined(__x86_64__)
 
-#define STUB_CODE(name)                                                                            \
-    "    endbr64\n"                                                                                \
-    "    lea cecl_nccl_at_" name "(%rip), %r11\n"                                                  \
+#define STUB_CODE(name) \
+    "    endbr64\n" \
+    "    lea cecl_nccl_at_" name "(%rip), %r11\n" \
     "    jmp *(%r11)\n"
 
 /* Saves the registers that may hold arguments: the six integer registers, rax (the number of vector registers of a
@@ -63,11 +63,11 @@ CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy",
 
 /* hint 34 is bti c, which older assemblers do not know. ldar: if another thread has opened NCCL, a
  * thread that sees the target must also see what the other one has written. */
-#define STUB_CODE(name)                                                                            \
-    "    hint #34\n"                                                                               \
-    "    adrp x16, cecl_nccl_at_" name "\n"                                                        \
-    "    add x16, x16, :lo12:cecl_nccl_at_" name "\n"                                              \
-    "    ldar x17, [x16]\n"                                                                        \
+#define STUB_CODE(name) \
+    "    hint #34\n" \
+    "    adrp x16, cecl_nccl_at_" name "\n" \
+    "    add x16, x16, :lo12:cecl_nccl_at_" name "\n" \
+    "    ldar x17, [x16]\n" \
     "    br x17\n"
 
 /* Saves the registers that may hold arguments: x0 to x7, x8 (the address of a large result), and q0 to q7. */

@@ -7,32 +7,32 @@
 #include "util/error.h"
 
 /* The functions of libcecl.so that are used. */
-#define CECL_NCCL_LIBRARY_CALLS(X)                                                                 \
-    X(ceclAllGather)                                                                               \
-    X(ceclAllReduce)                                                                               \
-    X(ceclAlltoAll)                                                                                \
-    X(ceclBroadcast)                                                                               \
-    X(ceclCallStats)                                                                               \
-    X(ceclCommAbort)                                                                               \
-    X(ceclCommCuDevice)                                                                            \
-    X(ceclCommDestroy)                                                                             \
-    X(ceclCommFinalize)                                                                            \
-    X(ceclCommGetAsyncError)                                                                       \
-    X(ceclCommGetSharedMemory)                                                                     \
-    X(ceclCommInitOob)                                                                             \
-    X(ceclCommLimits)                                                                              \
-    X(ceclCommRevoke)                                                                              \
-    X(ceclGather)                                                                                  \
-    X(ceclGetLastError)                                                                            \
-    X(ceclGroupEnd)                                                                                \
-    X(ceclGroupExplain)                                                                            \
-    X(ceclGroupStart)                                                                              \
-    X(ceclRecv)                                                                                    \
-    X(ceclReduce)                                                                                  \
-    X(ceclReduceScatter)                                                                           \
-    X(ceclScatter)                                                                                 \
-    X(ceclSend)                                                                                    \
-    X(ceclSetOptions)                                                                              \
+#define CECL_NCCL_LIBRARY_CALLS(X) \
+    X(ceclAllGather) \
+    X(ceclAllReduce) \
+    X(ceclAlltoAll) \
+    X(ceclBroadcast) \
+    X(ceclCallStats) \
+    X(ceclCommAbort) \
+    X(ceclCommCuDevice) \
+    X(ceclCommDestroy) \
+    X(ceclCommFinalize) \
+    X(ceclCommGetAsyncError) \
+    X(ceclCommGetSharedMemory) \
+    X(ceclCommInitOob) \
+    X(ceclCommLimits) \
+    X(ceclCommRevoke) \
+    X(ceclGather) \
+    X(ceclGetLastError) \
+    X(ceclGroupEnd) \
+    X(ceclGroupExplain) \
+    X(ceclGroupStart) \
+    X(ceclRecv) \
+    X(ceclReduce) \
+    X(ceclReduceScatter) \
+    X(ceclScatter) \
+    X(ceclSend) \
+    X(ceclSetOptions) \
     X(ceclStreamSynchronize)
 
 struct cecl_nccl_library {

@@ -23,21 +23,21 @@ enum cecl_nccl_state {
 };
 
 /* All steps, STEP(from, to). Other steps have no name, so code that takes one does not compile. */
-#define CECL_NCCL_STEPS(STEP)                                                                      \
-    STEP(FREE, MAKING)        /* NCCL has a new communicator */                                    \
-    STEP(MAKING, FREE)        /* ranks could not exchange bytes, or no thread could start */       \
-    STEP(MAKING, READY)       /* the maker has finished */                                         \
-    STEP(MAKING, GIVING_UP)   /* abort or revoke */                                                \
-    STEP(GIVING_UP, GIVEN_UP) /* the maker has left */                                             \
-    STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends ours */      \
-    STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */                               \
-    STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */                    \
-    STEP(FINALIZING, READY)   /* the calls are done */                                             \
-    STEP(READY, DESTROYING)   /* destroy */                                                        \
-    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
-    STEP(FINALIZING, ENDING)                                                                       \
-    STEP(DESTROYING, ENDING) /* abort, revoke, or the calls are done */                            \
-    STEP(ENDING, FREE)       /* ours has ended */                                                  \
+#define CECL_NCCL_STEPS(STEP) \
+    STEP(FREE, MAKING)        /* NCCL has a new communicator */ \
+    STEP(MAKING, FREE)        /* ranks could not exchange bytes, or no thread could start */ \
+    STEP(MAKING, READY)       /* the maker has finished */ \
+    STEP(MAKING, GIVING_UP)   /* abort or revoke */ \
+    STEP(GIVING_UP, GIVEN_UP) /* the maker has left */ \
+    STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends ours */ \
+    STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */ \
+    STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */ \
+    STEP(FINALIZING, READY)   /* the calls are done */ \
+    STEP(READY, DESTROYING)   /* destroy */ \
+    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */ \
+    STEP(FINALIZING, ENDING) \
+    STEP(DESTROYING, ENDING) /* abort, revoke, or the calls are done */ \
+    STEP(ENDING, FREE)       /* ours has ended */ \
     STEP(ENDING, LOST)       /* a thread has not left in time */
 
 enum cecl_nccl_step {
@@ -48,9 +48,9 @@ enum cecl_nccl_step {
 
 /* Sets of states. */
 #define CECL_NCCL_SET(state) (1u << CECL_NCCL_##state)
-#define CECL_NCCL_MADE                                                                             \
+#define CECL_NCCL_MADE \
     (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
-#define CECL_NCCL_UNMADE                                                                           \
+#define CECL_NCCL_UNMADE \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
 /* In these states calls are refused, as NCCL refuses calls on a communicator that is not ready. */
 #define CECL_NCCL_NOT_READY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))

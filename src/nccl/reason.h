@@ -5,29 +5,29 @@
 #include <stdbool.h>
 
 /* X(id, text). NO_REASON: the call is served. */
-#define CECL_NCCL_REASONS(X)                                                                       \
-    X(NO_REASON, "-")                                                                              \
-    X(FORKED, "this process was forked after its parent called NCCL")                              \
-    X(OLD, "NCCL is older than 2.19")                                                              \
-    X(BY_SETTING, "CECL_NCCL=off")                                                                 \
-    X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
-    X(ABSENT, "some rank runs without cecl-run, with another version, with CECL_NCCL=off, or on "  \
-              "another host")                                                                      \
-    X(UNEVEN, "some threads have more ranks than others")                                          \
-    X(NOT_MADE, "cecl could not make a communicator")                                              \
-    X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
-    X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
-    X(ONE_RANK, "the communicator has one rank")                                                   \
-    X(NO_SUCH_OP, "cecl does not serve this function")                                             \
-    X(MANY_RANKS, "cecl has no sends and receives between so many ranks")                          \
-    X(NO_SUCH_RANK, "the communicator does not have the rank that the call names")                 \
-    X(EMPTY, "the call moves no bytes")                                                            \
-    X(TYPE, "cecl does not support the datatype, the reduction or the size")                       \
-    X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
-    X(NO_GAIN, "no measurement says that cecl is faster")                                          \
-    X(TURN, "a trial: it was NCCL's turn")                                                         \
-    X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
-    X(CAPTURED_MESSAGE, "captured sends and receives are passed")                                  \
+#define CECL_NCCL_REASONS(X) \
+    X(NO_REASON, "-") \
+    X(FORKED, "this process was forked after its parent called NCCL") \
+    X(OLD, "NCCL is older than 2.19") \
+    X(BY_SETTING, "CECL_NCCL=off") \
+    X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks") \
+    X(ABSENT, "some rank runs without cecl-run, with another version, with CECL_NCCL=off, or on " \
+              "another host") \
+    X(UNEVEN, "some threads have more ranks than others") \
+    X(NOT_MADE, "cecl could not make a communicator") \
+    X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress") \
+    X(UNKNOWN, "the communicator was made by a call that cecl does not follow") \
+    X(ONE_RANK, "the communicator has one rank") \
+    X(NO_SUCH_OP, "cecl does not serve this function") \
+    X(MANY_RANKS, "cecl has no sends and receives between so many ranks") \
+    X(NO_SUCH_RANK, "the communicator does not have the rank that the call names") \
+    X(EMPTY, "the call moves no bytes") \
+    X(TYPE, "cecl does not support the datatype, the reduction or the size") \
+    X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs") \
+    X(NO_GAIN, "no measurement says that cecl is faster") \
+    X(TURN, "a trial: it was NCCL's turn") \
+    X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl") \
+    X(CAPTURED_MESSAGE, "captured sends and receives are passed") \
     X(CAPTURED, "cecl cannot capture the call on some rank")
 
 enum cecl_nccl_reason {

@@ -37,7 +37,7 @@ static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_co
         comm->policy = policy;
 }
 
-#define SERVE(name, ...)                                                                           \
+#define SERVE(name, ...) \
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
 /* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl requires an
@@ -89,7 +89,7 @@ bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm
 
 /* ---- through NCCL */
 
-#define PASS(name, ...)                                                                            \
+#define PASS(name, ...) \
     case CECL_NCCL_OP_nccl##name: return cecl_nccl_pass_nccl##name(__VA_ARGS__, comm, stream);
 
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)

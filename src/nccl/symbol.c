@@ -13,8 +13,8 @@
 
 #define COUNTED(name) JUMP(name, RESULT)
 #define FOLLOWED(name, returned) JUMP(name, returned)
-#define JUMP(symbol, returned)                                                                     \
-    struct cecl_nccl_symbol cecl_nccl_at_##symbol = {                                              \
+#define JUMP(symbol, returned) \
+    struct cecl_nccl_symbol cecl_nccl_at_##symbol = { \
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 #include "nccl/names.h"
 
@@ -58,14 +58,14 @@ static int no_number(void)
     return -1;
 }
 
-#define ANSWERS(result, words)                                                                     \
-    {                                                                                              \
-        [CECL_NCCL_RESULT] = (cecl_nccl_target)(result),                                           \
-        [CECL_NCCL_MOVE] = (cecl_nccl_target)(result),                                             \
-        [CECL_NCCL_REDUCTION] = (cecl_nccl_target)(result),                                        \
-        [CECL_NCCL_WORDS] = (cecl_nccl_target)(words), [CECL_NCCL_NOTHING] = nothing,              \
-        [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team,                                              \
-        [CECL_NCCL_NUMBER] = (cecl_nccl_target)no_number                                           \
+#define ANSWERS(result, words) \
+    { \
+        [CECL_NCCL_RESULT] = (cecl_nccl_target)(result), \
+        [CECL_NCCL_MOVE] = (cecl_nccl_target)(result), \
+        [CECL_NCCL_REDUCTION] = (cecl_nccl_target)(result), \
+        [CECL_NCCL_WORDS] = (cecl_nccl_target)(words), [CECL_NCCL_NOTHING] = nothing, \
+        [CECL_NCCL_TEAM] = (cecl_nccl_target)no_team, \
+        [CECL_NCCL_NUMBER] = (cecl_nccl_target)no_number \
     }
 static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = ANSWERS(no_nccl_result, no_nccl_words),
                               lacking[CECL_NCCL_ANSWERS] = ANSWERS(lacking_result, lacking_words);

@@ -8,7 +8,7 @@
 #define RAISED_TO_GRAM SQUARE(SQUARE(SQUARE(SQUARE(SQUARE(BASE)))))
 #define LEAST_CALLS 64u
 #define REPEATS 3u
-#define REMEMBERED                                                                                 \
+#define REMEMBERED \
     (UINT64_C(4) * CECL_PERIOD_MOST) /* a run that broke off is remembered for this many calls */
 #define SHORT_RUN 8u                 /* a run of fewer periods is short */
 #define MOST_STRIKES 3u

@@ -26,8 +26,8 @@ static ceclResult_t find_all(void *library, struct nccl *nccl)
     struct link_map *map;
     const char *missing = NULL,
                *path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
-#define FIND(name, arguments)                                                                      \
-    if (!missing && !find(library, #name, &nccl->name))                                            \
+#define FIND(name, arguments) \
+    if (!missing && !find(library, #name, &nccl->name)) \
         missing = "nccl" #name;
     NCCL_FUNCTIONS(FIND)
     FIND(GetErrorString, )

@@ -41,22 +41,22 @@ struct nccl_config {
 
 #define NCCL_TWO const void *send, void *recv, size_t count, int type
 #define NCCL_ON nccl_comm comm, ceclStream_t stream
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(GetVersion, (int *version))                                                                  \
-    X(GetUniqueId, (struct nccl_id * id))                                                          \
-    X(CommInitRankConfig,                                                                          \
-      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config))     \
-    X(CommDestroy, (nccl_comm comm))                                                               \
-    X(CommAbort, (nccl_comm comm))                                                                 \
-    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error))                                    \
-    X(GroupStart, (void))                                                                          \
-    X(GroupEnd, (void))                                                                            \
-    X(AllGather, (NCCL_TWO, NCCL_ON))                                                              \
-    X(Broadcast, (NCCL_TWO, int root, NCCL_ON))                                                    \
-    X(AllReduce, (NCCL_TWO, int op, NCCL_ON))                                                      \
-    X(ReduceScatter, (NCCL_TWO, int op, NCCL_ON))                                                  \
-    X(Reduce, (NCCL_TWO, int op, int root, NCCL_ON))                                               \
-    X(Send, (const void *send, size_t count, int type, int peer, NCCL_ON))                         \
+#define NCCL_FUNCTIONS(X) \
+    X(GetVersion, (int *version)) \
+    X(GetUniqueId, (struct nccl_id * id)) \
+    X(CommInitRankConfig, \
+      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config)) \
+    X(CommDestroy, (nccl_comm comm)) \
+    X(CommAbort, (nccl_comm comm)) \
+    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error)) \
+    X(GroupStart, (void)) \
+    X(GroupEnd, (void)) \
+    X(AllGather, (NCCL_TWO, NCCL_ON)) \
+    X(Broadcast, (NCCL_TWO, int root, NCCL_ON)) \
+    X(AllReduce, (NCCL_TWO, int op, NCCL_ON)) \
+    X(ReduceScatter, (NCCL_TWO, int op, NCCL_ON)) \
+    X(Reduce, (NCCL_TWO, int op, int root, NCCL_ON)) \
+    X(Send, (const void *send, size_t count, int type, int peer, NCCL_ON)) \
     X(Recv, (void *recv, size_t count, int type, int peer, NCCL_ON))
 
 struct nccl {

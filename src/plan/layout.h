@@ -59,7 +59,7 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
         return CECL_LAYOUT_SPLITS_WORDS;
     return (own ? CECL_LAYOUT_OWN_ARRAYS : CECL_LAYOUT_ARRAYS) * (uint32_t)nranks;
 }
-#define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
+#define CECL_LAYOUT_WORDS_MAX(nranks) \
     (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS + 1 + CECL_TILES_MAX)
 
 /* How many of the first words of a layout are equal on all ranks. `words`: how many words the layout has. */

@@ -268,7 +268,7 @@ static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 }
 /* Whether ranks share a GPU, so that the plan's copies between ranks need SMs on some rank. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);
-#define CECL_SHARED_GPU_WORDS                                                                      \
+#define CECL_SHARED_GPU_WORDS \
     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* bytes that this rank's copies move */
 /* Prints one line for each step, for CECL_DEBUG=PLAN and for people. */

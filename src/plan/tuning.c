@@ -12,7 +12,7 @@
 
 #define MEASURED(id, first, last, device, value, evidence)
 #define RECKONED(id, first, last, device, value, evidence)
-#define THRESHOLD(id, name, unit, least, most, decision)                                           \
+#define THRESHOLD(id, name, unit, least, most, decision) \
     {name, CECL_TUNING_##unit, least, most, decision},
 const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT] = {
 #include "plan/thresholds.h"
@@ -22,9 +22,9 @@ const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT] = {
 #undef RECKONED
 
 #define THRESHOLD(id, name, unit, least, most, decision)
-#define MEASURED(id, first, last, device, value, evidence)                                         \
+#define MEASURED(id, first, last, device, value, evidence) \
     {CECL_TUNE_##id, first, last, CECL_TUNING_##device, value, evidence, true, 0},
-#define RECKONED(id, first, last, device, value, evidence)                                         \
+#define RECKONED(id, first, last, device, value, evidence) \
     {CECL_TUNE_##id, first, last, CECL_TUNING_##device, value, evidence, false, 0},
 const struct cecl_tuning_row cecl_tuning_rows[] = {
 #include "plan/thresholds.h"

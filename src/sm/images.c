@@ -7,25 +7,25 @@
 #define SYMBOL(file, capability, kind) cecl_image_##file##_##capability##_##kind
 
 /* The word of zeros behind the image ends PTX, which is text. */
-#define IMAGE(file, capability, kind, path)                                                        \
-    extern const unsigned char SYMBOL(file, capability, kind)[]                                    \
-        __attribute__((visibility("hidden")));                                                     \
-    __asm__(".pushsection .rodata\n"                                                               \
-            ".balign 64\n"                                                                         \
-            ".globl " STRING(                                                                      \
-                SYMBOL(file, capability,                                                           \
-                       kind)) "\n"                                                                 \
-                              ".hidden " STRING(SYMBOL(file, capability, kind)) "\n" STRING(       \
-                                  SYMBOL(file, capability, kind)) ":\n"                            \
-                                                                  ".incbin \"" path "\"\n"         \
-                                                                  ".balign 4\n"                    \
-                                                                  ".4byte 0\n"                     \
+#define IMAGE(file, capability, kind, path) \
+    extern const unsigned char SYMBOL(file, capability, kind)[] \
+        __attribute__((visibility("hidden"))); \
+    __asm__(".pushsection .rodata\n" \
+            ".balign 64\n" \
+            ".globl " STRING( \
+                SYMBOL(file, capability, \
+                       kind)) "\n" \
+                              ".hidden " STRING(SYMBOL(file, capability, kind)) "\n" STRING( \
+                                  SYMBOL(file, capability, kind)) ":\n" \
+                                                                  ".incbin \"" path "\"\n" \
+                                                                  ".balign 4\n" \
+                                                                  ".4byte 0\n" \
                                                                   ".popsection\n");
 #include "kernel_images.inc"
 #undef IMAGE
 
 enum { cubin = 0, ptx = 1 };
-#define IMAGE(file, capability, kind, path)                                                        \
+#define IMAGE(file, capability, kind, path) \
     {CECL_KERNELS_##file, capability, kind, SYMBOL(file, capability, kind)},
 const struct cecl_image cecl_images[] = {
 #include "kernel_images.inc"

@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 /* X(source file without .cu) */
-#define CECL_KERNEL_FILES(X)                                                                       \
-    X(small)                                                                                       \
-    X(reduce_wide)                                                                                 \
-    X(reduce_bulk)                                                                                 \
-    X(splits)                                                                                      \
+#define CECL_KERNEL_FILES(X) \
+    X(small) \
+    X(reduce_wide) \
+    X(reduce_bulk) \
+    X(splits) \
     X(sums)
 #define CECL_KERNEL_FILE(file) CECL_KERNELS_##file,
 enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT };

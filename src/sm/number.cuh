@@ -33,17 +33,17 @@ DEVICE void vector_store(unsigned char *at, const vector &v)
 }
 
 /* Loads and stores of one element, which are volatile for the reason given above. */
-#define SINGLE(type, width, letter, register_type)                                                 \
-    DEVICE void single_load(const unsigned char *at, type *value)                                  \
-    {                                                                                              \
-        register_type bits;                                                                        \
-        asm volatile("ld.global." width " %0, [%1];" : "=" letter(bits) : "l"(at));                \
-        *value = (type)bits;                                                                       \
-    }                                                                                              \
-    DEVICE void single_store(unsigned char *at, type value)                                        \
-    {                                                                                              \
-        asm volatile("st.global." width " [%0], %1;" ::"l"(at), letter((register_type)value)       \
-                     : "memory");                                                                  \
+#define SINGLE(type, width, letter, register_type) \
+    DEVICE void single_load(const unsigned char *at, type *value) \
+    { \
+        register_type bits; \
+        asm volatile("ld.global." width " %0, [%1];" : "=" letter(bits) : "l"(at)); \
+        *value = (type)bits; \
+    } \
+    DEVICE void single_store(unsigned char *at, type value) \
+    { \
+        asm volatile("st.global." width " [%0], %1;" ::"l"(at), letter((register_type)value) \
+                     : "memory"); \
     }
 SINGLE(uint8_t, "u8", "h", uint16_t)
 SINGLE(int8_t, "u8", "h", uint16_t)

@@ -208,18 +208,18 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
 #endif
 }
 
-#define KERNEL(type_name, type, op_name, op)                                                       \
-    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
-        cecl_reduce_bulk_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)    \
-    {                                                                                              \
-        reduce_bulk<type, op, false>(args);                                                        \
+#define KERNEL(type_name, type, op_name, op) \
+    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1) \
+        cecl_reduce_bulk_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args) \
+    { \
+        reduce_bulk<type, op, false>(args); \
     }
 CECL_REDUCE_PAIRS(KERNEL)
 
-#define COUNTED_KERNEL(type_name, type)                                                            \
-    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
-        cecl_reduce_bulk_counted_##type_name(const __grid_constant__ cecl_reduce_args args)        \
-    {                                                                                              \
-        reduce_bulk<type, ceclSum, true>(args);                                                    \
+#define COUNTED_KERNEL(type_name, type) \
+    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1) \
+        cecl_reduce_bulk_counted_##type_name(const __grid_constant__ cecl_reduce_args args) \
+    { \
+        reduce_bulk<type, ceclSum, true>(args); \
     }
 CECL_REDUCE_COUNTED(COUNTED_KERNEL)

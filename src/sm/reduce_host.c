@@ -29,22 +29,22 @@ typedef void narrow_function(unsigned char *restrict dst, const union block *res
 
 /* ---- combining: a = a op x */
 
-#define COMBINE(name, kind, type, expression)                                                      \
-    static void name##_##kind(union block *restrict acc, const union block *restrict more,         \
-                              size_t n)                                                            \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            const type a = acc->kind[i], x = more->kind[i];                                        \
-            acc->kind[i] = (expression);                                                           \
-        }                                                                                          \
+#define COMBINE(name, kind, type, expression) \
+    static void name##_##kind(union block *restrict acc, const union block *restrict more, \
+                              size_t n) \
+    { \
+        for (size_t i = 0; i < n; i++) { \
+            const type a = acc->kind[i], x = more->kind[i]; \
+            acc->kind[i] = (expression); \
+        } \
     }
 
 /* Sums and products of integers use an unsigned type, in which wrapping around is defined. int8
  * uses one that is not promoted to int. */
-#define COMBINE_INTEGERS(kind, type, wide)                                                         \
-    COMBINE(sum, kind, type, (type)((wide)a + (wide)x))                                            \
-    COMBINE(prod, kind, type, (type)((wide)a * (wide)x))                                           \
-    COMBINE(max, kind, type, x > a ? x : a)                                                        \
+#define COMBINE_INTEGERS(kind, type, wide) \
+    COMBINE(sum, kind, type, (type)((wide)a + (wide)x)) \
+    COMBINE(prod, kind, type, (type)((wide)a * (wide)x)) \
+    COMBINE(max, kind, type, x > a ? x : a) \
     COMBINE(min, kind, type, x < a ? x : a)
 
 COMBINE_INTEGERS(i8, int8_t, uint32_t)
@@ -95,22 +95,22 @@ COMBINE(min, f64, double, a != a ? a : (x != x || key_f64(x) < key_f64(a)) ? x :
 
 /* ---- widening and narrowing; memory of any alignment */
 
-#define CONVERT(name, kind, type, widen, narrow)                                                   \
+#define CONVERT(name, kind, type, widen, narrow) \
     static void widen_##name(union block *restrict a, const unsigned char *restrict src, size_t n) \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            type v;                                                                                \
-            memcpy(&v, src + i * sizeof(v), sizeof(v));                                            \
-            a->kind[i] = widen(v);                                                                 \
-        }                                                                                          \
-    }                                                                                              \
-    static void narrow_##name(unsigned char *restrict dst, const union block *restrict a,          \
-                              size_t n)                                                            \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            const type v = narrow(a->kind[i]);                                                     \
-            memcpy(dst + i * sizeof(v), &v, sizeof(v));                                            \
-        }                                                                                          \
+    { \
+        for (size_t i = 0; i < n; i++) { \
+            type v; \
+            memcpy(&v, src + i * sizeof(v), sizeof(v)); \
+            a->kind[i] = widen(v); \
+        } \
+    } \
+    static void narrow_##name(unsigned char *restrict dst, const union block *restrict a, \
+                              size_t n) \
+    { \
+        for (size_t i = 0; i < n; i++) { \
+            const type v = narrow(a->kind[i]); \
+            memcpy(dst + i * sizeof(v), &v, sizeof(v)); \
+        } \
     }
 
 static inline float one_nan_f32(float value)
@@ -138,12 +138,12 @@ CONVERT(e5m2, f32, uint8_t, number_from_e5m2, number_to_e5m2)
 
 /* ---- the reduction */
 
-#define TYPE(name, kind)                                                                           \
-    {                                                                                              \
-        widen_##name, narrow_##name,                                                               \
-        {                                                                                          \
-            sum_##kind, prod_##kind, max_##kind, min_##kind, sum_##kind                            \
-        }                                                                                          \
+#define TYPE(name, kind) \
+    { \
+        widen_##name, narrow_##name, \
+        { \
+            sum_##kind, prod_##kind, max_##kind, min_##kind, sum_##kind \
+        } \
     }
 
 /* In the order of ceclDataType_t; `combine` in the order of ceclRedOp_t. */

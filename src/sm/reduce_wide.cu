@@ -83,26 +83,26 @@ template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_redu
     end<counted>(args);
 }
 
-#define KERNEL(type_name, type, op_name, op)                                                       \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
-        cecl_reduce_any_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)     \
-    {                                                                                              \
-        reduce_any<type, op, false>(args);                                                         \
+#define KERNEL(type_name, type, op_name, op) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) \
+        cecl_reduce_any_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args) \
+    { \
+        reduce_any<type, op, false>(args); \
     }
 CECL_REDUCE_PAIRS(KERNEL)
 
-#define SUM_KERNEL(type_name, type, nsrc)                                                          \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
-        cecl_reduce_sum_##type_name##_of_##nsrc(const __grid_constant__ cecl_reduce_args args)     \
-    {                                                                                              \
-        reduce_wide<type, ceclSum, nsrc>(args);                                                    \
+#define SUM_KERNEL(type_name, type, nsrc) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) \
+        cecl_reduce_sum_##type_name##_of_##nsrc(const __grid_constant__ cecl_reduce_args args) \
+    { \
+        reduce_wide<type, ceclSum, nsrc>(args); \
     }
 CECL_REDUCE_SUMS(SUM_KERNEL)
 
-#define COUNTED_KERNEL(type_name, type)                                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
-        cecl_reduce_any_counted_##type_name(const __grid_constant__ cecl_reduce_args args)         \
-    {                                                                                              \
-        reduce_any<type, ceclSum, true>(args);                                                     \
+#define COUNTED_KERNEL(type_name, type) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) \
+        cecl_reduce_any_counted_##type_name(const __grid_constant__ cecl_reduce_args args) \
+    { \
+        reduce_any<type, ceclSum, true>(args); \
     }
 CECL_REDUCE_COUNTED(COUNTED_KERNEL)

@@ -434,11 +434,11 @@ template <typename Use, bool counted> DEVICE void exchange(const cecl_small_args
     }
 }
 
-#define KERNEL(type_name, type, op_name, op)                                                       \
-    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
-        cecl_small_##type_name##_##op_name(const __grid_constant__ cecl_small_args args)           \
-    {                                                                                              \
-        exchange<reduction<type, op>, false>(args);                                                \
+#define KERNEL(type_name, type, op_name, op) \
+    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1) \
+        cecl_small_##type_name##_##op_name(const __grid_constant__ cecl_small_args args) \
+    { \
+        exchange<reduction<type, op>, false>(args); \
     }
 CECL_REDUCE_PAIRS(KERNEL)
 
@@ -448,11 +448,11 @@ extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
     exchange<move, false>(args);
 }
 
-#define COUNTED_KERNEL(type_name, type)                                                            \
-    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
-        cecl_small_counted_##type_name(const __grid_constant__ cecl_small_args args)               \
-    {                                                                                              \
-        exchange<reduction<type, ceclSum>, true>(args);                                            \
+#define COUNTED_KERNEL(type_name, type) \
+    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1) \
+        cecl_small_counted_##type_name(const __grid_constant__ cecl_small_args args) \
+    { \
+        exchange<reduction<type, ceclSum>, true>(args); \
     }
 CECL_REDUCE_COUNTED(COUNTED_KERNEL)
 

@@ -71,10 +71,10 @@ template <int type> DEVICE void sum_rows(const cecl_row_sums &s)
     }
 }
 
-#define KERNEL(name, type)                                                                         \
-    extern "C" __global__ void __launch_bounds__(CECL_ROW_SUMS_THREADS, 1)                         \
-        cecl_row_sums_##name(const __grid_constant__ cecl_row_sums sums)                           \
-    {                                                                                              \
-        sum_rows<type>(sums);                                                                      \
+#define KERNEL(name, type) \
+    extern "C" __global__ void __launch_bounds__(CECL_ROW_SUMS_THREADS, 1) \
+        cecl_row_sums_##name(const __grid_constant__ cecl_row_sums sums) \
+    { \
+        sum_rows<type>(sums); \
     }
 CECL_ROW_SUMS_TYPES(KERNEL)

@@ -52,11 +52,11 @@ ceclResult_t cecl_row_sums_cuda(ceclStream_t stream, const struct cecl_row_sums 
 #define CECL_ROW_SUMS_TEAMS 4 /* teams of threads, each of which takes a token */
 
 /* X(name of the type, type) for each type that has a kernel */
-#define CECL_ROW_SUMS_TYPES(X)                                                                     \
-    X(float32, ceclFloat32)                                                                        \
-    X(float16, ceclFloat16)                                                                        \
-    X(bfloat16, ceclBfloat16)                                                                      \
-    X(float8e4m3, ceclFloat8e4m3)                                                                  \
+#define CECL_ROW_SUMS_TYPES(X) \
+    X(float32, ceclFloat32) \
+    X(float16, ceclFloat16) \
+    X(bfloat16, ceclBfloat16) \
+    X(float8e4m3, ceclFloat8e4m3) \
     X(float8e5m2, ceclFloat8e5m2)
 
 #endif

@@ -12,8 +12,8 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
     struct sums_gpu *const mine = &gpus[gpu->device];
     int sms = 0;
     CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms));
-#define LOAD(name, type)                                                                           \
-    CECL_TRY(                                                                                      \
+#define LOAD(name, type) \
+    CECL_TRY( \
         cecl_kernel_load(gpu, CECL_KERNELS_sums, "cecl_row_sums_" #name, 0, &mine->kernel[type]));
     CECL_ROW_SUMS_TYPES(LOAD)
 #undef LOAD

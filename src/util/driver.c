@@ -94,11 +94,11 @@ static void load(void)
     /* The data pointer is copied bytewise into the function pointer: ISO C
      * has no cast between them. */
     void *function;
-#define CECL_DRIVER_FIND(name, since)                                                              \
-    if (!(function = cecl_driver_find(#name, since))) {                                            \
-        say_missing(#name);                                                                        \
-        return;                                                                                    \
-    }                                                                                              \
+#define CECL_DRIVER_FIND(name, since) \
+    if (!(function = cecl_driver_find(#name, since))) { \
+        say_missing(#name); \
+        return; \
+    } \
     memcpy(&driver.name, &function, sizeof(function));
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIND)
 #undef CECL_DRIVER_FIND

@@ -26,9 +26,9 @@ void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The first statement of a public function. If the function fails, its message begins with its name, unless cecl_relay
  * relayed it. A public function that another one calls counts as a part of that one. A thread that the program cancels ends
  * when the function has returned. */
-#define CECL_PUBLIC                                                                                \
-    CECL_UNCANCELLED;                                                                              \
-    __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ =           \
+#define CECL_PUBLIC \
+    CECL_UNCANCELLED; \
+    __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ = \
         cecl_function_entered(__func__)
 bool cecl_function_entered(const char *name);
 void cecl_function_left(const bool *is_outermost);
@@ -55,11 +55,11 @@ ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
 ceclResult_t cecl_relay(ceclResult_t result, const char *message);
 
 /* Returns a failure to the caller. Use it only if nothing must be released first. */
-#define CECL_TRY(expr)                                                                             \
-    do {                                                                                           \
-        ceclResult_t cecl_try_result_ = (expr);                                                    \
-        if (cecl_try_result_ != ceclSuccess)                                                       \
-            return cecl_try_result_;                                                               \
+#define CECL_TRY(expr) \
+    do { \
+        ceclResult_t cecl_try_result_ = (expr); \
+        if (cecl_try_result_ != ceclSuccess) \
+            return cecl_try_result_; \
     } while (0)
 
 #endif

@@ -30,8 +30,8 @@ static inline bool cecl_list_grow(void *at, size_t bytes)
 
 /* Whether a list of `count` elements, with room for `room`, has room for one more. A full list is made
  * larger, which changes `list` and `room`. */
-#define CECL_HAS_ROOM(list, count, room)                                                           \
-    ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&   \
+#define CECL_HAS_ROOM(list, count, room) \
+    ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) && \
                           ((room) = 2 * (room) + 8) > 0))
 
 static inline uint64_t cecl_round_up(uint64_t value, uint64_t unit)

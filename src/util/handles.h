@@ -18,9 +18,9 @@ struct cecl_handles {
     struct cecl_handle *first, *last;
     uint32_t count, least;
 };
-#define CECL_HANDLES(least_)                                                                       \
-    {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .least = (least_)                                       \
+#define CECL_HANDLES(least_) \
+    { \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .least = (least_) \
     }
 
 /* Returns `bytes` bytes of zeros; NULL: the host has no memory. All handles of one kind have equally many. */

@@ -12,7 +12,7 @@
 #include "util/log.h"
 
 const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
-#define CECL_SETTING_ROW(id, name, kind, ranks, fallback, otherwise, range, doc)                   \
+#define CECL_SETTING_ROW(id, name, kind, ranks, fallback, otherwise, range, doc) \
     {name, CECL_SETTING_##kind, CECL_SETTING_##ranks, fallback, otherwise, range, doc},
     CECL_SETTINGS(CECL_SETTING_ROW)
 #undef CECL_SETTING_ROW

@@ -30,8 +30,8 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
 
 /* The first statement of a function that may lock or wait and that the program calls: a thread that the program cancels
  * (pthread_cancel) ends when the function has returned, so it leaves nothing locked or half done. */
-#define CECL_UNCANCELLED                                                                           \
-    __attribute__((cleanup(cecl_cancel_restore), unused)) const int cecl_cancel_before_ =          \
+#define CECL_UNCANCELLED \
+    __attribute__((cleanup(cecl_cancel_restore), unused)) const int cecl_cancel_before_ = \
         cecl_cancel_disable()
 static inline int cecl_cancel_disable(void)
 {
@@ -45,8 +45,8 @@ static inline void cecl_cancel_restore(const int *before)
 }
 
 /* Takes a lock until the end of the block. */
-#define CECL_LOCKED(mutex)                                                                         \
-    __attribute__((cleanup(cecl_unlock), unused)) pthread_mutex_t *const cecl_locked_ =            \
+#define CECL_LOCKED(mutex) \
+    __attribute__((cleanup(cecl_unlock), unused)) pthread_mutex_t *const cecl_locked_ = \
         cecl_lock(mutex)
 static inline pthread_mutex_t *cecl_lock(pthread_mutex_t *mutex)
 {
@@ -93,9 +93,9 @@ struct cecl_thread_end {
     pthread_key_t key;
     void (*run)(void);
 };
-#define CECL_THREAD_END_NONE                                                                       \
-    {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+#define CECL_THREAD_END_NONE \
+    { \
+        .lock = PTHREAD_MUTEX_INITIALIZER \
     }
 
 static inline void cecl_thread_ended(void *end)

@@ -177,12 +177,12 @@ int refuse_live(const uintptr_t *kept, uintptr_t *at)
 #define HERE __builtin_return_address(0)
 
 /* Defines a wrapper that passes its arguments on unchanged. */
-#define WRAP(type, name, failed, parameters, arguments)                                            \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return refuses(CALL_##name, HERE) ? (failed) : __real_##name arguments;                    \
+#define WRAP(type, name, failed, parameters, arguments) \
+    type __real_##name parameters; \
+    type __wrap_##name parameters; \
+    type __wrap_##name parameters \
+    { \
+        return refuses(CALL_##name, HERE) ? (failed) : __real_##name arguments; \
     }
 WRAP(FILE *, open_memstream, NULL, (char **text, size_t *bytes), (text, bytes))
 WRAP(FILE *, fopen, NULL, (const char *path, const char *mode), (path, mode))

@@ -13,33 +13,33 @@
 #include <stdint.h>
 
 /* Functions that are refused, each with the errno that it sets. */
-#define REFUSED_CALLS(CALL)                                                                        \
-    CALL(malloc, ENOMEM)                                                                           \
-    CALL(calloc, ENOMEM)                                                                           \
-    CALL(realloc, ENOMEM)                                                                          \
-    CALL(open_memstream, ENOMEM)                                                                   \
-    CALL(open, EMFILE)                                                                             \
-    CALL(fopen, EMFILE)                                                                            \
-    CALL(opendir, EMFILE)                                                                          \
-    CALL(fcntl, EMFILE)   /* F_DUPFD_CLOEXEC */                                                    \
-    CALL(syscall, EMFILE) /* pidfd_open */                                                         \
-    CALL(eventfd, EMFILE)                                                                          \
-    CALL(memfd_create, EMFILE)                                                                     \
-    CALL(socketpair, EMFILE)                                                                       \
-    CALL(socket, EMFILE)                                                                           \
-    CALL(accept4, EMFILE)                                                                          \
-    CALL(getifaddrs, EMFILE)                                                                       \
-    CALL(recvmsg, EMFILE) /* receives no descriptors, as if the kernel had dropped them */         \
-    CALL(sendmsg, ENOBUFS)                                                                         \
-    CALL(connect, ENOBUFS)                                                                         \
-    CALL(bind, ENOMEM)                                                                             \
-    CALL(listen, ENOMEM)                                                                           \
-    CALL(mmap, ENOMEM)                                                                             \
-    CALL(ftruncate, ENOSPC)                                                                        \
-    CALL(fclose, ENOSPC) /* written data may be lost */                                            \
-    CALL(pthread_create, EAGAIN)                                                                   \
-    CALL(pthread_key_create, EAGAIN)                                                               \
-    CALL(pthread_setspecific, ENOMEM)                                                              \
+#define REFUSED_CALLS(CALL) \
+    CALL(malloc, ENOMEM) \
+    CALL(calloc, ENOMEM) \
+    CALL(realloc, ENOMEM) \
+    CALL(open_memstream, ENOMEM) \
+    CALL(open, EMFILE) \
+    CALL(fopen, EMFILE) \
+    CALL(opendir, EMFILE) \
+    CALL(fcntl, EMFILE)   /* F_DUPFD_CLOEXEC */ \
+    CALL(syscall, EMFILE) /* pidfd_open */ \
+    CALL(eventfd, EMFILE) \
+    CALL(memfd_create, EMFILE) \
+    CALL(socketpair, EMFILE) \
+    CALL(socket, EMFILE) \
+    CALL(accept4, EMFILE) \
+    CALL(getifaddrs, EMFILE) \
+    CALL(recvmsg, EMFILE) /* receives no descriptors, as if the kernel had dropped them */ \
+    CALL(sendmsg, ENOBUFS) \
+    CALL(connect, ENOBUFS) \
+    CALL(bind, ENOMEM) \
+    CALL(listen, ENOMEM) \
+    CALL(mmap, ENOMEM) \
+    CALL(ftruncate, ENOSPC) \
+    CALL(fclose, ENOSPC) /* written data may be lost */ \
+    CALL(pthread_create, EAGAIN) \
+    CALL(pthread_key_create, EAGAIN) \
+    CALL(pthread_setspecific, ENOMEM) \
     CALL(pthread_atfork, ENOMEM)
 
 #define MOST_PLACES 512

@@ -10,11 +10,11 @@
 #include "model.h"
 
 /* A call of cecl.h succeeds. */
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        const ceclResult_t result_ = (expr);                                                       \
-        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
-                ceclGetLastError(NULL));                                                           \
+#define OK(expr) \
+    do { \
+        const ceclResult_t result_ = (expr); \
+        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_, \
+                ceclGetLastError(NULL)); \
     } while (0)
 
 #define CALLS_MOST 6

@@ -46,14 +46,14 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
 }
 
 /* Ends the run with an error unless `holds`. The message says what was found. */
-#define REQUIRE(holds, ...)                                                                        \
-    do {                                                                                           \
-        if (!(holds)) {                                                                            \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            abort();                                                                               \
-        }                                                                                          \
+#define REQUIRE(holds, ...) \
+    do { \
+        if (!(holds)) { \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+            fprintf(stderr, __VA_ARGS__); \
+            fprintf(stderr, "\n"); \
+            abort(); \
+        } \
     } while (0)
 
 /* The functions that libFuzzer calls. For libFuzzer the second is optional, here it is required. */

@@ -27,10 +27,10 @@ extern struct model model;
 extern struct batch batch;
 extern ncclComm_t comms[RANKS];
 
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        const int result_ = (int)(expr);                                                           \
-        REQUIRE(result_ == 0, "%s: %d", #expr, result_);                                           \
+#define OK(expr) \
+    do { \
+        const int result_ = (int)(expr); \
+        REQUIRE(result_ == 0, "%s: %d", #expr, result_); \
     } while (0)
 
 /* Sets the environment, with CECL_NCCL=policy, and allocates memory. */

@@ -16,25 +16,25 @@
 #define PROGRAM_S 120       /* time limit of the whole program */
 #define PATTERN_WORDS 65536 /* 256 KiB: large enough for a copy engine, and more than one packet */
 
-#define must(expr)                                                                                 \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            fail_msg("%s: %s", #expr, cecl_message());                                             \
+#define must(expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            fail_msg("%s: %s", #expr, cecl_message()); \
     } while (0)
 
-#define must_cuda(expr)                                                                            \
-    do {                                                                                           \
-        const cudaError_t must_error_ = (expr);                                                    \
-        if (must_error_ != cudaSuccess)                                                            \
-            fail_msg("%s: %s", #expr, cudaGetErrorString(must_error_));                            \
+#define must_cuda(expr) \
+    do { \
+        const cudaError_t must_error_ = (expr); \
+        if (must_error_ != cudaSuccess) \
+            fail_msg("%s: %s", #expr, cudaGetErrorString(must_error_)); \
     } while (0)
 
 /* Checks that `expr` fails with `result` and a message that contains `words`. */
-#define refused(result, words, expr)                                                               \
-    do {                                                                                           \
-        assert_int_equal((expr), (result));                                                        \
-        if (!strstr(cecl_message(), (words)))                                                      \
-            fail_msg("\"%s\" is not in \"%s\"", (words), cecl_message());                          \
+#define refused(result, words, expr) \
+    do { \
+        assert_int_equal((expr), (result)); \
+        if (!strstr(cecl_message(), (words))) \
+            fail_msg("\"%s\" is not in \"%s\"", (words), cecl_message()); \
     } while (0)
 
 #define OPS(device) ((device)->ops)

@@ -34,12 +34,12 @@ static int rank;
 static ceclComm_t comm;
 static ceclStream_t stream;
 
-#define MUST(expr, good, words)                                                                    \
-    do {                                                                                           \
-        if ((expr) != (good)) {                                                                    \
-            fprintf(stderr, "rank %d: %s: %s\n", rank, #expr, words);                              \
-            return false;                                                                          \
-        }                                                                                          \
+#define MUST(expr, good, words) \
+    do { \
+        if ((expr) != (good)) { \
+            fprintf(stderr, "rank %d: %s: %s\n", rank, #expr, words); \
+            return false; \
+        } \
     } while (0)
 #define OK(expr) MUST(expr, ceclSuccess, ceclGetLastError(NULL))
 #define CUDA(expr) MUST(expr, cudaSuccess, cudaGetErrorString(cudaGetLastError()))

@@ -18,16 +18,16 @@ static ceclComm_t comm;
 static cudaStream_t stream, other;
 static uint32_t *sendbuff, *recvbuff; /* RANKS blocks each */
 
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            fail_msg("rank %d: %s: %s", rank, #expr, ceclGetLastError(comm));                      \
+#define OK(expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            fail_msg("rank %d: %s: %s", rank, #expr, ceclGetLastError(comm)); \
     } while (0)
-#define CUDA(expr)                                                                                 \
-    do {                                                                                           \
-        const cudaError_t error_ = (expr);                                                         \
-        if (error_ != cudaSuccess)                                                                 \
-            fail_msg("rank %d: %s: %s", rank, #expr, cudaGetErrorString(error_));                  \
+#define CUDA(expr) \
+    do { \
+        const cudaError_t error_ = (expr); \
+        if (error_ != cudaSuccess) \
+            fail_msg("rank %d: %s: %s", rank, #expr, cudaGetErrorString(error_)); \
     } while (0)
 
 /* ---- two processes */

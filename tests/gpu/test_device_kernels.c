@@ -17,10 +17,10 @@ static cudaStream_t streams[MOST];
 static uint32_t *words[MOST];   /* [CECL_DEVICE_BLOCKS][ngpus][THREADS] symmetric */
 static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
 
-#define ok(expr)                                                                                   \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            fail_msg("%s: %s", #expr, ceclGetLastError(NULL));                                     \
+#define ok(expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            fail_msg("%s: %s", #expr, ceclGetLastError(NULL)); \
     } while (0)
 
 static int all_open(void **state)

@@ -357,7 +357,7 @@ TEST(a_result_replaces_all_of_its_sources)
 #define ME 1
 #define PEERS 3
 #define ROW 16
-#define EVERYTHING                                                                                 \
+#define EVERYTHING \
     (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST | CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST | \
      CECL_MEET_DONE)
 
@@ -433,13 +433,13 @@ static bool stream_ends_within(cudaStream_t which, int ms)
 
 /* On failure, releases all waits of the kernel before the test fails, because nothing else would
  * end it. */
-#define or_release(condition, base)                                                                \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            peers_come((base) + 2, 0);                                                             \
-            (void)!cudaStreamSynchronize(meeting);                                                 \
-            fail_msg("%s: not so: %s", way->name, #condition);                                     \
-        }                                                                                          \
+#define or_release(condition, base) \
+    do { \
+        if (!(condition)) { \
+            peers_come((base) + 2, 0); \
+            (void)!cudaStreamSynchronize(meeting); \
+            fail_msg("%s: not so: %s", way->name, #condition); \
+        } \
     } while (0)
 
 static bool nothing_is_written(size_t bytes)

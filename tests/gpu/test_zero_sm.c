@@ -20,10 +20,10 @@ static ceclStream_t streams[MAX_GPUS];
 static unsigned char *recv_buffer[MAX_GPUS], *send_buffer[MAX_GPUS];
 static struct hold_sms *holds[MAX_GPUS];
 
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        if ((expr) != ceclSuccess)                                                                 \
-            fail_msg("%s: %s", #expr, ceclGetLastError(NULL));                                     \
+#define OK(expr) \
+    do { \
+        if ((expr) != ceclSuccess) \
+            fail_msg("%s: %s", #expr, ceclGetLastError(NULL)); \
     } while (0)
 
 static void open_all(void)

@@ -60,17 +60,17 @@ static void all_have(enum cecl_kernel_file file, const char *name)
 
 TEST(every_image_has_every_kernel)
 {
-#define PAIR(type_name, type, op_name, op)                                                         \
-    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_" #type_name "_" #op_name);                \
-    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_" #type_name "_" #op_name);               \
+#define PAIR(type_name, type, op_name, op) \
+    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_" #type_name "_" #op_name); \
+    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_" #type_name "_" #op_name); \
     all_have(CECL_KERNELS_small, "cecl_small_" #type_name "_" #op_name);
     CECL_REDUCE_PAIRS(PAIR)
-#define SUM(type_name, type, nsrc)                                                                 \
+#define SUM(type_name, type, nsrc) \
     all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_sum_" #type_name "_of_" #nsrc);
     CECL_REDUCE_SUMS(SUM)
-#define COUNTED(type_name, type)                                                                   \
-    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_counted_" #type_name);                     \
-    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_counted_" #type_name);                    \
+#define COUNTED(type_name, type) \
+    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_counted_" #type_name); \
+    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_counted_" #type_name); \
     all_have(CECL_KERNELS_small, "cecl_small_counted_" #type_name);
     CECL_REDUCE_COUNTED(COUNTED)
     all_have(CECL_KERNELS_small, "cecl_small_move");

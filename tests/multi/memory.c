@@ -100,24 +100,24 @@ static const struct memory_pieces host_pieces = {host_granule,    host_reserve, 
 #include <cuda.h>
 #include <dlfcn.h>
 
-#define CALLS(X)                                                                                   \
-    X(cuInit)                                                                                      \
-    X(cuDeviceGet)                                                                                 \
-    X(cuDevicePrimaryCtxRetain)                                                                    \
-    X(cuCtxSetCurrent)                                                                             \
-    X(cuStreamSynchronize)                                                                         \
-    X(cuMemAlloc)                                                                                  \
-    X(cuMemFree)                                                                                   \
-    X(cuMemGetInfo)                                                                                \
-    X(cuMemAllocAsync)                                                                             \
-    X(cuMemFreeAsync)                                                                              \
-    X(cuMemGetAllocationGranularity)                                                               \
-    X(cuMemAddressReserve)                                                                         \
-    X(cuMemAddressFree)                                                                            \
-    X(cuMemCreate)                                                                                 \
-    X(cuMemRelease)                                                                                \
-    X(cuMemMap)                                                                                    \
-    X(cuMemUnmap)                                                                                  \
+#define CALLS(X) \
+    X(cuInit) \
+    X(cuDeviceGet) \
+    X(cuDevicePrimaryCtxRetain) \
+    X(cuCtxSetCurrent) \
+    X(cuStreamSynchronize) \
+    X(cuMemAlloc) \
+    X(cuMemFree) \
+    X(cuMemGetInfo) \
+    X(cuMemAllocAsync) \
+    X(cuMemFreeAsync) \
+    X(cuMemGetAllocationGranularity) \
+    X(cuMemAddressReserve) \
+    X(cuMemAddressFree) \
+    X(cuMemCreate) \
+    X(cuMemRelease) \
+    X(cuMemMap) \
+    X(cuMemUnmap) \
     X(cuMemSetAccess)
 
 /* cuda.h defines some names as versioned macros; the field keeps the function's full name. */

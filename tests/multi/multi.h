@@ -20,14 +20,14 @@ int multi_main(int argc, char **argv);
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
 /* Define a test with a communicator `comm` of all ranks, which ends after it: as `made`, or as by default. */
-#define TEST_WITH(made, name)                                                                      \
-    static void name##_with(void **state, ceclComm_t comm);                                        \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        ceclComm_t comm = made;                                                                    \
-        name##_with(state, comm);                                                                  \
-        multi_ok(NULL, ceclCommDestroy(comm));                                                     \
-    }                                                                                              \
+#define TEST_WITH(made, name) \
+    static void name##_with(void **state, ceclComm_t comm); \
+    TEST(name) \
+    { \
+        ceclComm_t comm = made; \
+        name##_with(state, comm); \
+        multi_ok(NULL, ceclCommDestroy(comm)); \
+    } \
     static void name##_with(void **state, ceclComm_t comm)
 #define TEST_WITH_COMM(name) TEST_WITH(multi_comm(NULL), name)
 /* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the
@@ -45,10 +45,10 @@ bool multi_on_gpus(ceclComm_t comm);
 bool multi_shares_gpu(ceclComm_t comm);
 
 /* Fails the test and shows the message unless the result is ceclSuccess. */
-#define multi_ok(comm, expr)                                                                       \
+#define multi_ok(comm, expr) \
     multi_expect((comm), (expr), ceclSuccess, NULL, #expr, __FILE__, __LINE__)
 /* Checks that the call fails with `result` and a message that contains `words`. */
-#define multi_refused(comm, expr, result, words)                                                   \
+#define multi_refused(comm, expr, result, words) \
     multi_expect((comm), (expr), (result), (words), #expr, __FILE__, __LINE__)
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
                   const char *expr, const char *file, int line);

@@ -96,9 +96,9 @@ TEST_BETWEEN(what_one_rank_refuses_all_refuse, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
-#define REFUSED(words, send, sendcounts, sdispls, recv, recvcounts, rdispls, type)                 \
-    expect_refused(                                                                                \
-        ceclAlltoAllv(send, sendcounts, sdispls, recv, recvcounts, rdispls, type, comm, NULL),     \
+#define REFUSED(words, send, sendcounts, sdispls, recv, recvcounts, rdispls, type) \
+    expect_refused( \
+        ceclAlltoAllv(send, sendcounts, sdispls, recv, recvcounts, rdispls, type, comm, NULL), \
         words)
 #define ODD(odd_one, usual) odd ? (odd_one) : (usual)
     unsigned char *const in = send_buffer, *const out = recv_buffer;

@@ -82,7 +82,7 @@ TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
                                  ceclSum, comm, 0));
     /* a call without effect takes any addresses */
     multi_ok(comm, ceclAllReduce(send + 2, recv + 1, 0, ceclInt32, ceclSum, comm, 0));
-#define GATHER(...)                                                                                \
+#define GATHER(...) \
     ceclAllGatherStrided(send, recv, &(ceclStrided_t){__VA_ARGS__}, ceclFloat, comm, 0)
     BAD("sendPitch: 12 bytes; a row has 16", GATHER(.width = 4, .rows = 2, .sendPitch = 3));
     BAD("recvStride: 16 bytes", GATHER(.width = 4, .rows = 2, .recvPitch = 4 * n - 1));

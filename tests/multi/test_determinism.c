@@ -11,7 +11,7 @@
 
 #define POISON 0x5A
 #define ROOM ((size_t)2 << 20) /* bytes of a buffer, */
-#define LARGE                                                                                      \
+#define LARGE \
     ((size_t)33 << 20) /* and of a buffer whose sums are pushed after SMs have read at the peers */
 
 static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32,

@@ -271,7 +271,7 @@ TEST_BETWEEN(tokens_get_the_sums_of_their_rows, set_up, tear_down)
 TEST_BETWEEN(refused_sums_do_no_harm, set_up, tear_down)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-#define REFUSED(result, words, ...)                                                                \
+#define REFUSED(result, words, ...) \
     multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
     const float *const w = (const float *)(const void *)scales[0];
     REFUSED(ceclInvalidArgument, "rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat);
@@ -300,10 +300,10 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
 {
     const ceclExperts_t fine = {2, 2, scales[0], scales[1], 3};
     ceclExperts_t bad;
-#define REFUSED(result, words, experts)                                                            \
-    multi_refused(comm,                                                                            \
-                  ceclDispatch(rows[0], 8, splits[0], rows[1], 8, splits[1], experts, 1,           \
-                               ceclUint8, comm, NULL),                                             \
+#define REFUSED(result, words, experts) \
+    multi_refused(comm, \
+                  ceclDispatch(rows[0], 8, splits[0], rows[1], 8, splits[1], experts, 1, \
+                               ceclUint8, comm, NULL), \
                   result, words)
     bad = fine;
     bad.experts = 0;
@@ -340,9 +340,9 @@ TEST_BETWEEN(arrays_that_lose_their_memory_are_refused, set_up, tear_down)
     assert_ptr_not_equal(at, MAP_FAILED);
     uint64_t *const given = (uint64_t *)(void *)at, *const out = given + page / sizeof(*given);
     const ceclExperts_t experts = {1, 1, at + 2 * page, scales[1], SCALE};
-#define DISPATCH                                                                                   \
+#define DISPATCH \
     ceclDispatch(rows[0], 8, given, rows[1], 8, out, &experts, 1, ceclUint8, comm, NULL)
-#define SUM(nrows)                                                                                 \
+#define SUM(nrows) \
     ceclSumRows(at, nrows, splits[0], NULL, at + page, 1, 1, 1, ceclFloat8e5m2, comm, NULL)
     for (size_t i = 0; i < 3; i++) {
         multi_ok(comm, DISPATCH);

@@ -73,7 +73,7 @@ TEST_BETWEEN(an_explanation_names_the_kernels, set_up, tear_down)
 TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
 {
     uint64_t *own = malloc(MOST * sizeof(*own));
-#define REFUSED(result, words, ...)                                                                \
+#define REFUSED(result, words, ...) \
     multi_refused(comm, ceclAlltoAllvDevice(__VA_ARGS__, ceclUint8, comm, NULL), result, words)
     REFUSED(ceclInvalidArgument, "recvsplits", send_buffer, 4, splits, recv_buffer, 4, NULL, 1);
     REFUSED(ceclInvalidArgument, "aligned", send_buffer, 4, (uint64_t *)((char *)splits + 4),

@@ -5,8 +5,8 @@
 #define CECL_NCCL_TYPES_GIVEN
 #include "calls.h"
 
-#define SAME(ours, theirs)                                                                         \
-    _Static_assert((int)(ours) == (int)(theirs), #theirs " differs from the value in NCCL's "      \
+#define SAME(ours, theirs) \
+    _Static_assert((int)(ours) == (int)(theirs), #theirs " differs from the value in NCCL's " \
                                                          "header")
 
 SAME(ceclSuccess, ncclSuccess);

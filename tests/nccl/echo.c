@@ -35,12 +35,12 @@ static void tell_version(const char *name, uint64_t address)
 #define COUNTED(name) FUNCTION(name, ECHO_RETURNS)
 #define FOLLOWED(name, answer) FUNCTION(name, ECHO_FAILS)
 #define JUMP(name, answer) FUNCTION(name, ECHO_RETURNS)
-#define FUNCTION(name, result)                                                                     \
-    EXPORT echo_function name;                                                                     \
-    uint64_t name(ECHO_PARAMETERS)                                                                 \
-    {                                                                                              \
-        tell_version(#name, a0);                                                                   \
+#define FUNCTION(name, result) \
+    EXPORT echo_function name; \
+    uint64_t name(ECHO_PARAMETERS) \
+    { \
+        tell_version(#name, a0); \
         note(#name, (const uint64_t[]){EIGHT(a), EIGHT(b), EIGHT(c)}, (const double[]){EIGHT(x)}); \
-        return result;                                                                             \
+        return result; \
     }
 #include "nccl/names.h"

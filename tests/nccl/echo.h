@@ -8,14 +8,14 @@
  * stack, and vector registers. */
 #define ECHO_WORDS 24
 #define ECHO_NUMBERS 8
-#define ECHO_WORD_PARAMETERS(x)                                                                    \
-    uint64_t x##0, uint64_t x##1, uint64_t x##2, uint64_t x##3, uint64_t x##4, uint64_t x##5,      \
+#define ECHO_WORD_PARAMETERS(x) \
+    uint64_t x##0, uint64_t x##1, uint64_t x##2, uint64_t x##3, uint64_t x##4, uint64_t x##5, \
         uint64_t x##6, uint64_t x##7
-#define ECHO_NUMBER_PARAMETERS(x)                                                                  \
-    double x##0, double x##1, double x##2, double x##3, double x##4, double x##5, double x##6,     \
+#define ECHO_NUMBER_PARAMETERS(x) \
+    double x##0, double x##1, double x##2, double x##3, double x##4, double x##5, double x##6, \
         double x##7
-#define ECHO_PARAMETERS                                                                            \
-    ECHO_WORD_PARAMETERS(a), ECHO_NUMBER_PARAMETERS(x), ECHO_WORD_PARAMETERS(b),                   \
+#define ECHO_PARAMETERS \
+    ECHO_WORD_PARAMETERS(a), ECHO_NUMBER_PARAMETERS(x), ECHO_WORD_PARAMETERS(b), \
         ECHO_WORD_PARAMETERS(c)
 
 typedef uint64_t echo_function(ECHO_PARAMETERS);

@@ -116,14 +116,14 @@ static inline bool is_under(const char *policies)
 
 /* Defines a test whose body each rank runs, on a thread of its own, and returns whether the rank succeeded. The other
  * arguments are numbers of ranks. */
-#define TEST_OF_RANKS_UNDER(policies, name, ...)                                                   \
-    static bool name##_on(struct rank *r);                                                         \
-    TEST_UNDER(policies, name)                                                                     \
-    {                                                                                              \
-        static const int counts[] = {__VA_ARGS__};                                                 \
-        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)                            \
-            assert_true(run_ranks(counts[i], name##_on));                                          \
-    }                                                                                              \
+#define TEST_OF_RANKS_UNDER(policies, name, ...) \
+    static bool name##_on(struct rank *r); \
+    TEST_UNDER(policies, name) \
+    { \
+        static const int counts[] = {__VA_ARGS__}; \
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) \
+            assert_true(run_ranks(counts[i], name##_on)); \
+    } \
     static bool name##_on(struct rank *r)
 #define TEST_OF_RANKS(name, ...) TEST_OF_RANKS_UNDER("off all auto strict", name, __VA_ARGS__)
 

@@ -18,11 +18,11 @@ static inline void *standin_function(const char *name)
 }
 
 /* Defines a pointer to the stand-in's own function, without the library under test. */
-#define FROM_STANDIN(pointer, name)                                                                \
-    static __typeof__(name) *pointer;                                                              \
-    __attribute__((constructor)) static void find_##pointer(void)                                  \
-    {                                                                                              \
-        *(void **)&pointer = standin_function(#name);                                              \
+#define FROM_STANDIN(pointer, name) \
+    static __typeof__(name) *pointer; \
+    __attribute__((constructor)) static void find_##pointer(void) \
+    { \
+        *(void **)&pointer = standin_function(#name); \
     }
 
 FROM_STANDIN(last, standin_last)

@@ -69,8 +69,8 @@ struct op {
 
 /* standin_record.c */
 void standin_note(const char *name, const uint64_t *words, size_t nwords);
-#define NOTE(...)                                                                                  \
-    standin_note(__func__, (const uint64_t[]){__VA_ARGS__},                                        \
+#define NOTE(...) \
+    standin_note(__func__, (const uint64_t[]){__VA_ARGS__}, \
                  sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 #define WORD(pointer) ((uint64_t)(uintptr_t)(pointer))
 

@@ -6,26 +6,26 @@
 #include "standin.h"
 
 /* wide the type of the arithmetic: integers wrap around, as on GPUs */
-#define COMBINE(type, wide)                                                                        \
-    static type combine_##type(type a, type b, ncclRedOp_t redop)                                  \
-    {                                                                                              \
-        switch (redop) {                                                                           \
-        case ncclProd: return (type)((wide)a * (wide)b);                                           \
-        case ncclMax: return a > b ? a : b;                                                        \
-        case ncclMin: return a < b ? a : b;                                                        \
-        default: return (type)((wide)a + (wide)b);                                                 \
-        }                                                                                          \
-    }                                                                                              \
-    static void reduce_##type(struct op *op)                                                       \
-    {                                                                                              \
-        const type *in = (const void *)op->staging;                                                \
-        type *out = (void *)op->out;                                                               \
-        for (size_t i = 0; i < op->count; i++) {                                                   \
-            type sum = in[i];                                                                      \
-            for (size_t rank = 1; rank < (size_t)op->comm->nranks; rank++)                         \
-                sum = combine_##type(sum, in[rank * op->count + i], op->redop);                    \
-            out[i] = (type)(op->redop == ncclAvg ? sum / (type)op->comm->nranks : sum);            \
-        }                                                                                          \
+#define COMBINE(type, wide) \
+    static type combine_##type(type a, type b, ncclRedOp_t redop) \
+    { \
+        switch (redop) { \
+        case ncclProd: return (type)((wide)a * (wide)b); \
+        case ncclMax: return a > b ? a : b; \
+        case ncclMin: return a < b ? a : b; \
+        default: return (type)((wide)a + (wide)b); \
+        } \
+    } \
+    static void reduce_##type(struct op *op) \
+    { \
+        const type *in = (const void *)op->staging; \
+        type *out = (void *)op->out; \
+        for (size_t i = 0; i < op->count; i++) { \
+            type sum = in[i]; \
+            for (size_t rank = 1; rank < (size_t)op->comm->nranks; rank++) \
+                sum = combine_##type(sum, in[rank * op->count + i], op->redop); \
+            out[i] = (type)(op->redop == ncclAvg ? sum / (type)op->comm->nranks : sum); \
+        } \
     }
 
 COMBINE(int8_t, uint64_t)

@@ -159,7 +159,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
 struct wish {
     int color, key;
 };
-#define SHRUNK                                                                                     \
+#define SHRUNK \
     1000000 /* the color of ranks that a shrink leaves; its children have names of their own */
 
 static bool is_before(const struct wish *wishes, int a, int b)

@@ -122,12 +122,12 @@ static bool run_in_a_scene(struct rank *r, bool (*run)(struct rank *r, struct sc
     return is;
 }
 
-#define TEST_OF_CAPTURES(policies, name, ...)                                                      \
-    static bool name##_in(struct rank *r, struct scene *s);                                        \
-    TEST_OF_RANKS_UNDER(policies, name, __VA_ARGS__)                                               \
-    {                                                                                              \
-        return run_in_a_scene(r, name##_in);                                                       \
-    }                                                                                              \
+#define TEST_OF_CAPTURES(policies, name, ...) \
+    static bool name##_in(struct rank *r, struct scene *s); \
+    TEST_OF_RANKS_UNDER(policies, name, __VA_ARGS__) \
+    { \
+        return run_in_a_scene(r, name##_in); \
+    } \
     static bool name##_in(struct rank *r, struct scene *s)
 
 static enum course captures(const struct rank *r, struct scene *s,

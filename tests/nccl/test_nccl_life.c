@@ -31,12 +31,12 @@ struct ncclComm {
 static struct ncclComm comms[COMMS];
 static _Atomic int faults; /* cmocka's assertions work only in its own thread */
 
-#define REQUIRE(what)                                                                              \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            print_error("line %d: " #what "\n", __LINE__);                                         \
-            atomic_fetch_add(&faults, 1);                                                          \
-        }                                                                                          \
+#define REQUIRE(what) \
+    do { \
+        if (!(what)) { \
+            print_error("line %d: " #what "\n", __LINE__); \
+            atomic_fetch_add(&faults, 1); \
+        } \
     } while (0)
 
 static uint64_t draw(uint64_t *seed)

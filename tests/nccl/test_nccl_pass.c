@@ -58,8 +58,8 @@ static uint64_t word(size_t symbol, uint64_t place, const int *room)
     return place == 0 ? (uint64_t)(uintptr_t)room : other;
 }
 
-#define WORDS(from)                                                                                \
-    w(from), w(from + 1), w(from + 2), w(from + 3), w(from + 4), w(from + 5), w(from + 6),         \
+#define WORDS(from) \
+    w(from), w(from + 1), w(from + 2), w(from + 3), w(from + 4), w(from + 5), w(from + 6), \
         w(from + 7)
 #define w(place) word(symbol, place, &room)
 

@@ -27,19 +27,19 @@ struct rank {
 /* A scenario of one rank. It ends at the first check that fails. */
 typedef void scenario(struct rank *r);
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            rank_fails(r, #condition, __LINE__);                                                   \
-            return;                                                                                \
-        }                                                                                          \
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            rank_fails(r, #condition, __LINE__); \
+            return; \
+        } \
     } while (0)
 #define OK(call) CHECK((call) == ceclSuccess)
 /* The call is refused with this result, and the message contains `text`. */
-#define REFUSED(call, result, text)                                                                \
-    do {                                                                                           \
-        CHECK((call) == (result));                                                                 \
-        CHECK(rank_says(r, text));                                                                 \
+#define REFUSED(call, result, text) \
+    do { \
+        CHECK((call) == (result)); \
+        CHECK(rank_says(r, text)); \
     } while (0)
 
 void rank_fails(struct rank *r, const char *condition, int line);
@@ -70,12 +70,12 @@ int rank_gather(void *context, const void *send, void *recv, size_t bytes);
 ceclResult_t rank_await_failure(struct rank *r);
 
 /* Defines a test that each rank of a setup runs. */
-#define TEST_ON(setup, name)                                                                       \
-    static scenario name##_on_a_rank;                                                              \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        assert_true(ranks_run(&(setup), name##_on_a_rank));                                        \
-    }                                                                                              \
+#define TEST_ON(setup, name) \
+    static scenario name##_on_a_rank; \
+    TEST(name) \
+    { \
+        assert_true(ranks_run(&(setup), name##_on_a_rank)); \
+    } \
     static void name##_on_a_rank(struct rank *r)
 
 #endif

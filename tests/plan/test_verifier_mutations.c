@@ -265,12 +265,12 @@ static void harm_again_and_again(enum harm harm, const char *words)
     }
 }
 
-#define WRONG_TARGET                                                                               \
+#define WRONG_TARGET \
     "race|is not|was written|out of its area|own part|in sendbuff|to the sendbuff|a post to rank"
-#define HARM_TEST(name, harm, words)                                                               \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        harm_again_and_again(harm, words);                                                         \
+#define HARM_TEST(name, harm, words) \
+    TEST(name) \
+    { \
+        harm_again_and_again(harm, words); \
     }
 HARM_TEST(a_dropped_copy_is_always_caught, DROP_COPY, "is not|was written 0 times|deadlock")
 HARM_TEST(a_doubled_copy_is_always_caught, DOUBLE_COPY, "race")

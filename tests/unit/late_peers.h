@@ -39,12 +39,12 @@ static int teardown(void **state)
 }
 
 /* Defines a test that registers itself, with three ranks and this time limit. */
-#define TEST_WITHIN(limit, name)                                                                   \
-    static void name(void **state);                                                                \
-    __attribute__((constructor)) static void name##_is_registered(void)                            \
-    {                                                                                              \
-        tests_add((struct CMUnitTest){#name, name, setup, teardown, (void *)(uintptr_t)(limit)});  \
-    }                                                                                              \
+#define TEST_WITHIN(limit, name) \
+    static void name(void **state); \
+    __attribute__((constructor)) static void name##_is_registered(void) \
+    { \
+        tests_add((struct CMUnitTest){#name, name, setup, teardown, (void *)(uintptr_t)(limit)}); \
+    } \
     static void name(void **state)
 
 static void pause_ms(int ms)
@@ -86,12 +86,12 @@ static void holds_within_a_limit(bool (*holds)(int limit_ms))
 }
 
 /* Defines a test of what holds in time under one of the limits. */
-#define TEST_OF_A_LIMIT(name)                                                                      \
-    static bool name##_holds(int limit_ms);                                                        \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        holds_within_a_limit(name##_holds);                                                        \
-    }                                                                                              \
+#define TEST_OF_A_LIMIT(name) \
+    static bool name##_holds(int limit_ms); \
+    TEST(name) \
+    { \
+        holds_within_a_limit(name##_holds); \
+    } \
     static bool name##_holds(int limit_ms)
 
 static void leave(int rank)

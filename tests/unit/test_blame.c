@@ -33,13 +33,13 @@ static void count_call(void)
         commit();
 }
 
-#define FAULT_AT(result, name, parameters, arguments)                                              \
-    result __real_##name parameters;                                                               \
-    result __wrap_##name parameters;                                                               \
-    result __wrap_##name parameters                                                                \
-    {                                                                                              \
-        count_call();                                                                              \
-        return __real_##name arguments;                                                            \
+#define FAULT_AT(result, name, parameters, arguments) \
+    result __real_##name parameters; \
+    result __wrap_##name parameters; \
+    result __wrap_##name parameters \
+    { \
+        count_call(); \
+        return __real_##name arguments; \
     }
 FAULT_AT(int, connect, (int fd, const struct sockaddr *to, socklen_t bytes), (fd, to, bytes))
 FAULT_AT(ssize_t, send, (int fd, const void *data, size_t bytes, int flags),

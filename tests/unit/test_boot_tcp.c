@@ -171,16 +171,16 @@ static void run_without_a_rank(const struct life lives[RANKS], const ceclResult_
                 end_as_within("20000", lives, expected, words));
 }
 
-#define RANK(number)                                                                               \
-    {                                                                                              \
-        .nranks = RANKS, .rank = (number)                                                          \
+#define RANK(number) \
+    { \
+        .nranks = RANKS, .rank = (number) \
     }
 static const struct life good[RANKS] = {RANK(0), RANK(1), RANK(2)};
 static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSuccess};
 
-#define ALL(result)                                                                                \
-    {                                                                                              \
-        result, result, result                                                                     \
+#define ALL(result) \
+    { \
+        result, result, result \
     }
 
 /* What each rank finds if one does something else than the others. */
@@ -891,12 +891,12 @@ static void in_a_child(int (*live_there)(void))
 }
 
 /* Defines a test that runs in a child process, whose exit code must be 0. */
-#define TEST_IN_A_CHILD(name)                                                                      \
-    static int name##_there(void);                                                                 \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        in_a_child(name##_there);                                                                  \
-    }                                                                                              \
+#define TEST_IN_A_CHILD(name) \
+    static int name##_there(void); \
+    TEST(name) \
+    { \
+        in_a_child(name##_there); \
+    } \
     static int name##_there(void)
 
 static long cpu_ms(void)

@@ -34,12 +34,12 @@ static bool refuses(enum call call)
     return true;
 }
 
-#define WRAP(type, name, which, parameters, arguments)                                             \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return refuses(which) ? -1 : __real_##name arguments;                                      \
+#define WRAP(type, name, which, parameters, arguments) \
+    type __real_##name parameters; \
+    type __wrap_##name parameters; \
+    type __wrap_##name parameters \
+    { \
+        return refuses(which) ? -1 : __real_##name arguments; \
     }
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 

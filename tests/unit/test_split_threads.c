@@ -17,10 +17,10 @@ struct member {
     ceclResult_t result;
 };
 
-#define STEP(expr)                                                                                 \
-    do {                                                                                           \
-        if ((me->result = (expr)) != ceclSuccess)                                                  \
-            return;                                                                                \
+#define STEP(expr) \
+    do { \
+        if ((me->result = (expr)) != ceclSuccess) \
+            return; \
     } while (0)
 
 /* Collectives among the members of `child` are right. They are the parent's ranks first, first + step, ... */

@@ -37,21 +37,21 @@ static void die(void)
     pause();
 }
 
-#define STEP(expr, code)                                                                           \
-    do {                                                                                           \
-        const ceclResult_t step_ = (expr);                                                         \
-        if (step_ != ceclSuccess) {                                                                \
-            fprintf(stderr, "rank %d: %s: %d: %s\n", life->me, #expr, (int)step_,                  \
-                    ceclGetLastError(NULL));                                                       \
-            _exit(code);                                                                           \
-        }                                                                                          \
+#define STEP(expr, code) \
+    do { \
+        const ceclResult_t step_ = (expr); \
+        if (step_ != ceclSuccess) { \
+            fprintf(stderr, "rank %d: %s: %d: %s\n", life->me, #expr, (int)step_, \
+                    ceclGetLastError(NULL)); \
+            _exit(code); \
+        } \
     } while (0)
-#define HOLDS(expr, code)                                                                          \
-    do {                                                                                           \
-        if (!(expr)) {                                                                             \
+#define HOLDS(expr, code) \
+    do { \
+        if (!(expr)) { \
             fprintf(stderr, "rank %d: not so: %s; %s\n", life->me, #expr, ceclGetLastError(NULL)); \
-            _exit(code);                                                                           \
-        }                                                                                          \
+            _exit(code); \
+        } \
     } while (0)
 
 /* A barrier of all survivors; a rank may die after it. */

@@ -20,10 +20,10 @@ struct member {
     int wrong;
 };
 
-#define STEP(expr)                                                                                 \
-    do {                                                                                           \
-        if ((me->result = (expr)) != ceclSuccess)                                                  \
-            return NULL;                                                                           \
+#define STEP(expr) \
+    do { \
+        if ((me->result = (expr)) != ceclSuccess) \
+            return NULL; \
     } while (0)
 
 static void *work(void *argument)

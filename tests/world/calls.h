@@ -13,25 +13,25 @@
 #define PLAYERS_MOST 4
 
 /* What calls need of a rank. A suite's struct life has these members, too. */
-#define PLAYER                                                                                     \
-    ceclComm_t comm;                                                                               \
-    int me, n;                                                                                     \
-    int *in, *out; /* symmetric device memory of INTS ints each */                                 \
-    int attempt;   /* the number of the current attempt */                                         \
-    int replays;   /* how often a captured graph is launched again */                              \
-    /* called in the middle of calls of several parts; may be NULL */                              \
+#define PLAYER \
+    ceclComm_t comm; \
+    int me, n; \
+    int *in, *out; /* symmetric device memory of INTS ints each */ \
+    int attempt;   /* the number of the current attempt */ \
+    int replays;   /* how often a captured graph is launched again */ \
+    /* called in the middle of calls of several parts; may be NULL */ \
     void (*within)(struct life * life)
 
 struct life;
 struct player {
     PLAYER;
 };
-#define AS_PLAYER                                                                                  \
-    union {                                                                                        \
-        struct player player;                                                                      \
-        struct {                                                                                   \
-            PLAYER;                                                                                \
-        };                                                                                         \
+#define AS_PLAYER \
+    union { \
+        struct player player; \
+        struct { \
+            PLAYER; \
+        }; \
     }
 
 /* A suite's own: records what is wrong, and ends the process. */
