@@ -1,6 +1,6 @@
 /* See meeting.h. Ranks append what they say to one log: that they come, refuse, or give up. The kernel puts it in one
  * order, and each rank reads all of it in that order. So all ranks find the same meetings complete or failed, without a
- * lock, and a rank that is stopped or dies leaves nothing half said.
+ * lock, and a rank that is stopped or dies leaves nothing half said. (Should it, calls end at their deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
@@ -17,34 +17,36 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS \
-    1000000 /* or, if that is longer, NAP_RANK_NS for each rank: looks keep few cores busy */
+#define NAP_MAX_NS 1000000 /* or, if longer, NAP_RANK_NS a rank: looks keep few cores busy */
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
-#define TOLD_MAX 8 /* most failures that a rank which does not come is told of */
+#define LOGGED_BYTES 16384 /* room that the log must have for each rank: 8 calls */
+#define READING_MS 1000    /* until a rank has read how its call ends */
+#define TOLD_MAX 8         /* most failures that a rank which does not come is told of */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
 /* What a rank says. Half of what never crosses a page, so the kernel writes it whole. */
 struct event {
-    uint64_t
-        sum; /* over all that follows: before Linux 6.8 a file's size may be seen before its bytes */
+    uint64_t sum; /* of what follows: before Linux 6.8 a size may be seen before its bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* the member that had gone, or NOBODY */
     uint64_t lists_differ;
     struct cecl_rank_set members;
+    uint64_t call; /* COMES: the number of the rank's call */
     union {
         char words[CECL_MESSAGE_BYTES];
         char part[CECL_MEETING_PART_BYTES]; /* COMES */
     };
-    char rest[232];
+    char rest[224];
 };
 _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a page");
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
     int64_t came;                 /* where it says that it has come; 0: it does not wait */
+    uint64_t call;                /* its number */
     struct cecl_rank_set members; /* its last list */
     struct told {
         int64_t at;                  /* of the failure */
@@ -66,6 +68,7 @@ struct stay {
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
                                 int nranks)
 {
+    CECL_TRY(cecl_file_check_limit("shared memory", start + (uint64_t)nranks * LOGGED_BYTES));
     *meetings = (struct cecl_meetings){.log = log,
                                        .rank = rank,
                                        .nranks = nranks,
@@ -154,11 +157,18 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
+/* Whether this rank waits in the call that it makes now. An earlier one may have failed before all was read of it. */
+static bool is_mine(const struct stay *stay)
+{
+    const struct cecl_meetings *meetings = stay->meetings;
+    return meetings->seats[meetings->rank].call == meetings->calls;
+}
+
 /* A rank's call fails, because of this event. */
 static void end_call(struct stay *stay, int rank, const struct event *why)
 {
     stay->meetings->seats[rank].came = 0;
-    if (rank != stay->meetings->rank)
+    if (rank != stay->meetings->rank || !is_mine(stay))
         return;
     stay->is_over = true;
     stay->result = why->lists_differ && !equal(&why->members, &stay->plan->members)
@@ -245,17 +255,17 @@ static bool all_wait(const struct cecl_meetings *meetings, const struct cecl_ran
 static void meet(struct stay *stay, const struct cecl_rank_set *list)
 {
     struct cecl_meetings *meetings = stay->meetings;
-    const bool is_mine = cecl_rank_set_has(list, meetings->rank);
+    const bool is_one = cecl_rank_set_has(list, meetings->rank) && is_mine(stay);
     const size_t bytes = stay->plan->bytes;
     struct event its;
     for (int r = 0, member = 0; r < meetings->nranks; r++) {
         if (!cecl_rank_set_has(list, r))
             continue;
-        if (is_mine && stay->parts && read_event(meetings, meetings->seats[r].came, &its))
+        if (is_one && stay->parts && read_event(meetings, meetings->seats[r].came, &its))
             memcpy(stay->parts + (size_t)member++ * bytes, its.part, bytes);
         meetings->seats[r].came = 0;
     }
-    stay->is_over = stay->is_over || is_mine;
+    stay->is_over = stay->is_over || is_one;
 }
 
 static void hear_arrival(struct stay *stay, const struct event *event, int64_t at)
@@ -264,6 +274,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
     struct cecl_rank_set late;
     struct event why;
     seat->members = event->members;
+    seat->call = event->call;
     if (is_told(stay, event->rank, &event->members, &why)) {
         end_call(stay, event->rank, &why);
         return;
@@ -382,26 +393,32 @@ static ceclResult_t check_late(const struct cecl_meeting_plan *plan, int32_t *mi
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
     struct stay stay = {.plan = plan, .meetings = plan->meetings, .parts = parts};
-    struct event event = {.kind = COMES, .members = plan->members};
-    int64_t rest = 0;
+    struct event event = {.kind = COMES, .members = plan->members, .call = ++plan->meetings->calls};
+    ceclResult_t why = ceclSuccess;
+    int64_t rest = 0, end = CECL_NO_DEADLINE;
     memcpy(event.part, plan->part, plan->bytes);
     CECL_TRY(say(plan->meetings, &event));
     for (;;) {
         const bool has_read = read_on(&stay);
         if (stay.is_over)
             return stay.result;
-        event = (struct event){.kind = GIVES_UP, .missing = NOBODY, .members = plan->members};
-        ceclResult_t why = has_read ? check_lists(plan) : ceclSuccess;
-        event.lists_differ = why != ceclSuccess;
-        if (why == ceclSuccess)
-            why = check_late(plan, &event.missing);
+        if (cecl_ms_left(end) == 0)
+            return cecl_fail_with(why, event.words);
         if (why == ceclSuccess) {
-            nap(plan->meetings, &rest);
-            continue;
+            event = (struct event){.kind = GIVES_UP, .missing = NOBODY, .members = plan->members};
+            why = has_read ? check_lists(plan) : ceclSuccess;
+            event.lists_differ = why != ceclSuccess;
+            if (why == ceclSuccess)
+                why = check_late(plan, &event.missing);
+            if (why != ceclSuccess) {
+                event.result = (int32_t)why;
+                cecl_keep_message(event.words);
+                CECL_TRY(say(plan->meetings, &event)); /* others may have ended the call before */
+                end = cecl_deadline(READING_MS);
+                continue;
+            }
         }
-        event.result = (int32_t)why;
-        cecl_keep_message(event.words);
-        CECL_TRY(say(plan->meetings, &event)); /* others may have ended the call before */
+        nap(plan->meetings, &rest);
     }
 }
 

@@ -30,6 +30,7 @@ static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
 struct cecl_meetings {
     int log; /* the caller's */
     int rank, nranks;
+    uint64_t calls;                  /* of this rank */
     int64_t next;                    /* where in the log this rank reads on */
     struct cecl_meeting_seat *seats; /* [nranks] */
 };

@@ -6,11 +6,71 @@
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "boot/lifeline.h"
 #include "util/error.h"
+
+#define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others at a time */
+
+/* ---- lines */
+
+/* A rank's connection to the root, after the join. Ranks of one host close it at once. For a communicator over
+ * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
+ * ends or gives up.
+ *
+ *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
+ *     root -> rank   a reply + the parts of all      once all ranks have sent a part
+ *                    a reply with an error's message  once a rank has ended or given up
+ *                    an empty reply                   a rank has left; or the root's process may end
+ *                    it closes                        after a goodbye
+ *
+ * Two threads may use a line: one that exchanges, and one that waits for news. */
+struct cecl_lifeline {
+    int fd; /* -1: closed */
+    int nranks;
+    int64_t timeout_ms; /* of the join, for messages */
+    bool root_may_end;
+    _Atomic int left;     /* the first rank that has left, or -1 */
+    bool is_broken;       /* an exchange was cut off, so no further one can succeed */
+    bool has_told;        /* the root has told all ranks of a failure, or was asked to */
+    pthread_mutex_t lock; /* held by the thread that reads */
+};
+
+/* Owns the descriptor; -1: none yet. NULL: no host memory. */
+struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms);
+/* Closes without a goodbye, and frees. NULL has no effect. */
+void cecl_lifeline_close(struct cecl_lifeline *line);
+
+/* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each. The root's error becomes
+ * this thread's. recv NULL: the parts are not needed. */
+ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t bytes,
+                                int64_t deadline);
+/* All-gathers `bytes` bytes of each rank, CECL_OOB_PART_BYTES at most. Collective.
+ * recv   [nranks * bytes] in rank order
+ * ended  another thread sets it to end the wait for other ranks; NULL: none does
+ * ceclTimeout at the deadline. ceclRemoteError if a rank, or the root, has ended or given up. */
+ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
+                                  size_t bytes, int64_t deadline, const _Atomic bool *ended);
+/* All ranks succeed, or all fail with the result and the message of the first rank that failed. Collective. */
+ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
+                                 const _Atomic bool *ended);
+
+/* Waits up to `ms` until the root sends something, or until the eventfd `wake` is written, which it resets. */
+void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms);
+/* Reads what the root has sent meanwhile, without waiting. An error: a rank, or the root, has ended or given up. */
+ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line);
+/* Tells all ranks that this one gives up, and why, unless the root has told them of a failure. Does not wait for
+ * them, and no more than a second for a thread that reads. */
+void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words);
+/* Says goodbye, so that peers do not take this rank for dead, and waits up to a second until the root has heard
+ * it. No effect if another thread reads all that time. */
+void cecl_lifeline_leave(struct cecl_lifeline *line);
+
+/* ---- ways to meet */
 
 /* A unique id, as the rank that makes it tells the others. */
 struct cecl_id_offer {

@@ -1,4 +1,4 @@
-/* A rank's side of the TCP bootstrap: joining, and its line to the root (lifeline.h). */
+/* A rank's side of the TCP bootstrap: joining, and its line to the root (oob.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>

@@ -5,10 +5,10 @@
  *                    or "again", and it closes       if it cannot wait for the rest
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
- * Then the rank closes the connection, or keeps it as its line to the root (lifeline.h).
+ * Then the rank closes the connection, or keeps it as its line to the root (oob.h).
  *
  * The secret is never sent. Each side shows a SipHash tag, which only a holder of the secret can compute. An id serves
- * one job, so a rank's message is of no use to whoever repeats it. */
+ * one job, and the root hangs up on whoever repeats the message of a rank that has joined. */
 #ifndef CECL_BOOT_TCP_H
 #define CECL_BOOT_TCP_H
 
@@ -40,7 +40,7 @@ _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must 
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
     uint64_t
-        kind; /* CECL_TCP_MAGIC: it joins, with all fields; otherwise `part` follows, and the rest is 0 */
+        kind; /* CECL_TCP_MAGIC: it joins, with all fields; else `part` follows, and the rest is 0 */
     char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks, or a failure's words */
     uint8_t nonce[16];
     int32_t rank, nranks;
@@ -57,11 +57,11 @@ struct cecl_tcp_proof {
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise an error message of `bytes`
- * bytes. lifeline.h says what follows on the connection. */
+ * bytes. oob.h says what follows on the connection. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t
-        left; /* bytes 0: 1 + the rank that has left; 0: the root's process has no rank any more */
+        left; /* bytes 0: 1 + the rank that has left; 0: no rank is left in the root's process */
     uint64_t bytes;
 };
 

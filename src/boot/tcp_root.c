@@ -1,5 +1,5 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits ranks, sends the parts
- * of all to all, and serves their lines (lifeline.h) until all ranks have closed theirs.
+ * of all to all, and serves their lines (oob.h) until all ranks have closed theirs.
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
  * hold up the ranks. So all are read at the same time, each has a deadline, and a newer caller may replace one only
@@ -224,6 +224,13 @@ static void admit(struct root *root, struct peer *peer)
     hang_up(&peer);
 }
 
+/* Whether a rank has joined by this very message. */
+static bool is_repeated(const struct root *root, const struct cecl_tcp_said *said)
+{
+    return said->rank >= 0 && said->rank < root->nranks && root->seats[said->rank] &&
+           root->seats[said->rank]->said.tag == said->tag;
+}
+
 /* Looks at a caller that has sent all its bytes. If it knows the secret, it is a rank, and gets the proof that this side
  * knows it, too. */
 static void consider(struct root *root, struct peer *peer)
@@ -232,6 +239,7 @@ static void consider(struct root *root, struct peer *peer)
     const uint64_t expected = cecl_tcp_rank_tag(root->secret, said);
     const struct cecl_tcp_proof proof = {cecl_tcp_root_tag(root->secret, said)};
     if (said->kind == CECL_TCP_MAGIC && cecl_net_equal(&said->tag, &expected, sizeof(expected)) &&
+        !is_repeated(root, said) &&
         cecl_net_send(peer->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
             ceclSuccess)
         admit(root, peer);

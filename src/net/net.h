@@ -1,5 +1,5 @@
 /* A communicator over several hosts, which NCCL carries: NCCL's communicator with the same ranks, this rank's line to
- * the root (boot/lifeline.h), and a thread that notices failures.
+ * the root (boot/oob.h), and a thread that notices failures.
  *
  * NCCL's communicator is non-blocking, so every wait for it is bounded. A communicator fails by news over the line, by
  * NCCL's asynchronous error, or by the time limit; then the thread tells the other ranks, and aborts NCCL's.
@@ -10,7 +10,7 @@
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
-#include "boot/lifeline.h"
+#include "boot/oob.h"
 #include "device/device.h"
 #include "plan/call.h"
 

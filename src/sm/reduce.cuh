@@ -175,10 +175,9 @@ DEVICE void result_store(const cecl_reduce_args &args, uint64_t index, const vec
 template <int type>
 DEVICE void results_store(const cecl_reduce_args &args, uint64_t index, const results<type> &out)
 {
-    const int n = result_vectors<type>();
 #pragma unroll
-    for (int i = 0; i < n; i++)
-        result_store(args, index * n + i, out.v[i]);
+    for (int i = 0; i < result_vectors<type>(); i++)
+        result_store(args, index * result_vectors<type>() + i, out.v[i]);
 }
 
 DEVICE bool reduce_has_end(const cecl_reduce_args &args)

@@ -25,8 +25,7 @@ const char *cecl_file_other_kind(const char *path)
                                     : "a device";
 }
 
-/* Refuses a file that would be larger than the process may make files. */
-static ceclResult_t check_limit(const char *what, uint64_t bytes)
+ceclResult_t cecl_file_check_limit(const char *what, uint64_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
@@ -39,7 +38,7 @@ static ceclResult_t check_limit(const char *what, uint64_t bytes)
 
 ceclResult_t cecl_file_grow(int fd, size_t bytes)
 {
-    CECL_TRY(check_limit("shared memory", bytes));
+    CECL_TRY(cecl_file_check_limit("shared memory", bytes));
     if (ftruncate(fd, (off_t)bytes) == 0)
         return ceclSuccess;
     const bool is_memory = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
@@ -107,7 +106,7 @@ static ceclResult_t write_all(int fd, const char *bytes, size_t count)
     struct stat info;
     size_t written = 0;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-        CECL_TRY(check_limit("a file", (uint64_t)info.st_size + count));
+        CECL_TRY(cecl_file_check_limit("a file", (uint64_t)info.st_size + count));
     while (written < count) {
         const ssize_t now = write(fd, bytes + written, count - written);
         if (now > 0)

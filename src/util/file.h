@@ -7,12 +7,16 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "util/error.h"
 
 /* What `path` names if it names no regular file: "a pipe", "a device", "a directory" or "a socket". NULL: a file, or
  * nothing. Does not open it: opening a pipe would wait for its other end, and a device may never end. */
 const char *cecl_file_other_kind(const char *path);
+
+/* Refuses a file (`what`) that would be larger than the process may make files. */
+ceclResult_t cecl_file_check_limit(const char *what, uint64_t bytes);
 
 /* Gives shared memory its size. ftruncate would end the process by SIGXFSZ above RLIMIT_FSIZE; here the message names
  * the limit, what it allows, and what is needed. */

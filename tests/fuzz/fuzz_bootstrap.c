@@ -235,7 +235,7 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* After the parts of all, a client that goes on sending has a line (boot/lifeline.h): more replies may follow. */
+/* After the parts of all, a client that goes on sending has a line (boot/oob.h): more replies may follow. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;

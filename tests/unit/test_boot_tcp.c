@@ -624,14 +624,14 @@ TEST(a_rank_of_little_patience_hears_who_is_missing)
     assert_int_equal(status, 0);
 }
 
-/* Joins with any time limits, as another version of the library may. Returns the rank's socket, after the
- * proof; or -1 if the root does not answer. */
-static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t patience_ms,
-                        int64_t timeout_ms)
+/* What a rank says to join with any time limits, as another version of the library may. */
+static struct cecl_tcp_said joining(const ceclUniqueId *id, int nranks, int rank,
+                                    int64_t patience_ms, int64_t timeout_ms)
 {
+    static uint8_t number;
     struct cecl_tcp_id inside;
-    struct cecl_tcp_proof proof;
     struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC,
+                                 .nonce = {++number},
                                  .rank = rank,
                                  .nranks = nranks,
                                  .process = cecl_fork_process(),
@@ -640,13 +640,29 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     memcpy(&inside, id, sizeof(inside));
     memcpy(said.part, &rank, sizeof(rank));
     said.tag = cecl_tcp_rank_tag(inside.secret, &said);
+    return said;
+}
+
+/* Returns the socket of whoever says this, after the proof; or -1 if the root does not answer. */
+static int say(const ceclUniqueId *id, const struct cecl_tcp_said *said)
+{
+    struct cecl_tcp_id inside;
+    struct cecl_tcp_proof proof;
+    memcpy(&inside, id, sizeof(inside));
     const int fd = CECL_FD(socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) == 0 &&
-        send(fd, &said, sizeof(said), MSG_NOSIGNAL) == sizeof(said) &&
+        send(fd, said, sizeof(*said), MSG_NOSIGNAL) == sizeof(*said) &&
         recv(fd, &proof, sizeof(proof), MSG_WAITALL) == sizeof(proof))
         return fd;
     close(fd);
     return -1;
+}
+
+static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t patience_ms,
+                        int64_t timeout_ms)
+{
+    const struct cecl_tcp_said said = joining(id, nranks, rank, patience_ms, timeout_ms);
+    return say(id, &said);
 }
 
 /* Whether ranks of any patience learn that rank 0 has not come within the root's own limit. All jobs wait at
@@ -874,6 +890,21 @@ TEST(a_failure_is_told_to_the_roots_process_last)
 TEST(the_reply_goes_to_the_roots_process_last)
 {
     expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
+}
+
+TEST(who_repeats_a_ranks_message_changes_nothing)
+{
+    struct host host;
+    open_host(&host);
+    const struct cecl_tcp_said said = joining(host.id, 2, 0, LONG_MS, LONG_MS);
+    int fds[] = {say(host.id, &said), -1};
+    assert_int_equal(say(host.id, &said), -1);
+    fds[1] = join_by_hand(host.id, 2, 1, LONG_MS, LONG_MS);
+    for (int i = 0; i < 2; i++) {
+        assert_true(hears(fds[i], ceclSuccess));
+        close(fds[i]);
+    }
+    close_host(&host);
 }
 
 static void in_a_child(int (*live_there)(void))

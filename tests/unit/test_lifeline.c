@@ -1,5 +1,5 @@
-/* A rank's side of its line to the root (boot/lifeline.h). The test is the root. */
-#include "boot/lifeline.h"
+/* A rank's side of its line to the root (boot/oob.h). The test is the root. */
+#include "boot/oob.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -444,3 +444,41 @@ TEST(many_ranks_together_look_seldom)
     cecl_meetings_close(&meetings);
     cecl_fds_close(log);
 }
+
+/* As after a write that broke off. */
+TEST(calls_end_where_the_log_cannot_be_read_on)
+{
+    const int log = plan_all();
+    assert_int_equal(write(log, "debris!", 7), 7);
+    for (int r = 0; r < 2; r++) {
+        ranks[r].plan.deadline = cecl_deadline(ranks[r].plan.timeout_ms = 300);
+        start(&ranks[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclTimeout);
+    }
+    assert_in_range(lseek(log, 0, SEEK_END), START, START + 8 * CECL_MEMORY_UNIT);
+    end_all(log);
+}
+
+/* This rank could not read how its first call ended. Its second one does not take what peers brought to the first. */
+TEST(a_call_that_failed_unread_is_not_taken_for_the_next)
+{
+    const int log = plan_all();
+    struct cecl_meetings before = ranks[0].meetings;
+    for (int r = 0; r < RANKS; r++)
+        if (r != EXCLUDED)
+            start(&ranks[r]);
+    for (int r = 0; r < RANKS; r++)
+        if (r != EXCLUDED)
+            pthread_join(ranks[r].thread, NULL);
+    assert_int_equal(ranks[0].result, ceclSuccess);
+    ranks[0].meetings.next = before.next; /* as if it had read nothing */
+    ranks[0].plan.deadline = cecl_deadline(ranks[0].plan.timeout_ms = 300);
+    ranks[0].mine = 77;
+    start(&ranks[0]);
+    pthread_join(ranks[0].thread, NULL);
+    assert_int_equal(ranks[0].result, ceclTimeout);
+    end_all(log);
+}
