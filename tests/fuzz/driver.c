@@ -61,6 +61,8 @@ int main(int argc, char **argv)
         files = run_folder(argv[1]);
     for (int i = 0; i < count; i++)
         run_random(i);
+    if (fuzz_done)
+        fuzz_done(count);
     fprintf(stderr, "%d files\n", files);
     return files > 0 ? 0 : 1;
 }

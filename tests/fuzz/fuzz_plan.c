@@ -46,6 +46,7 @@ struct group {
 
 /* Equal for all calls of an input. */
 struct setting {
+    enum { ANY_CALLS, QUICK, REDUCTIONS } theme; /* quick: small or urgent */
     int n;
     struct cecl_tuning tuning;
     uint64_t staging;
@@ -255,17 +256,27 @@ static void draw_way(struct input *in, struct drawn *d)
         op == &cecl_ops[CECL_OP_ALL_REDUCE] && take_below(in, 2) ? take_below(in, 12) * element : 0;
 }
 
-static void draw_call(struct input *in, int n, struct drawn *d)
+static void draw_call(struct input *in, const struct setting *setting, struct drawn *d)
 {
-    const unsigned op = take_below(in, CECL_OP_BARRIER + 1), flags = take_byte(in);
-    const uint64_t blocks = cecl_ops[op].family == CECL_FAMILY_REDUCTION ? 1 + take_below(in, 90)
-                                                                         : 1 + take_below(in, 40);
+    const int n = setting->n;
+    static const unsigned quick[7] = {
+        CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,     CECL_OP_BROADCAST, CECL_OP_GATHER,
+        CECL_OP_SCATTER,    CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE};
+    const unsigned any = take_below(in, CECL_OP_BARRIER + 1), flags = take_byte(in),
+                   op = setting->theme == REDUCTIONS         ? CECL_OP_REDUCE_SCATTER + any % 3
+                        : setting->theme == QUICK && any < 7 ? quick[any]
+                                                             : any;
+    const uint64_t blocks = 1 + take_below(in, setting->theme == QUICK                        ? 16
+                                               : cecl_ops[op].family == CECL_FAMILY_REDUCTION ? 90
+                                                                                              : 40);
     struct cecl_call *call = &d->part.call;
     d->part = (struct cecl_part){.call.op = &cecl_ops[op]};
     d->has_layout = false;
     d->in_place_at = -2;
     call->options = (struct cecl_options){.sm_policy = (uint8_t)(flags & 3) % 3,
                                           .direction = (uint8_t)(flags >> 2 & 3) % 3};
+    if (setting->theme == QUICK)
+        call->options.direction = CECL_DIRECTION_AUTO;
     call->in_place = flags >> 4 & 1;
     call->element =
         (uint8_t)(cecl_ops[op].family == CECL_FAMILY_REDUCTION ? 1u << (flags >> 5 & 3) % 3 : 1);
@@ -303,9 +314,13 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
         group->turn[r] = group->turn[other];
         group->turn[other] = r;
     }
+    if (setting->theme == QUICK && flags % 8 != 0) {
+        group->size = 1;
+        group->captured = group->late = false;
+    }
     for (uint32_t i = 0; i < group->size; i++)
-        draw_call(in, setting->n, &group->drawn[i]);
-    if (flags >> 6 != 3 || setting->n > CECL_SPLITS_RANKS_MAX)
+        draw_call(in, setting, &group->drawn[i]);
+    if (flags >> 6 != 3 || setting->theme == QUICK || setting->n > CECL_SPLITS_RANKS_MAX)
         return;
     group->size = 1;
     group->late = false;
@@ -316,14 +331,17 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
 static void draw_setting(struct input *in, struct setting *setting)
 {
     static const uint64_t values[] = {0, 1, 5, 24, 60, 256, 1024, UINT64_MAX};
-    const unsigned flags = take_byte(in);
-    setting->n = 1 + (int)take_below(in, flags >> 5 == 7 ? RANKS_MOST : FEW_RANKS);
-    setting->has_slots = flags & 1;
+    const unsigned flags = take_byte(in), more = take_byte(in);
+    setting->n = 1 + (int)take_below(in, flags >> 5 == 7   ? RANKS_MOST
+                                         : flags >> 5 == 6 ? CECL_SPLITS_RANKS_MAX
+                                                           : FEW_RANKS);
+    setting->theme = more % 8 < 2 ? QUICK : more % 8 < 4 ? REDUCTIONS : ANY_CALLS;
+    setting->has_slots = flags & 1 || setting->theme == QUICK;
     setting->draws_ways = flags >> 1 & 3;
     const uint64_t least = flags >> 3 & 1 ? 4096 : 2 * PARTS_MOST * (uint64_t)setting->n;
     setting->staging = flags >> 3 & 3 ? least + take_below(in, 256) : 2 + take_below(in, 7);
     setting->tuning = cecl_tuning_default(CECL_TUNING_HOST, setting->n);
-    setting->host_bytes = flags >> 5 & 1 ? HOST : 0;
+    setting->host_bytes = more >> 3 & 1 || setting->theme == QUICK ? HOST : 0;
     const unsigned changes = take_below(in, CECL_TUNE_COUNT + 1);
     for (unsigned i = 0; i < changes; i++) {
         const unsigned which = take_below(in, CECL_TUNE_COUNT);
@@ -332,6 +350,8 @@ static void draw_setting(struct input *in, struct setting *setting)
         value = value < info->least ? info->least : value > info->most ? info->most : value;
         setting->tuning.value[which] = value;
     }
+    if (setting->theme == QUICK)
+        setting->tuning.value[CECL_TUNE_URGENT_MAX_BYTES] = HOST;
 }
 
 /* ---- parts, made as in a communicator */
@@ -482,6 +502,34 @@ static ceclResult_t verify(const struct cecl_plan *plans, int made, int nranks, 
     return captured ? cecl_verify_program(&program) : cecl_verify(plans, made, nranks);
 }
 
+/* ---- counts of drawn launches, because a change of drawing could leave none of a kind */
+
+enum kind { PIPELINES, BY_HOST, SMALL, MIXED, REPLAYS, SPLIT, SPLIT_WIDE, TILES, WIDENING, KINDS };
+static int counts[KINDS]; /* MIXED: of inputs with small calls and calls by host */
+
+static void count_launch(const struct cecl_plan *plan, bool again)
+{
+    const struct cecl_part *part = &plan->part;
+    const bool wide = part->call.nranks > FEW_RANKS,
+               splits = part->call.op->family == CECL_FAMILY_SPLITS;
+    counts[PIPELINES] += strstr(plan->reason, "are one pipeline") != NULL;
+    counts[BY_HOST] += part->way.by_host;
+    counts[SMALL] += part->way.small;
+    counts[REPLAYS] += again && part->call.captured;
+    counts[SPLIT] += splits;
+    counts[SPLIT_WIDE] += splits && wide;
+    counts[TILES] += wide && part->call.op->has_tiles;
+    counts[WIDENING] += wide && part->call.op->widens;
+}
+
+/* Asks for about half of what 4000 inputs have. Fewer than 400 show nothing. */
+void fuzz_done(int inputs)
+{
+    static const int least[KINDS] = {340, 700, 400, 80, 1200, 1400, 150, 20, 13};
+    for (int k = 0; k < KINDS && inputs >= 400; k++)
+        REQUIRE(counts[k] >= least[k] * inputs / 4000, "only %d launches of kind %d", counts[k], k);
+}
+
 /* ---- the fuzzer */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -498,6 +546,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct input in = {data, bytes};
     struct setting setting;
     uint8_t half = 0;
+    bool small = false, by_host = false;
     int made = 0;
     draw_setting(&in, &setting);
     const unsigned how = take_byte(&in), more = how / CALLS_MOST % (TIMES_MOST - CALLS_MOST + 1);
@@ -510,8 +559,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (lower_group(&groups[c], &setting, &half, now) != ceclSuccess)
             continue;
         capture(&groups[c], setting.n, 1 + (uint32_t)c, now);
+        count_launch(now, t >= ncalls);
+        small = small || now->part.way.small;
+        by_host = by_host || now->part.way.by_host;
         made++;
     }
+    counts[MIXED] += small && by_host;
     if (made > 0) { /* otherwise lowering has refused every group */
         const ceclResult_t result = verify(plans, made, setting.n, take_byte(&in));
         REQUIRE(result == ceclSuccess, "%d ranks, %d launches: %s", setting.n, made,

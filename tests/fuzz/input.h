@@ -60,4 +60,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
+/* The driver calls it, if there is one, after so many random inputs. */
+__attribute__((weak)) void fuzz_done(int inputs);
+
 #endif
