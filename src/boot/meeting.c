@@ -68,7 +68,7 @@ struct stay {
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
                                 int nranks)
 {
-    CECL_TRY(cecl_file_check_limit("shared memory", start + (uint64_t)nranks * LOGGED_BYTES));
+    CECL_TRY(cecl_file_check_limit("shared memory", start + (size_t)nranks * LOGGED_BYTES));
     *meetings = (struct cecl_meetings){.log = log,
                                        .rank = rank,
                                        .nranks = nranks,

@@ -16,8 +16,6 @@
 
 #define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others at a time */
 
-/* ---- lines */
-
 /* A rank's connection to the root, after the join. Ranks of one host close it at once. For a communicator over
  * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
  * ends or gives up.

@@ -375,15 +375,20 @@ static bool hear_caller(struct root *root, int which, bool is_ready)
 
 static void hear_rank(struct root *root, int rank);
 
+static bool may_accept(const struct root *root)
+{
+    const int64_t now = cecl_now_ms();
+    return root->listener >= 0 && now >= root->rest_until &&
+           (root->count < root->room || now - root->callers[0]->since >= HEARD_MS);
+}
+
 /* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some of
  * these, and accepts new ones. */
 static void attend(struct root *root, int wait_ms)
 {
-    const int64_t now = cecl_now_ms();
     const int count = root->count, nranks = root->nranks;
     struct pollfd *of_ranks = root->polls + 1 + count;
-    const bool is_open = root->listener >= 0 && now >= root->rest_until &&
-                         (count < root->room || now - root->callers[0]->since >= HEARD_MS);
+    const bool is_open = may_accept(root);
     root->polls[0] = (struct pollfd){.fd = is_open ? root->listener : -1, .events = POLLIN};
     for (int i = 0; i < count; i++)
         root->polls[i + 1] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};

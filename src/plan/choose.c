@@ -156,9 +156,9 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* Whether SMs read the inputs in the peers' memory. All ranks must know where the inputs lie, and must reach
- * them. A ceclReduce goes through staging. Tiles do, too, because kernels read contiguous blocks. A call that
- * widens is faster at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
+/* Whether SMs read the inputs in the peers' memory. All ranks must know where the inputs lie, and must reach them. A
+ * ceclReduce goes through staging. Tiles do, too, because kernels read contiguous blocks. Calls that widen are faster
+ * at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {

@@ -25,7 +25,7 @@ const char *cecl_file_other_kind(const char *path)
                                     : "a device";
 }
 
-ceclResult_t cecl_file_check_limit(const char *what, uint64_t bytes)
+ceclResult_t cecl_file_check_limit(const char *what, size_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
@@ -106,7 +106,7 @@ static ceclResult_t write_all(int fd, const char *bytes, size_t count)
     struct stat info;
     size_t written = 0;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-        CECL_TRY(cecl_file_check_limit("a file", (uint64_t)info.st_size + count));
+        CECL_TRY(cecl_file_check_limit("a file", (size_t)info.st_size + count));
     while (written < count) {
         const ssize_t now = write(fd, bytes + written, count - written);
         if (now > 0)

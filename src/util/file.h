@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "util/error.h"
 
@@ -15,11 +14,9 @@
  * nothing. Does not open it: opening a pipe would wait for its other end, and a device may never end. */
 const char *cecl_file_other_kind(const char *path);
 
-/* Refuses a file (`what`) that would be larger than the process may make files. */
-ceclResult_t cecl_file_check_limit(const char *what, uint64_t bytes);
-
 /* Gives shared memory its size. ftruncate would end the process by SIGXFSZ above RLIMIT_FSIZE; here the message names
- * the limit, what it allows, and what is needed. */
+ * the limit, what it allows, and what is needed. The first only checks the size of a file. */
+ceclResult_t cecl_file_check_limit(const char *what, size_t bytes);
 ceclResult_t cecl_file_grow(int fd, size_t bytes);
 
 /* Writes all bytes, or fails with a message. If a pipe's reader does not read, waits for 5 s at most; the descriptor
