@@ -324,8 +324,10 @@ static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
     ceclComm_t comm = amid.team->comm;
-    amid.shared = memory_new(comm, kinds[kind % 3], PUTS_BYTES);
-    amid.local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
+    /* memory of the pool is collective; other ranks may each share another kind */
+    const uint64_t mine = kind % 3 == 0 ? 0 : 1 + (kind + (uint64_t)amid.team->me) % 2;
+    amid.shared = memory_new(comm, kinds[mine], PUTS_BYTES);
+    amid.local = memory_new(comm, kind / 3 % 2 ? MEMORY_PRIVATE : MEMORY_SHARED, PUTS_BYTES);
     amid.puts = (struct puts){.comm = comm,
                               .rank = amid.team->me,
                               .n = amid.team->n,
