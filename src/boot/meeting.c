@@ -101,22 +101,6 @@ static bool intersect(const struct cecl_rank_set *a, const struct cecl_rank_set 
     return both != 0;
 }
 
-static void unite(struct cecl_rank_set *a, const struct cecl_rank_set *b)
-{
-    for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
-        a->words[i] |= b->words[i];
-}
-
-/* Lists the ranks in a set, or those that are not in it. */
-static struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks, bool in)
-{
-    struct cecl_rank_list list = {0};
-    for (int r = 0; r < nranks; r++)
-        if (cecl_rank_set_has(set, r) == in)
-            cecl_rank_list_add(&list, r);
-    return list;
-}
-
 /* ---- the log */
 
 static uint64_t sum_of(const struct event *event)
@@ -150,8 +134,8 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                                const struct cecl_rank_set *others)
 {
     const struct cecl_meetings *meetings = plan->meetings;
-    struct cecl_rank_list one = list_of(others, meetings->nranks, false),
-                          two = list_of(&plan->members, meetings->nranks, false);
+    struct cecl_rank_list one = cecl_rank_list_of(others, meetings->nranks, false),
+                          two = cecl_rank_list_of(&plan->members, meetings->nranks, false);
     return cecl_fail(ceclInvalidUsage,
                      "ranks differ in which ranks they exclude: %s on rank %d, %s on rank %d",
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
@@ -231,7 +215,7 @@ static void find_ended(const struct cecl_meetings *meetings, int rank,
                                       : intersect(&its->members, spread == WHO_WAIT ? ended : &it)))
                 continue;
             cecl_rank_set_add(ended, r);
-            unite(lists, &its->members);
+            cecl_rank_set_join(lists, &its->members);
             grew = true;
         }
     }
@@ -346,7 +330,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan)
     const struct cecl_meetings *meetings = plan->meetings;
     struct cecl_rank_set late;
     (void)all_wait(meetings, &plan->members, &late);
-    struct cecl_rank_list names = list_of(&late, meetings->nranks, true);
+    struct cecl_rank_list names = cecl_rank_list_of(&late, meetings->nranks, true);
     cecl_fail(ceclTimeout, "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
               cecl_rank_list_words(&names), plan->timeout_ms);
     for (int r = 0; r < meetings->nranks; r++) {
@@ -354,7 +338,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan)
         if (!cecl_rank_set_has(&late, r) || equal(its, &nobody) ||
             cecl_rank_set_has(its, meetings->rank))
             continue;
-        struct cecl_rank_list without_me = list_of(its, meetings->nranks, false);
+        struct cecl_rank_list without_me = cecl_rank_list_of(its, meetings->nranks, false);
         return cecl_fail(ceclTimeout, "%s; rank %d last made the call without %s", cecl_message(),
                          r, cecl_rank_list_words(&without_me));
     }

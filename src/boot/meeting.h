@@ -8,23 +8,9 @@
 #include <stdbool.h>
 
 #include "boot/mesh.h"
+#include "boot/rank_list.h"
 
-#define CECL_MEETING_RANKS 1024      /* most ranks of a communicator */
 #define CECL_MEETING_PART_BYTES 632u /* most bytes that a member brings */
-
-struct cecl_rank_set {
-    uint64_t words[CECL_MEETING_RANKS / 64];
-};
-
-static inline bool cecl_rank_set_has(const struct cecl_rank_set *set, int rank)
-{
-    return set->words[rank / 64] >> (rank % 64) & 1;
-}
-
-static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
-{
-    set->words[rank / 64] |= UINT64_C(1) << (rank % 64);
-}
 
 /* A communicator's meetings, as one rank has read of them. */
 struct cecl_meetings {

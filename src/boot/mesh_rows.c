@@ -58,7 +58,7 @@ static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
         for (int r = 0; r < mesh->nranks; r++)
             if (r != mesh->rank && atomic_load(&mesh->rows[r].state) == MESH_ABORTED)
                 return mesh_peer_error(mesh, r);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        cecl_pause_us(1000);
     } while (cecl_now_ms() < end);
     return ceclSuccess;
 }
@@ -248,7 +248,7 @@ static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, 
             return mesh_interrupted(mesh);
         result = take_from_inbox(mesh, number, fds);
         if (result == ceclInProgress)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            cecl_pause_us(1000);
     }
     return result == ceclInProgress
                ? cecl_fail(ceclTimeout, "other ranks' descriptors did not come in time")

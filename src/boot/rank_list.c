@@ -10,6 +10,15 @@
 #define LENGTH(literal) (sizeof(literal) - 1)
 #define GAVE_UP " gave up: "
 
+struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nranks, bool in)
+{
+    struct cecl_rank_list list = {0};
+    for (int r = 0; r < nranks; r++)
+        if (cecl_rank_set_has(set, r) == in)
+            cecl_rank_list_add(&list, r);
+    return list;
+}
+
 const char *cecl_rank_list_words(struct cecl_rank_list *list)
 {
     const int named = list->count < CECL_RANKS_NAMED ? list->count : CECL_RANKS_NAMED;

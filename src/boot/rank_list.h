@@ -1,4 +1,4 @@
-/* Ranks in messages. A message names ranks of its communicator as "rank 3" or "ranks 0, 3 and 5". A long list
+/* Sets of ranks, and ranks in messages. A message names ranks of its communicator as "rank 3" or "ranks 0, 3 and 5". A long list
  * is cut: "and 984 more".
  *
  * While a communicator is made out of a parent, the caller has only the parent. So a message that the caller
@@ -9,8 +9,41 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "util/error.h"
+
+#define CECL_MEETING_RANKS 1024 /* most ranks of a communicator */
+#define CECL_RANK_WORDS (CECL_MEETING_RANKS / 64)
+
+struct cecl_rank_set {
+    uint64_t words[CECL_RANK_WORDS];
+};
+
+static inline bool cecl_rank_set_has(const struct cecl_rank_set *set, int rank)
+{
+    return set->words[rank / 64] >> (rank % 64) & 1;
+}
+
+static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
+{
+    set->words[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
+static inline void cecl_rank_set_join(struct cecl_rank_set *all, const struct cecl_rank_set *more)
+{
+    for (int i = 0; i < CECL_RANK_WORDS; i++)
+        all->words[i] |= more->words[i];
+}
+
+static inline int cecl_rank_set_count(const struct cecl_rank_set *set)
+{
+    int count = 0;
+    for (int i = 0; i < CECL_RANK_WORDS; i++)
+        for (uint64_t left = set->words[i]; left != 0; left &= left - 1)
+            count++;
+    return count;
+}
 
 #define CECL_RANKS_NAMED 16
 
@@ -28,6 +61,8 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
     list->count++;
 }
 
+/* Lists the ranks in a set, or those that are not in it. */
+struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nranks, bool in);
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 

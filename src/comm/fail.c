@@ -241,10 +241,7 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_set late,
     const int half = comm->config.timeout_ms / 2;
     const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
     cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, &late);
-    who->count = 0;
-    for (int r = 0; r < comm->nranks; r++)
-        if (cecl_rank_set_has(&late, r))
-            cecl_rank_list_add(who, r);
+    *who = cecl_rank_list_of(&late, comm->nranks, true);
     return cecl_rank_list_words(who);
 }
 

@@ -8,23 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "boot/meeting.h"
-
-#define CECL_RANK_WORDS (CECL_MEETING_RANKS / 64)
-
-static inline int cecl_rank_set_count(const struct cecl_rank_set *set)
-{
-    int count = 0;
-    for (int i = 0; i < CECL_RANK_WORDS; i++)
-        for (uint64_t left = set->words[i]; left != 0; left &= left - 1)
-            count++;
-    return count;
-}
-static inline void cecl_rank_set_join(struct cecl_rank_set *all, const struct cecl_rank_set *more)
-{
-    for (int i = 0; i < CECL_RANK_WORDS; i++)
-        all->words[i] |= more->words[i];
-}
+#include "boot/rank_list.h"
 
 struct cecl_waits_row {
     _Atomic int64_t told_ms; /* when the rank last published; 0: it waits for no rank */

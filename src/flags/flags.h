@@ -23,7 +23,7 @@
 
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
-#include "boot/meeting.h"
+#include "boot/rank_list.h"
 #include "flags/counters.h"
 #include "util/clock.h"
 
