@@ -32,7 +32,7 @@ def objects(build):
     sources that are gone."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src")
     found = {}
-    for library in ("cecl_core", "cecl_nccl"):
+    for library in ("cecl_core", "cecl_nccl", "cecl_nccl_objects"):
         top = os.path.join(build, "CMakeFiles", library + ".dir", "src")
         for folder, _, files in os.walk(top):
             for file in files:

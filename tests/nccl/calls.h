@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "nccl/abi.h"
@@ -80,30 +81,6 @@ STANDIN_API struct standin_graph *standin_end_capture(cudaStream_t stream);
 STANDIN_API int standin_passed(const struct standin_graph *graph);
 STANDIN_API ncclResult_t standin_launch(struct standin_graph *graph);
 STANDIN_API void standin_graph_free(struct standin_graph *graph);
-/* The same functions, looked up as programs do, in the library that CECL_NCCL_PATH names. */
-struct standin_streams {
-    __typeof__(standin_stream) *stream;
-    __typeof__(standin_stream_free) *stream_free;
-    __typeof__(standin_capture) *capture;
-    __typeof__(standin_end_capture) *end_capture;
-    __typeof__(standin_passed) *passed;
-    __typeof__(standin_launch) *launch;
-    __typeof__(standin_graph_free) *graph_free;
-};
-static inline struct standin_streams find_streams(void)
-{
-    struct standin_streams at = {.stream = NULL};
-    const char *path = getenv("CECL_NCCL_PATH");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    *(void **)&at.stream = dlsym(library, "standin_stream");
-    *(void **)&at.stream_free = dlsym(library, "standin_stream_free");
-    *(void **)&at.capture = dlsym(library, "standin_capture");
-    *(void **)&at.end_capture = dlsym(library, "standin_end_capture");
-    *(void **)&at.passed = dlsym(library, "standin_passed");
-    *(void **)&at.launch = dlsym(library, "standin_launch");
-    *(void **)&at.graph_free = dlsym(library, "standin_graph_free");
-    return at;
-}
 /* The library in NCCL's place calls this. */
 STANDIN_API ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream);
 
@@ -115,5 +92,19 @@ STANDIN_API void standin_take_us(unsigned us);
 
 /* The latest call of this thread. */
 STANDIN_API struct standin_record standin_last(void);
+
+/* A function of the library that CECL_NCCL_PATH names, looked up as programs do. */
+static inline void *standin_function(const char *name)
+{
+    const char *path = getenv("CECL_NCCL_PATH");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!library) {
+        fprintf(stderr, "CECL_NCCL_PATH: %s\n", path ? dlerror() : "the stand-in expected");
+        exit(2);
+    }
+    return dlsym(library, name);
+}
+/* The stand-in's own function, without the library under test. */
+#define STANDIN(name) (__extension__(__typeof__(name) *) standin_function(#name))
 
 #endif

@@ -6,16 +6,14 @@
  * nccl_pass_time [MOST_NS [mixed]] fails if the difference exceeds MOST_NS nanoseconds.
  * CECL_NCCL_PATH names the stand-in. With `mixed`, calls of two sizes come in an order without a
  * period, as in a server. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "calls.h"
+#include "times.h"
 
 #define BATCHES 401
 #define CALLS 500 /* calls of a batch */
@@ -24,13 +22,6 @@
 enum { LEARNING = 60000, TOGETHER = 64 };
 
 typedef __typeof__(ncclAllGather) all_gather;
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
 
 static bool is_mixed;
 
@@ -49,12 +40,11 @@ static double measure(all_gather *gather, ncclComm_t comm, int calls)
     return (now_ns() - start) / calls;
 }
 
-static __typeof__(standin_go_hollow) *go_hollow;
 static pthread_barrier_t together;
 
 static void *learn(void *comm)
 {
-    go_hollow(true);
+    STANDIN(standin_go_hollow)(true);
     for (int i = 0; i < LEARNING / TOGETHER; i++) {
         measure(ncclAllGather, *(ncclComm_t *)comm, TOGETHER);
         pthread_barrier_wait(&together);
@@ -73,40 +63,22 @@ static void learn_both(ncclComm_t *comms)
         pthread_join(threads[i], NULL);
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values)
-{
-    qsort(values, BATCHES, sizeof(*values), by_value);
-    return values[BATCHES / 2];
-}
-
 int main(int argc, char **argv)
 {
     static double passed[BATCHES], direct[BATCHES];
-    const char *real = getenv("CECL_NCCL_PATH");
-    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    all_gather *theirs = NULL;
+    all_gather *theirs = STANDIN(ncclAllGather);
     ncclComm_t comms[2];
     is_mixed = argc > 2 && strcmp(argv[2], "mixed") == 0;
-    if (!standin || ncclCommInitAll(comms, 2, NULL) != 0) {
-        fprintf(stderr, "CECL_NCCL_PATH names no stand-in\n");
+    if (ncclCommInitAll(comms, 2, NULL) != 0)
         return 2;
-    }
-    *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
-    *(void **)&theirs = dlsym(standin, "ncclAllGather");
     learn_both(comms);
-    go_hollow(true);
+    STANDIN(standin_go_hollow)(true);
     for (int i = 0; i < BATCHES; i++) {
         direct[i] = measure(theirs, comms[0], CALLS);
         passed[i] = measure(ncclAllGather, comms[0], CALLS);
     }
-    const double more = median(passed) - median(direct);
-    printf("ns a call: %.0f passed on, %.0f made directly, %.0f more\n", median(passed),
-           median(direct), more);
-    return argc > 1 && more > atof(argv[1]);
+    const double after = median(passed, BATCHES), before = median(direct, BATCHES);
+    printf("ns a call: %.0f passed on, %.0f made directly, %.0f more\n", after, before,
+           after - before);
+    return argc > 1 && after - before > atof(argv[1]);
 }

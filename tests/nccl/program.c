@@ -7,13 +7,7 @@
  *   crowd     a process that makes a call on each of 100 communicators first, and then threads
  *   again     processes, each of which first makes calls on 100 communicators, one after the other
  * Prints the name and the result of each call that failed. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "ranks.h"
+#include "processes.h"
 
 #define MOST 40000 /* elements of a buffer */
 
@@ -67,24 +61,24 @@ static bool send_many(struct rank *rank)
 
 static bool capture_calls(struct rank *rank)
 {
-    const struct standin_streams standin = find_streams();
-    const cudaStream_t stream = standin.stream();
+    const cudaStream_t stream = STANDIN(standin_stream)();
     const int in[4] = {rank->rank};
     int out[4 * MAX_RANKS], word = -1;
-    standin.capture(stream);
+    STANDIN(standin_capture)(stream);
     bool is_right = CALL(ncclAllGather, in, out, 4, ncclInt32, rank->comm, stream);
-    struct standin_graph *gather = standin.end_capture(stream);
-    standin.capture(stream);
+    struct standin_graph *gather = STANDIN(standin_end_capture)(stream);
+    STANDIN(standin_capture)(stream);
     is_right = (rank->rank == 0   ? CALL(ncclSend, in, 1, ncclInt32, 1, rank->comm, stream)
                 : rank->rank == 1 ? CALL(ncclRecv, &word, 1, ncclInt32, 0, rank->comm, stream)
                                   : true) &&
                is_right;
-    struct standin_graph *message = standin.end_capture(stream);
+    struct standin_graph *message = STANDIN(standin_end_capture)(stream);
     for (int i = 0; i < 2; i++)
-        is_right = standin.launch(gather) == 0 && standin.launch(message) == 0 && is_right;
-    standin.graph_free(gather);
-    standin.graph_free(message);
-    standin.stream_free(stream);
+        is_right = STANDIN(standin_launch)(gather) == 0 && STANDIN(standin_launch)(message) == 0 &&
+                   is_right;
+    STANDIN(standin_graph_free)(gather);
+    STANDIN(standin_graph_free)(message);
+    STANDIN(standin_stream_free)(stream);
     return is_right && out[4 * (rank->nranks - 1)] == rank->nranks - 1 &&
            (rank->rank == 1) == (word == 0);
 }
@@ -123,22 +117,6 @@ static bool call_alone_again(void)
     return is;
 }
 
-/* The first rank makes the id, and sends it to the others through a pipe. */
-static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
-{
-    ncclUniqueId id;
-    if (rank > 0) {
-        if (read(pipe[0], &id, sizeof(id)) != (ssize_t)sizeof(id))
-            _exit(9);
-        return id;
-    }
-    ncclGetUniqueId(&id);
-    for (int i = 1; i < nranks; i++)
-        if (write(pipe[1], &id, sizeof(id)) != (ssize_t)sizeof(id))
-            _exit(9);
-    return id;
-}
-
 static void run_process(struct rank *rank)
 {
     run_rank(rank);
@@ -155,17 +133,18 @@ static int await_processes(void)
 
 static bool is_again;
 
-static int run_processes(int nranks, bool (*run)(struct rank *))
+/* The processes exit, so that they print their tables. */
+static int run_as_processes(int nranks, bool (*run)(struct rank *))
 {
-    int ids[2];
-    if (pipe(ids) != 0)
+    struct meeting *meeting = meeting_new();
+    if (!meeting)
         return 9;
     for (int i = 0; i < nranks; i++) {
         if (fork() == 0) {
             struct rank rank = {.rank = i, .nranks = nranks, .run = run};
             if (is_again && !call_alone_again())
                 exit(1);
-            rank.id = agree_on_id(i, nranks, ids);
+            agree_on_id(meeting, &rank);
             run_process(&rank);
         }
     }
@@ -190,11 +169,11 @@ int main(int argc, char **argv)
         return 2;
     is_again = strcmp(argv[1], "again") == 0;
     if (is_again || strcmp(argv[1], "processes") == 0)
-        return run_processes(nranks, make_calls);
+        return run_as_processes(nranks, make_calls);
     if (strcmp(argv[1], "newest") == 0)
         return !run_ranks(nranks, make_newest_calls);
     if (strcmp(argv[1], "captured") == 0)
-        return run_processes(nranks, capture_calls);
+        return run_as_processes(nranks, capture_calls);
     if (strcmp(argv[1], "messages") == 0)
         return !run_ranks(nranks, send_many);
     if (strcmp(argv[1], "crowd") == 0)

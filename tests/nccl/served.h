@@ -2,30 +2,7 @@
 #ifndef CECL_TESTS_NCCL_SERVED_H
 #define CECL_TESTS_NCCL_SERVED_H
 
-#include <stdio.h>
-
 #include "ranks.h"
-
-static inline void *standin_function(const char *name)
-{
-    const char *path = getenv("CECL_NCCL_PATH");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!library) {
-        fprintf(stderr, "CECL_NCCL_PATH: %s\n", dlerror());
-        exit(2);
-    }
-    return dlsym(library, name);
-}
-
-/* Defines a pointer to the stand-in's own function, without the library under test. */
-#define FROM_STANDIN(pointer, name) \
-    static __typeof__(name) *pointer; \
-    __attribute__((constructor)) static void find_##pointer(void) \
-    { \
-        *(void **)&pointer = standin_function(#name); \
-    }
-
-FROM_STANDIN(last, standin_last)
 
 /* Makes a call that always goes to NCCL, and so becomes this thread's last call there. */
 static inline void mark(const struct rank *r)
@@ -36,7 +13,7 @@ static inline void mark(const struct rank *r)
 
 static inline bool is_served(void)
 {
-    return strcmp(last().name, "ncclCommCount") == 0;
+    return strcmp(STANDIN(standin_last)().name, "ncclCommCount") == 0;
 }
 
 /* Whether a gather is right, and is served or passed as expected. */

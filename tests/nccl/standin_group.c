@@ -328,11 +328,7 @@ ncclResult_t ncclGroupStart(void)
 static ncclResult_t give_up(ncclResult_t result)
 {
     refusal = ceclSuccess;
-    while (first) {
-        struct op *op = first;
-        first = op->next;
-        drop(op, result);
-    }
+    finish(&first, ceclRemoteError);
     return result;
 }
 

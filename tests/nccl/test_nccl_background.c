@@ -14,9 +14,6 @@
 #define RANKS 4
 #define REFUSED ((ncclResult_t)ceclInvalidArgument)
 
-FROM_STANDIN(ask_standin, ncclCommGetAsyncError)
-FROM_STANDIN(calls_of, standin_calls)
-
 static ncclResult_t begin(struct rank *r)
 {
     struct config config;
@@ -405,7 +402,7 @@ static bool share_a_group(struct rank *r)
               ncclRecv(&theirs, 1, ncclFloat64, before, r->comm, NULL) == 0;
     const ncclResult_t result = ncclGroupEnd();
     is = is && (result == 0 || result == IN_PROGRESS);
-    is = is && ask_standin(r->comm, &error) == 0 && error == 0;
+    is = is && STANDIN(ncclCommGetAsyncError)(r->comm, &error) == 0 && error == 0;
     is = is && await_comm(r->comm) == 0 && out[r->nranks - 1] == r->nranks - 1 && theirs == before;
     return ncclCommDestroy(r->comm) == 0 && is;
 }

@@ -12,7 +12,6 @@
 #define RANKS 3
 #define SOME 20 /* replays of most tests */
 
-static struct standin_streams standin;
 #ifdef __SANITIZE_THREAD__
 static uint32_t rounds = 1000;
 #else
@@ -82,10 +81,10 @@ static enum course capture(const struct rank *r, struct data *d, cudaStream_t on
                            bool (*make)(const struct rank *, struct data *, cudaStream_t),
                            struct standin_graph **graph)
 {
-    standin.capture(on);
+    STANDIN(standin_capture)(on);
     const bool is_made = make(r, d, on);
-    *graph = standin.end_capture(on);
-    return !is_made || !*graph ? FAILED : standin.passed(*graph) == 0 ? SERVED : PASSED;
+    *graph = STANDIN(standin_end_capture)(on);
+    return !is_made || !*graph ? FAILED : STANDIN(standin_passed)(*graph) == 0 ? SERVED : PASSED;
 }
 
 static bool groups(const struct rank *r, struct data *d, cudaStream_t on)
@@ -102,7 +101,8 @@ static bool replays_well(const struct rank *r, struct data *d, struct standin_gr
                          uint32_t round)
 {
     fill(d, r, round);
-    return standin.launch(graph) == 0 && has_gathered(d, r, round) && has_reduced(d, r, round);
+    return STANDIN(standin_launch)(graph) == 0 && has_gathered(d, r, round) &&
+           has_reduced(d, r, round);
 }
 
 /* What a rank captures. */
@@ -114,11 +114,11 @@ struct scene {
 
 static bool run_in_a_scene(struct rank *r, bool (*run)(struct rank *r, struct scene *s))
 {
-    struct scene s = {.on = standin.stream()};
+    struct scene s = {.on = STANDIN(standin_stream)()};
     const bool is = run(r, &s);
-    standin.graph_free(s.graph);
-    standin.graph_free(s.other);
-    standin.stream_free(s.on);
+    STANDIN(standin_graph_free)(s.graph);
+    STANDIN(standin_graph_free)(s.other);
+    STANDIN(standin_stream_free)(s.on);
     return is;
 }
 
@@ -163,16 +163,17 @@ TEST_OF_CAPTURES("auto off", captured_calls_are_passed_and_replay, RANKS)
 
 TEST_OF_CAPTURES("all", every_byte_is_right_in_many_replays_of_two_graphs, 2)
 {
-    const cudaStream_t other = standin.stream();
+    const cudaStream_t other = STANDIN(standin_stream)();
     bool is =
         captures(r, s, gather) == SERVED && capture(r, &s->d, other, reduce, &s->other) == SERVED;
     for (uint32_t round = 0; round < rounds && is; round++) {
         fill(&s->d, r, round);
-        is = round % 8 == 7 ? gather(r, &s->d, NULL) : standin.launch(s->graph) == 0;
-        is = is && (round % 8 == 3 ? reduce(r, &s->d, NULL) : standin.launch(s->other) == 0) &&
+        is = round % 8 == 7 ? gather(r, &s->d, NULL) : STANDIN(standin_launch)(s->graph) == 0;
+        is = is &&
+             (round % 8 == 3 ? reduce(r, &s->d, NULL) : STANDIN(standin_launch)(s->other) == 0) &&
              has_gathered(&s->d, r, round) && has_reduced(&s->d, r, round);
     }
-    standin.stream_free(other);
+    STANDIN(standin_stream_free)(other);
     return is;
 }
 
@@ -200,7 +201,7 @@ static bool is_passed_by_all(struct rank *r, struct scene *s,
         fill(d, r, round);
         if (r->rank == 1)
             memcpy(d->gather_out + 5, d->gather_in, sizeof(d->gather_in));
-        is = standin.launch(s->graph) == 0 && has_gathered(d, r, round);
+        is = STANDIN(standin_launch)(s->graph) == 0 && has_gathered(d, r, round);
     }
     return is && capture(r, d, s->on, makes_all, &s->other) == SERVED &&
            replays_well(r, d, s->other, 1);
@@ -272,12 +273,12 @@ TEST_OF_CAPTURES("all", captured_messages_are_passed_and_replay_beside_served_ca
     struct data *d = &s->d;
     bool is = captures(r, s, around) == PASSED &&
               capture(r, d, s->on, around_beside_a_gather, &s->other) == PASSED &&
-              standin.passed(s->other) == 1; /* the messages' group, and not the gather */
+              STANDIN(standin_passed)(s->other) == 1; /* the messages' group, and not the gather */
     for (uint32_t round = 0; round < SOME && is; round++) {
         fill(d, r, round);
-        is = standin.launch(s->graph) == 0 && has_come(d, r, round);
+        is = STANDIN(standin_launch)(s->graph) == 0 && has_come(d, r, round);
         fill(d, r, ~round);
-        is = is && standin.launch(s->other) == 0 && has_come(d, r, ~round) &&
+        is = is && STANDIN(standin_launch)(s->other) == 0 && has_come(d, r, ~round) &&
              has_gathered(d, r, ~round);
         fill(d, r, round + 1); /* eager messages are served between replays */
         is = is && around(r, d, NULL) && has_come(d, r, round + 1);
@@ -299,26 +300,26 @@ TEST_UNDER("all", one_thread_captures_the_calls_of_all_ranks_in_groups)
     struct rank r[N];
     ncclComm_t comms[N];
     const int devices[N] = {0, 1, 2};
-    const cudaStream_t on = standin.stream();
+    const cudaStream_t on = STANDIN(standin_stream)();
     assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
     for (int i = 0; i < N; i++)
         r[i] = (struct rank){.rank = i, .nranks = N, .comm = comms[i]};
-    standin.capture(on);
+    STANDIN(standin_capture)(on);
     assert_int_equal(ncclGroupStart(), 0);
     for (int i = 0; i < N; i++)
         assert_true(makes_all(&r[i], &d[i], on));
     assert_int_equal(ncclGroupEnd(), 0);
-    struct standin_graph *graph = standin.end_capture(on);
-    assert_int_equal(standin.passed(graph), 0);
+    struct standin_graph *graph = STANDIN(standin_end_capture)(on);
+    assert_int_equal(STANDIN(standin_passed)(graph), 0);
     for (uint32_t round = 0; round < SOME; round++) {
         for (int i = 0; i < N; i++)
             fill(&d[i], &r[i], round);
-        assert_int_equal(standin.launch(graph), 0);
+        assert_int_equal(STANDIN(standin_launch)(graph), 0);
         for (int i = 0; i < N; i++)
             assert_true(has_gathered(&d[i], &r[i], round) && has_reduced(&d[i], &r[i], round));
     }
-    standin.graph_free(graph);
-    standin.stream_free(on);
+    STANDIN(standin_graph_free)(graph);
+    STANDIN(standin_stream_free)(on);
     for (int i = 0; i < N; i++)
         assert_int_equal(ncclCommDestroy(comms[i]), 0);
 }
@@ -361,7 +362,7 @@ TEST_OF_CAPTURES("all", a_graph_may_outlive_its_communicator_and_is_refused_then
     const bool is = captures(r, s, makes_all) == SERVED && replays_well(r, &s->d, s->graph, 3) &&
                     ncclCommDestroy(r->comm) == 0;
     r->comm = NULL;
-    return is && standin.launch(s->graph) != 0 && time(NULL) - begun < PROMPT;
+    return is && STANDIN(standin_launch)(s->graph) != 0 && time(NULL) - begun < PROMPT;
 }
 
 /* ---- which calls auto serves */
@@ -391,7 +392,7 @@ static bool replay_large(const struct rank *r, struct standin_graph *graph, uint
 {
     for (uint32_t i = 0; i < LARGE; i++)
         large_in[r->rank][i] = element(round, r->rank, i);
-    bool is = standin.launch(graph) == 0;
+    bool is = STANDIN(standin_launch)(graph) == 0;
     for (uint32_t i = 0; i < 2 * LARGE; i++)
         is = is && large_out[r->rank][i] == element(round, (int)(i / LARGE), i % LARGE);
     return is;
@@ -400,7 +401,7 @@ static bool replay_large(const struct rank *r, struct standin_graph *graph, uint
 TEST_OF_CAPTURES("auto", auto_serves_a_captured_call_as_the_table_says_and_a_group_whole, 2)
 {
     bool is = captures(r, s, broadcast) == PASSED;
-    standin.graph_free(s->graph);
+    STANDIN(standin_graph_free)(s->graph);
     is = captures(r, s, gather_large) == SERVED &&
          capture(r, &s->d, s->on, gather_then_broadcast, &s->other) == PASSED && is;
     for (uint32_t round = 0; round < SOME && is; round++)
@@ -410,11 +411,6 @@ TEST_OF_CAPTURES("auto", auto_serves_a_captured_call_as_the_table_says_and_a_gro
 
 int main(int argc, char **argv)
 {
-    standin = find_streams();
-    if (!standin.stream) {
-        print_error("CECL_NCCL_PATH: the stand-in\n");
-        return 2;
-    }
     rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : rounds;
     return tests_run(NULL, NULL);
 }

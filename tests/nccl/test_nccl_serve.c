@@ -19,8 +19,6 @@
 #define COUNT 500       /* elements of a block */
 #define UNKNOWN_TYPE 77 /* an unknown datatype */
 
-FROM_STANDIN(calls_of, standin_calls)
-
 /* ---- A call of each kind. (tests/fuzz makes random calls, also in place, and compares every byte.) */
 
 enum op {
@@ -283,11 +281,6 @@ static bool split_and_destroy(struct rank *r)
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
-TEST_UNDER("all", a_split_is_served_and_outlives_its_parent)
-{
-    assert_true(run_ranks(RANKS, split_and_destroy));
-}
-
 /* ---- several hosts */
 
 #define ON_A_HOST 2
@@ -356,7 +349,7 @@ static void *make_and_end_under_a_name(void *argument)
     return NULL;
 }
 
-TEST_UNDER("all", the_programs_threads_keep_their_names)
+TEST_UNDER("all", a_split_is_served_and_outlives_its_parent_and_threads_keep_their_names)
 {
     assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
 }
@@ -423,7 +416,7 @@ TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 }
 
 /* Revokes the communicator, then continues with all ranks but rank 1. */
-static bool shrink(struct rank *r)
+TEST_OF_RANKS_UNDER("all", what_a_shrink_leaves_is_served, RANKS)
 {
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
     int excluded[] = {1};
@@ -436,11 +429,6 @@ static bool shrink(struct rank *r)
         is = is && gathers(&fewer, true) && ncclCommDestroy(fewer.comm) == 0;
     }
     return is;
-}
-
-TEST_UNDER("all", what_a_shrink_leaves_is_served)
-{
-    assert_true(run_ranks(RANKS, shrink));
 }
 
 /* NCCL refuses the flags, so the communicator stays usable. */
@@ -1181,7 +1169,7 @@ static bool exchange_in_a_group(struct rank *r)
     bool is = ncclGroupStart() == 0 &&
               ncclSend(&out, 1, ncclInt32, 1 - r->rank, r->comm, NULL) == 0 &&
               ncclRecv(&in, 1, ncclInt32, 1 - r->rank, r->comm, NULL) == 0;
-    is = ncclGroupEnd() == 0 && is && strcmp(last().name, "ncclGroupEnd") == 0;
+    is = ncclGroupEnd() == 0 && is && strcmp(STANDIN(standin_last)().name, "ncclGroupEnd") == 0;
     return is && in == 6 - r->rank;
 }
 

@@ -13,9 +13,6 @@ enum { COUNT = 64, STEPS = 120, LAST = 10 };
  * work, a step served by cecl takes 10 to 100 ms more now and then, and a verdict needs a clear difference. */
 #define TAKES_US 30000
 
-FROM_STANDIN(take_us, standin_take_us)
-FROM_STANDIN(go_hollow, standin_go_hollow)
-
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
 
@@ -23,7 +20,7 @@ static _Atomic int passed;
  * call first, so that an earlier `name` does not count. */
 static bool came(const char *name)
 {
-    return strcmp(last().name, name) == 0;
+    return strcmp(STANDIN(standin_last)().name, name) == 0;
 }
 
 static bool gather(struct rank *r, int32_t number, bool *was_passed)
@@ -100,15 +97,15 @@ static bool find_largest(struct rank *r, int32_t number)
  * steps. A maximum is always passed. */
 static bool captures(const struct rank *r, ncclRedOp_t op, bool is_served)
 {
-    const struct standin_streams standin = find_streams();
-    const cudaStream_t stream = standin.stream();
+    const cudaStream_t stream = STANDIN(standin_stream)();
     int32_t mine = r->rank, result = -1;
-    standin.capture(stream);
+    STANDIN(standin_capture)(stream);
     bool is = ncclAllReduce(&mine, &result, 1, ncclInt32, op, r->comm, stream) == 0;
-    struct standin_graph *graph = standin.end_capture(stream);
-    is = (standin.passed(graph) == 0) == is_served && standin.launch(graph) == 0 && is;
-    standin.graph_free(graph);
-    standin.stream_free(stream);
+    struct standin_graph *graph = STANDIN(standin_end_capture)(stream);
+    is = (STANDIN(standin_passed)(graph) == 0) == is_served &&
+         STANDIN(standin_launch)(graph) == 0 && is;
+    STANDIN(standin_graph_free)(graph);
+    STANDIN(standin_stream_free)(stream);
     return is && result == (op == ncclSum ? r->nranks * (r->nranks - 1) / 2 : r->nranks - 1);
 }
 
@@ -137,7 +134,7 @@ TEST(a_program_that_gains_is_served_after_its_trial)
         passed = 0;
         /* a script may run the program although cecl is not faster */
         const char *other = getenv("CECL_TEST_TAKES_US");
-        take_us(other ? (unsigned)atoi(other) : TAKES_US);
+        STANDIN(standin_take_us)(other ? (unsigned)atoi(other) : TAKES_US);
         assert_true(run_ranks(nranks, train));
         assert_int_equal(passed, 0);
     }
@@ -159,7 +156,7 @@ static bool wander(struct rank *r)
 TEST(without_a_period_the_table_decides)
 {
     passed = 0;
-    take_us(0);
+    STANDIN(standin_take_us)(0);
     assert_true(run_ranks(3, wander));
     assert_int_equal(passed, 0);
 }
@@ -195,7 +192,7 @@ TEST(each_size_of_a_benchmark_is_tried)
 {
     passed = 0;
     const char *other = getenv("CECL_TEST_TAKES_US");
-    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
+    STANDIN(standin_take_us)(other ? (unsigned)atoi(other) : CALL_TAKES_US);
     assert_true(run_ranks(2, repeat_sizes));
     assert_int_equal(passed, 0);
 }
@@ -219,7 +216,7 @@ static bool leave_a_turn(struct rank *r)
 TEST(a_turn_ends_with_its_period)
 {
     passed = 0;
-    take_us(CALL_TAKES_US);
+    STANDIN(standin_take_us)(CALL_TAKES_US);
     assert_true(run_ranks(3, leave_a_turn));
     assert_int_equal(passed, 3 * 99);
 }
@@ -252,13 +249,12 @@ static bool gather_hollow(const struct rank *r, size_t count, bool in_group)
 
 static bool capture_hollow(const struct rank *r)
 {
-    const struct standin_streams standin = find_streams();
-    const cudaStream_t stream = standin.stream();
+    const cudaStream_t stream = STANDIN(standin_stream)();
     int32_t mine = 0, all[MAX_RANKS];
-    standin.capture(stream);
+    STANDIN(standin_capture)(stream);
     const bool is = ncclAllGather(&mine, all, 1, ncclInt32, r->comm, stream) == 0;
-    standin.graph_free(standin.end_capture(stream));
-    standin.stream_free(stream);
+    STANDIN(standin_graph_free)(STANDIN(standin_end_capture)(stream));
+    STANDIN(standin_stream_free)(stream);
     return is;
 }
 
@@ -271,7 +267,7 @@ static bool change_steps(struct rank *r)
     /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
     enum { HOLLOW = 30000, GROUPS = 20, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
     bool is = true;
-    go_hollow(true);
+    STANDIN(standin_go_hollow)(true);
     for (int i = 0; i < HOLLOW + FORGOTTEN; i++) {
         if (captures_too && i == HOLLOW)
             is = capture_hollow(r) && is;
@@ -281,7 +277,7 @@ static bool change_steps(struct rank *r)
             pthread_barrier_wait(&together);
     }
     is = is && came("ncclAllGather");
-    go_hollow(false);
+    STANDIN(standin_go_hollow)(false);
     for (int i = 0; i < CALLS && is; i++) {
         bool was_passed;
         is = gather(r, i, &was_passed);
@@ -295,7 +291,7 @@ TEST(steps_that_change_after_a_verdict_for_nccl_are_tried)
     if (getenv("CECL_TEST_TAKES_US"))
         skip_because("cecl is not to be faster");
     passed = 0;
-    take_us(CALL_TAKES_US);
+    STANDIN(standin_take_us)(CALL_TAKES_US);
     pthread_barrier_init(&together, NULL, 3);
     assert_true(run_ranks(3, change_steps));
     assert_int_equal(passed, 0);
@@ -350,7 +346,7 @@ static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
         skip_because("cecl is not to be faster");
     passed = 0;
     only_here = call;
-    take_us(TAKES_US);
+    STANDIN(standin_take_us)(TAKES_US);
     assert_true(run_ranks(3, differ_on_one_rank));
     assert_int_equal(passed, 0);
 }
@@ -374,7 +370,7 @@ TEST(captured_calls_count_alike_on_ranks_with_and_without_groups)
 
 TEST(communicators_are_tried_one_after_the_other)
 {
-    take_us(300);
+    STANDIN(standin_take_us)(300);
     assert_true(run_ranks(4, train_both));
 }
 
