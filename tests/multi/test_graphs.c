@@ -1,5 +1,5 @@
-/* Captured calls: each launch of a graph does what its calls would do. Graphs of random calls (random_call.h) and messages
- * are launched repeatedly, on several streams, one after the other and between eager calls. */
+/* Captured calls: each launch of a graph does what its calls would do. Graphs of random calls (random_call.h) and messages, in
+ * memory of any kind, are launched repeatedly, on several streams, one after the other and between eager calls. */
 #include "random_call.h"
 
 #define GRAPHS 5
@@ -28,15 +28,24 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
     return random_make(comm, &c, grouped);
 }
 
-static void make(struct work *w, ceclComm_t comm, uint64_t *x, int kind, enum memory_kind memory)
+/* Each rank has memory of kinds of its own. Collectives that GPUs capture are in the pool, because memory that peers cannot
+ * reach would take a bounce buffer. */
+static enum memory_kind draw_memory(ceclComm_t comm, int kind, uint64_t *x, uint64_t *own)
+{
+    const bool in_pool = random_next(x) % 2 || (kind < BY_SPLITS && multi_on_gpus(comm));
+    return in_pool ? MEMORY_POOL
+                   : MEMORY_SHARED + random_next(own) % (MEMORY_KINDS - MEMORY_SHARED);
+}
+
+static void make(struct work *w, ceclComm_t comm, uint64_t *x, int kind)
 {
     struct random_call *c = &w->slot.call;
     *c = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
-    w->send = memory_new(comm, memory, random_room());
-    w->recv = memory_new(comm, memory, random_room());
-    assert_non_null(w->slot.want = malloc(random_room()));
     c->seed = random_next(x);
     uint64_t own = c->seed + (uint64_t)multi_rank;
+    w->send = memory_new(comm, draw_memory(comm, kind, x, &own), random_room());
+    w->recv = memory_new(comm, draw_memory(comm, kind, x, &own), random_room());
+    assert_non_null(w->slot.want = malloc(random_room()));
     random_draw_of(c, kind == BY_SPLITS ? MESSAGE : (enum kind)kind, x);
     random_prepare(comm, &w->slot, &w->send, &w->recv, &own, host);
 }
@@ -124,80 +133,6 @@ static ceclGraph_t capture(ceclComm_t comm, const struct work *calls, int ncalls
     return graph;
 }
 
-/* Launches the graph of a call, or of a group, for a whole window, with new input each time. */
-static void replay(ceclComm_t comm, struct work *calls, int ncalls, ceclStream_t stream)
-{
-    ceclGraph_t graph = capture(comm, calls, ncalls, ncalls > 1, stream);
-    for (int i = 0; i < WINDOW; i++) {
-        struct launch *l = &launches[i];
-        l->calls = calls;
-        l->ncalls = ncalls;
-        l->seed = 1000 + (uint64_t)(i * ncalls);
-        put_input(comm, l, stream);
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
-        keep_output(comm, l, stream);
-    }
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    for (int i = 0; i < WINDOW; i++)
-        check(&launches[i]);
-    multi_ok(comm, ceclGraphDestroy(graph));
-}
-
-/* Replays each of the kinds [first, end), messages in groups, before and after eager calls. Memory may be of another kind on
- * each rank. */
-static void replay_each(ceclComm_t comm, int first, int end, enum memory_kind least, int kinds)
-{
-    static struct work calls[CALLS_MOST];
-    uint64_t x = 11;
-    open_launches();
-    ceclStream_t stream = multi_stream(comm);
-    for (int kind = first; kind < end; kind++) {
-        const int ncalls = kind == MESSAGE ? CALLS_MOST : 1;
-        for (int c = 0; c < ncalls; c++)
-            make(&calls[c], comm, &x, kind,
-                 (enum memory_kind)((int)least + (kind + c + multi_rank) % kinds));
-        replay(comm, calls, ncalls, stream);
-        call_all(comm, calls, ncalls, ncalls > 1, stream);
-        replay(comm, calls, ncalls, stream);
-        for (int c = 0; c < ncalls; c++)
-            free_work(comm, &calls[c]);
-    }
-    multi_ok(comm, ceclStreamDestroy(comm, stream));
-    close_launches();
-}
-
-/* Memory that peers cannot reach goes through bounce buffers, which eager calls use as well. */
-TEST(private_memory_is_carried_in_each_replay)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    const bool on_gpus = multi_on_gpus(comm);
-    if (!on_gpus)
-        replay_each(comm, 0, ALL_KINDS, MEMORY_PRIVATE, 1);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    if (on_gpus)
-        skip_because("the host device reaches all of the program's memory");
-}
-
-TEST_WITH_COMM(messages_take_memory_of_every_kind)
-{
-    for (int i = 0; i < 4; i++)
-        replay_each(comm, BY_SPLITS, ALL_KINDS, MEMORY_SHARED, MEMORY_KINDS - MEMORY_SHARED);
-}
-
-/* Small calls keep their own call count. Captured urgent calls use the same path as other calls. */
-TEST(each_kind_of_call_is_right_in_each_replay)
-{
-    for (int i = 0; i < 3; i++) {
-        ceclConfig_t config = multi_config();
-        config.smPolicy = i == 1 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
-        multi_setenv("CECL_URGENT", i == 2 ? "1" : NULL);
-        ceclComm_t comm = multi_comm(&config);
-        multi_setenv("CECL_URGENT", NULL);
-        replay_each(comm, 0, ALL_KINDS, MEMORY_POOL, 1);
-        multi_ok(NULL, ceclCommDestroy(comm));
-    }
-}
-
 /* ---- many graphs, and eager calls between them */
 
 static struct arena {
@@ -207,6 +142,7 @@ static struct arena {
     int ncalls[GRAPHS + 1];
     ceclGraph_t graphs[GRAPHS];
     uint64_t x;
+    int kind; /* of the latest call */
 } a;
 
 static int draw_below(int most)
@@ -214,35 +150,40 @@ static int draw_below(int most)
     return (int)(random_next(&a.x) % (uint64_t)most);
 }
 
-static void capture_again(int g)
+/* Draws the calls of a graph, or the eager ones. All kinds come in turn. */
+static void draw(int g)
 {
-    multi_ok(a.comm, ceclGraphDestroy(a.graphs[g]));
+    a.ncalls[g] = 1 + draw_below(CALLS_MOST);
+    for (int c = 0; c < a.ncalls[g]; c++)
+        make(&a.calls[g][c], a.comm, &a.x, a.kind = (a.kind + 1) % ALL_KINDS);
+    if (g == EAGER)
+        return;
     a.graphs[g] = capture(a.comm, a.calls[g], a.ncalls[g], draw_below(3) == 0,
                           a.streams[draw_below(STREAMS)]);
 }
 
-static void open_arena(uint64_t seed)
+static void drop(int g)
 {
-    a.comm = multi_comm(NULL);
+    if (g != EAGER)
+        multi_ok(a.comm, ceclGraphDestroy(a.graphs[g]));
+    for (int c = 0; c < a.ncalls[g]; c++)
+        free_work(a.comm, &a.calls[g][c]);
+}
+
+static void open_arena(const ceclConfig_t *config, uint64_t seed)
+{
+    a.comm = multi_comm(config);
     a.x = seed;
     for (int s = 0; s < STREAMS; s++)
         a.streams[s] = multi_stream(a.comm);
-    for (int g = 0; g <= EAGER; g++) {
-        a.ncalls[g] = 1 + draw_below(CALLS_MOST);
-        for (int c = 0; c < a.ncalls[g]; c++)
-            make(&a.calls[g][c], a.comm, &a.x, draw_below(ALL_KINDS), MEMORY_POOL);
-        if (g < GRAPHS)
-            capture_again(g);
-    }
+    for (int g = 0; g <= EAGER; g++)
+        draw(g);
 }
 
 static void close_arena(void)
 {
-    for (int g = 0; g < GRAPHS; g++)
-        multi_ok(a.comm, ceclGraphDestroy(a.graphs[(g * 2 + 1) % GRAPHS]));
     for (int g = 0; g <= EAGER; g++)
-        for (int c = 0; c < a.ncalls[g]; c++)
-            free_work(a.comm, &a.calls[g][c]);
+        drop(g);
     for (int s = 0; s < STREAMS; s++)
         multi_ok(a.comm, ceclStreamDestroy(a.comm, a.streams[s]));
     multi_ok(NULL, ceclCommDestroy(a.comm));
@@ -262,12 +203,8 @@ static void launch_one(struct launch *l, int g, ceclStream_t stream)
     keep_output(a.comm, l, stream);
 }
 
-TEST(graphs_and_eager_calls_go_on_in_any_order)
+static void go_on(int windows)
 {
-    const char *given = getenv("CECL_TEST_CALLS");
-    const int windows = (given ? atoi(given) : multi_share(LAUNCHES)) / WINDOW;
-    open_launches();
-    open_arena(20261125);
     for (int w = 0; w < windows; w++) {
         ceclStream_t of[GRAPHS + 1];
         for (int g = 0; g <= EAGER; g++)
@@ -281,9 +218,27 @@ TEST(graphs_and_eager_calls_go_on_in_any_order)
             multi_ok(a.comm, ceclStreamSynchronize(a.comm, a.streams[s]));
         for (int i = 0; i < WINDOW; i++)
             check(&launches[i]);
-        if (w % 16 == 15)
-            capture_again(draw_below(GRAPHS));
+        if (w % 4 == 3) {
+            const int g = draw_below(GRAPHS + 1);
+            drop(g);
+            draw(g);
+        }
     }
-    close_arena();
+}
+
+/* Small calls keep a count of their own. Captured urgent calls use the same path as other calls. */
+TEST(graphs_and_eager_calls_go_on_in_any_order)
+{
+    const char *given = getenv("CECL_TEST_CALLS");
+    const int launches_all = given ? atoi(given) : multi_share(LAUNCHES);
+    open_launches();
+    for (int i = 0; i < 3; i++) {
+        ceclConfig_t config = multi_config();
+        config.smPolicy = i == 1 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
+        config.urgent = i == 2;
+        open_arena(&config, 20261125 + (uint64_t)i);
+        go_on(launches_all / (3 * WINDOW));
+        close_arena();
+    }
     close_launches();
 }
