@@ -323,19 +323,6 @@ TEST(memory_is_free_as_soon_as_its_own_graph_is_gone)
     close_all();
 }
 
-TEST(a_communicator_that_ends_before_its_graph_says_so)
-{
-    open_all();
-    ceclGraph_t graph = captured(2);
-    multi_ok(comm, ceclGraphLaunch(graph, stream));
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    wait_for_graphs(100);
-    multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 2 captured calls");
-    multi_refused(NULL, ceclGraphLaunch(graph, stream), ceclInvalidUsage,
-                  "its communicator has ended");
-    multi_ok(NULL, ceclGraphDestroy(graph));
-}
-
 /* ---- messages, between rank 0 and the last rank */
 
 static int other(void)

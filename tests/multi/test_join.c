@@ -1,11 +1,11 @@
 /* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call,
- * and ids whose ranks do not match. No failure leaks a descriptor or a thread. */
+ * and ids that are used wrongly. No failure leaks a descriptor or a thread. (Ranks that never come, or join
+ * otherwise than the others: tests/unit/test_boot_tcp.c, tests/fault.) */
 #include <malloc.h>
 
 #include "held.h"
 #include "multi.h"
 
-#define SHORT_WAIT "3000" /* ms, for joins that end by their deadline */
 #define NEVER 1000
 
 /* The caller's exchange over MPI. Call number `fails_at` and all later calls fail. If the rank
@@ -199,68 +199,10 @@ TEST(the_half_of_an_mpi_communicator_joins)
 
 /* ---- unique ids */
 
-TEST(differing_numbers_of_ranks_are_refused_on_every_rank)
-{
-    const ceclConfig_t config = multi_config();
-    const ceclUniqueId id = multi_one_id();
-    ceclComm_t comm = NULL;
-    multi_refused(
-        NULL,
-        ceclCommInitRankConfig(&comm, multi_nranks + (multi_rank == 1), id, multi_rank, &config),
-        ceclInvalidArgument, "nranks");
-    assert_null(comm);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-/* Whether all ranks but rank 1, which never joins, name it. The root knows who is missing, too. */
-static bool all_name_who_never_joins_within(const char *limit_ms)
-{
-    const ceclConfig_t config = multi_config();
-    ceclComm_t comm = NULL;
-    ceclResult_t result = ceclTimeout;
-    char words[96];
-    snprintf(words, sizeof(words), " ms (CECL_INIT_TIMEOUT_MS=%s); missing: rank 1", limit_ms);
-    multi_setenv("CECL_INIT_TIMEOUT_MS", limit_ms);
-    const ceclUniqueId id = multi_one_id();
-    const double start = multi_seconds();
-    if (multi_rank != 1)
-        result = ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config);
-    const double waited = multi_seconds() - start;
-    const char *within = strstr(ceclGetLastError(NULL), "joined within ");
-    /* the time that has passed: ranks hear of the end a little before their limit */
-    const bool named =
-        multi_rank == 1 || (strstr(ceclGetLastError(NULL), words) && within &&
-                            atol(within + strlen("joined within ")) < atol(limit_ms));
-    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
-    assert_null(comm);
-    assert_true(waited < PROMPT);
-    return multi_how_many(named && result == ceclTimeout) == multi_nranks;
-}
-
-/* On a busy machine some ranks may come after the first limit. */
-TEST(a_rank_that_never_joins_is_named_by_the_deadline)
-{
-    assert_true(all_name_who_never_joins_within(SHORT_WAIT) ||
-                all_name_who_never_joins_within("9000") ||
-                all_name_who_never_joins_within("20000"));
-}
-
 static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int rank)
 {
     const ceclConfig_t config = multi_config();
     return ceclCommInitRankConfig(comm, nranks, id, rank, &config);
-}
-
-TEST(a_refused_number_of_ranks_leaves_the_id_good)
-{
-    const ceclUniqueId id = multi_one_id();
-    ceclComm_t comm = NULL;
-    multi_refused(NULL, join_by(id, &comm, 0, multi_rank), ceclInvalidArgument, "nranks 0");
-    multi_refused(NULL, join_by(id, &comm, 1025, multi_rank), ceclInvalidArgument, "nranks 1025");
-    assert_null(comm);
-    multi_ok(NULL, join_by(id, &comm, multi_nranks, multi_rank));
-    multi_works(comm, NULL, multi_nranks);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 TEST(a_rank_alone_may_correct_any_argument)

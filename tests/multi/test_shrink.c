@@ -1,5 +1,6 @@
 /* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
- * test_mixed.c; after an abort, a revoke or a death the fault suite and the soak shrink. */
+ * test_mixed.c; after an abort, a revoke or a death, and where a rank
+ * does not come, the fault suite and the soak shrink. */
 #include "multi.h"
 
 #include <ctype.h>
@@ -97,20 +98,14 @@ TEST_WITH(joined(CECL_UNDEF), a_finalized_communicator_shrinks)
 /* ---- refusals and timeouts */
 
 /* A call with a configuration reads the environment. */
-static ceclResult_t shrink_within(const char *ms, ceclComm_t comm, const int *excluded, int count,
-                                  ceclComm_t *rest)
-{
-    const ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    multi_setenv("CECL_INIT_TIMEOUT_MS", ms);
-    const ceclResult_t result = ceclCommShrink(comm, excluded, count, rest, &config);
-    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
-    return result;
-}
-
 static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
                                        ceclComm_t *rest)
 {
-    return shrink_within(SHORT_WAIT, comm, excluded, count, rest);
+    const ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT);
+    const ceclResult_t result = ceclCommShrink(comm, excluded, count, rest, &config);
+    multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
+    return result;
 }
 
 /* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
@@ -163,42 +158,6 @@ TEST(a_rank_whose_list_has_this_one_is_named)
                       "rank 2 did not come within " SHORT_WAIT " ms (CECL_INIT_TIMEOUT_MS)");
     assert_ptr_equal(rest, (ceclComm_t)8);
     end(comm);
-}
-
-/* Returns whether all other ranks name the last rank. It comes late, gets an error at once, and its next call is a new
- * try. */
-static bool is_missing_rank_named_within(const char *ms)
-{
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
-    const int away = multi_nranks - 1;
-    bool named = true;
-    char words[96];
-    snprintf(words, sizeof(words), "rank %d did not come within %s ms", away, ms);
-    const double start = multi_seconds();
-    if (multi_rank != away) {
-        multi_refused(NULL, shrink_within(ms, comm, NULL, 0, &rest), ceclTimeout, "did not come");
-        named = strstr(ceclGetLastError(NULL), words) != NULL;
-        const double took = multi_seconds() - start;
-        assert_true(!named || (took > 1.2 && took < PROMPT));
-    }
-    named = multi_how_many(named) == multi_nranks;
-    if (named && multi_rank == away) {
-        const double late = multi_seconds();
-        multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclTimeout, words);
-        assert_true(multi_seconds() - late < PROMPT);
-    }
-    assert_ptr_equal(rest, (ceclComm_t)8);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (named)
-        shrink_works(comm, NULL, 0);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    return named;
-}
-
-/* On a busy machine another rank may come after the time of the others is over, and is named, too. */
-TEST(a_rank_that_does_not_come_is_named_by_the_deadline)
-{
-    assert_true(is_missing_rank_named_within(SHORT_WAIT) || is_missing_rank_named_within("20000"));
 }
 
 struct refusal {
