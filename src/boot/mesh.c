@@ -357,10 +357,17 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
         if (is_scarce ? is_late || cecl_ms_left(bear) == 0 : !may_try_again(error))
             return cecl_fail(ceclSystemError, "sending a message to rank %d: %s", peer,
                              strerror(error));
+        if (is_late && error == ETOOMANYREFS)
+            return cecl_fail(ceclSystemError,
+                             "sending to rank %d: this user has as many descriptors under way, "
+                             "which no process takes, as a process may open (ulimit -n)",
+                             peer);
         if (is_late)
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
+        if (kind == MESH_EXCHANGE)
+            mesh_take_fds(mesh);
         poll(NULL, 0, 1);
     }
 }

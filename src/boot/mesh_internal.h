@@ -48,6 +48,15 @@ struct mesh_verdict {
     char text[MESH_TEXT_BYTES];
 };
 
+/* An exchange of descriptors. */
+struct mesh_fds {
+    uint32_t number;
+    bool elsewhere;      /* only with peers in other processes */
+    int count, *of;      /* how many have not come; [nranks] those that have, or -1 */
+    ceclResult_t result; /* the first error of taking, with its words */
+    char words[CECL_MESSAGE_BYTES];
+};
+
 struct mesh_peer {
     struct cecl_invitation invitation;
     _Atomic bool has_died;
@@ -65,6 +74,7 @@ struct cecl_mesh {
     size_t memory_bytes;                    /* of the shared memory, as it is made */
     int memory, self;           /* the shared memory; until ranks have it, this process; or -1 */
     struct cecl_inbox exchange; /* used by the thread that exchanges */
+    struct mesh_fds *fds;       /* this thread's; NULL: no exchange of descriptors */
     struct cecl_inbox post;     /* used by the thread that takes messages */
     int bell;                   /* datagrams make cecl_mesh_watch return */
     int rouse_fd;               /* eventfd: makes cecl_mesh_await return */
@@ -85,7 +95,9 @@ size_t mesh_rows_bytes(int nranks);
 /* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
 void mesh_wake_waiters(struct cecl_mesh *mesh);
 /* mesh_rows.c: cecl_mesh_exchange_fd. elsewhere: only with peers in other processes. */
-ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *fds, bool elsewhere);
+ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *of, bool elsewhere);
+/* mesh_rows.c: takes what has come of it. */
+void mesh_take_fds(struct cecl_mesh *mesh);
 
 /* mesh.c: sends a message to an inbox of a peer. Waits while that is full. */
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,

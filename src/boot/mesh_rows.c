@@ -97,6 +97,8 @@ static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 /* Returns an error if a rank that has not come has ended, if the time is up, or if another thread ends the wait. */
 static ceclResult_t look_at_missing(struct cecl_mesh *mesh, const struct exchange *x)
 {
+    if (mesh->fds)
+        mesh_take_fds(mesh);
     if (atomic_load(&mesh->interrupted))
         return mesh_interrupted(mesh);
     for (int r = 0; r < mesh->nranks; r++)
@@ -219,64 +221,93 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-static ceclResult_t take_from_inbox(struct cecl_mesh *mesh, uint32_t number, int *fds)
+static bool is_asked(const struct cecl_mesh *mesh, int rank)
 {
-    struct cecl_letter letter;
-    CECL_TRY(cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter));
-    CECL_TRY(mesh_check_letter(mesh, &letter));
-    /* others are of an exchange that has failed */
-    if (letter.number == number && letter.nfds > 0 && fds[letter.rank] < 0) {
-        fds[letter.rank] = letter.fds[0];
-        letter.fds[0] = -1;
-    }
-    cecl_net_drop(letter.fds, letter.nfds);
-    return ceclSuccess;
+    return rank != mesh->rank && (!mesh->fds->elsewhere || mesh_is_elsewhere(mesh, rank));
 }
 
-/* Takes `count` descriptors of an exchange to which all have come, so they are in this rank's inbox. */
-static ceclResult_t take_fds(struct cecl_mesh *mesh, uint32_t number, int *fds, int count,
-                             int64_t deadline)
+/* Keeps the descriptors that have come. Those of an exchange that has failed are closed. */
+void mesh_take_fds(struct cecl_mesh *mesh)
 {
-    ceclResult_t result = ceclSuccess;
-    while (result == ceclSuccess || (result == ceclInProgress && cecl_ms_left(deadline) != 0)) {
-        int got = 0;
-        for (int r = 0; r < mesh->nranks; r++)
-            got += fds[r] >= 0;
-        if (got == count)
-            return ceclSuccess;
+    struct mesh_fds *fds = mesh->fds;
+    struct cecl_letter letter;
+    ceclResult_t result;
+    while ((result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter)) ==
+           ceclSuccess) {
+        result = mesh_check_letter(mesh, &letter);
+        if (letter.number == fds->number && letter.nfds > 0 && fds->of[letter.rank] < 0 &&
+            is_asked(mesh, letter.rank)) {
+            fds->of[letter.rank] = letter.fds[0];
+            fds->count--;
+            letter.fds[0] = -1;
+        }
+        cecl_net_drop(letter.fds, letter.nfds);
+        if (result != ceclSuccess)
+            break;
+    }
+    if (result != ceclInProgress && fds->result == ceclSuccess) {
+        fds->result = result;
+        cecl_keep_message(fds->words);
+    }
+}
+
+/* Takes the descriptors of ranks that have sent them. */
+static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
+{
+    struct mesh_fds *fds = mesh->fds;
+    struct cecl_rank_list list = {0};
+    for (mesh_take_fds(mesh); fds->count > 0; mesh_take_fds(mesh)) {
+        if (fds->result != ceclSuccess)
+            return cecl_fail_with(fds->result, fds->words);
         if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
             return mesh_interrupted(mesh);
-        result = take_from_inbox(mesh, number, fds);
-        if (result == ceclInProgress)
-            cecl_pause_us(1000);
+        if (cecl_ms_left(deadline) == 0)
+            break;
+        cecl_pause_us(1000);
     }
-    return result == ceclInProgress
-               ? cecl_fail(ceclTimeout, "other ranks' descriptors did not come in time")
-               : result;
+    for (int r = 0; r < mesh->nranks; r++)
+        if (fds->of[r] < 0 && is_asked(mesh, r))
+            cecl_rank_list_add(&list, r);
+    return list.count == 0 ? ceclSuccess
+                           : cecl_fail(ceclTimeout, "no descriptor came in time from %s",
+                                       cecl_rank_list_words(&list));
 }
 
-ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *fds, bool elsewhere)
+/* An ordinary user may only have as many descriptors under way as its processes may open (ulimit -n), so ranks take
+ * while they send, and while they wait for others. */
+static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
-    const uint32_t number = mesh->sequence;
     const int64_t deadline = mesh_deadline(mesh);
     ceclResult_t result = ceclSuccess;
-    int count = 0;
+    char words[CECL_MESSAGE_BYTES];
+    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
+        if (is_asked(mesh, r))
+            result = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
+        if (result == ceclRemoteError) /* all notice if a rank has gone */
+            result = ceclSuccess;
+    }
+    cecl_keep_message(words);
+    const ceclResult_t agreed = agree(mesh, "fd", result);
+    if (result != ceclSuccess && mesh->broken == ceclTimeout) /* others wait for a like reason */
+        return cecl_fail_with(result, words);
+    CECL_TRY(agreed);
+    return take_rest(mesh, deadline);
+}
+
+ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *of, bool elsewhere)
+{
+    struct mesh_fds fds = {.number = mesh->sequence, .elsewhere = elsewhere, .of = of};
     if (mesh->broken != ceclSuccess)
         return cecl_fail_with(mesh->broken, mesh->broken_text);
+    mesh->fds = &fds;
     for (int r = 0; r < mesh->nranks; r++) {
-        const bool takes = r != mesh->rank && (!elsewhere || mesh_is_elsewhere(mesh, r));
-        fds[r] = -1;
-        count += takes;
-        if (!takes || result != ceclSuccess)
-            continue;
-        const ceclResult_t sent = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
-        if (sent != ceclRemoteError) /* all notice if a rank has gone */
-            result = sent;
+        of[r] = -1;
+        fds.count += is_asked(mesh, r);
     }
-    CECL_TRY(agree(mesh, "fd", result));
-    result = take_fds(mesh, number, fds, count, deadline);
+    const ceclResult_t result = send_and_take(mesh, fd);
+    mesh->fds = NULL;
     if (result != ceclSuccess)
-        cecl_net_drop(fds, mesh->nranks);
+        cecl_net_drop(of, mesh->nranks);
     return result;
 }
 

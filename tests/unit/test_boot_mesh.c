@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "../descriptors.h"
 #include "../forked.h"
 #include "../left_child.h"
 #include "../oob_threads.h"
@@ -431,6 +432,89 @@ TEST(a_rank_that_died_before_it_connected_is_named_at_once)
 TEST(a_rank_that_died_before_an_exchange_is_named_at_once)
 {
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
+}
+
+/* ---- a user whose processes may have few descriptors under way */
+
+#define MANY 8 /* ranks, which send 56 descriptors */
+#define FEW 28 /* that the user may have under way */
+
+static uid_t user_of_this_test(void)
+{
+    return 60000 + (uid_t)getpid() % 5000;
+}
+
+static void be_a_user_of_few(uid_t user)
+{
+    const struct rlimit few = {FEW, FEW};
+    if (geteuid() == 0 && setuid(user) != 0)
+        _exit(3);
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+        _exit(3);
+}
+
+/* Makes the mesh as processes. said: [nranks] what each rank says, if it fails */
+static void join_as_a_user(int nranks, int64_t timeout_ms, char said[][CECL_MESSAGE_BYTES])
+{
+    struct forked_id *made = shared_memory(sizeof(*made));
+    const uid_t user = user_of_this_test();
+    pid_t processes[MANY];
+    for (int r = 0; r < nranks; r++)
+        if ((processes[r] = fork()) == 0) {
+            struct cecl_mesh *mesh = NULL;
+            struct cecl_oob oob;
+            alarm(200);
+            be_a_user_of_few(user);
+            const ceclUniqueId id = forked_meet(made, r);
+            cecl_oob_from_id(&oob, &id, nranks, r, timeout_ms);
+            if (open_mesh(&oob, timeout_ms, &mesh) != ceclSuccess)
+                cecl_keep_message(said[r]);
+            cecl_mesh_close(mesh);
+            _exit(0);
+        }
+    for (int r = 0; r < nranks; r++) {
+        int status = -1;
+        waitpid(processes[r], &status, 0);
+        assert_int_equal(status, 0);
+    }
+}
+
+TEST(ranks_join_though_few_descriptors_may_be_under_way)
+{
+    char(*said)[CECL_MESSAGE_BYTES] = shared_memory(MANY * sizeof(*said));
+    join_as_a_user(MANY, LONG_MS, said);
+    for (int r = 0; r < MANY; r++)
+        assert_string_equal(said[r], "");
+}
+
+TEST(a_limit_of_descriptors_under_way_is_named)
+{
+    char(*said)[CECL_MESSAGE_BYTES] = shared_memory(2 * sizeof(*said));
+    int ends[2];
+    char byte = 0;
+    if (geteuid() != 0)
+        skip_because("other processes of this user would fail, too");
+    assert_int_equal(pipe(ends), 0);
+    const uid_t user = user_of_this_test();
+    const pid_t other = fork(); /* sends descriptors that nobody takes */
+    if (other == 0) {
+        int sockets[2], fds[FEW + 1];
+        (void)!socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets);
+        for (int i = 0; i <= FEW; i++)
+            fds[i] = ends[0];
+        be_a_user_of_few(user);
+        byte = send_descriptors(sockets[0], "", 1, fds, FEW + 1, 0) == 1;
+        (void)!write(ends[1], &byte, 1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(byte, 1);
+    join_as_a_user(2, 1500, said);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    if (!strstr(said[0], "sending to rank 1: ") || !strstr(said[0], "(ulimit -n)"))
+        fail_msg("%s", said[0]);
 }
 
 /* The first bytes that rank 1 sends: its invitation. */
