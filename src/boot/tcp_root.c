@@ -386,22 +386,25 @@ static bool may_accept(const struct root *root)
  * these, and accepts new ones. */
 static void attend(struct root *root, int wait_ms)
 {
-    const int count = root->count, nranks = root->nranks;
-    struct pollfd *of_ranks = root->polls + 1 + count;
+    const int count = root->count;
     const bool is_open = may_accept(root);
-    root->polls[0] = (struct pollfd){.fd = is_open ? root->listener : -1, .events = POLLIN};
+    nfds_t asked = 0, at = 0;
+    for (int r = 0; r < root->nranks; r++)
+        if (root->seats[r])
+            root->polls[asked++] = (struct pollfd){.fd = root->seats[r]->fd, .events = POLLIN};
     for (int i = 0; i < count; i++)
-        root->polls[i + 1] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
-    for (int r = 0; r < nranks; r++)
-        of_ranks[r] =
-            (struct pollfd){.fd = root->seats[r] ? root->seats[r]->fd : -1, .events = POLLIN};
-    const bool has_polled = poll(root->polls, (nfds_t)(1 + count + nranks), wait_ms) >= 0;
-    for (int r = 0; r < nranks; r++)
-        if (root->seats[r] && (!has_polled || of_ranks[r].revents))
+        root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
+    if (is_open)
+        root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
+    const bool has_polled = poll(root->polls, asked, wait_ms) >= 0;
+    if (!has_polled && errno != EINTR) /* the limit of descriptors was lowered, or memory lacks */
+        cecl_pause_us(REST_MS * 1000);
+    for (int r = 0; r < root->nranks; r++)
+        if (root->seats[r] && (root->polls[at++].revents || !has_polled))
             hear_rank(root, r);
-    for (int i = 0, at = 0; i < count; i++)
-        at += hear_caller(root, at, !has_polled || root->polls[i + 1].revents);
-    if (is_open && (!has_polled || root->polls[0].revents))
+    for (int i = 0, which = 0; i < count; i++)
+        which += hear_caller(root, which, root->polls[at++].revents || !has_polled);
+    if (is_open && (root->polls[at].revents || !has_polled))
         let_in(root);
 }
 

@@ -938,6 +938,18 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
+/* Whether the root's thread does not spin. The processor may be away from a process whose time counts. */
+static bool rests(void)
+{
+    bool it_does = false;
+    for (int tries = 0; tries < 3 && !it_does; tries++) {
+        const long before = cpu_ms();
+        usleep(500000);
+        it_does = cpu_ms() - before < 150;
+    }
+    return it_does;
+}
+
 /* A connection that cannot be accepted stays ready: the root must not spin on it. */
 TEST_IN_A_CHILD(a_root_without_descriptors_rests)
 {
@@ -951,13 +963,18 @@ TEST_IN_A_CHILD(a_root_without_descriptors_rests)
     setrlimit(RLIMIT_NOFILE, &none);
     if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
         return 2;
-    bool rests = false; /* the processor may be away from a process whose time counts */
-    for (int tries = 0; tries < 3 && !rests; tries++) {
-        const long before = cpu_ms();
-        usleep(500000);
-        rests = cpu_ms() - before < 150;
-    }
-    return rests ? 0 : 3;
+    return rests() ? 0 : 3;
+}
+
+/* poll() refuses more descriptors than the process may open. */
+TEST_IN_A_CHILD(a_root_that_awaits_more_ranks_than_descriptors_rests)
+{
+    const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
+    ceclUniqueId id;
+    setrlimit(RLIMIT_NOFILE, &few);
+    if (cecl_tcp_unique_id(&id) != ceclSuccess)
+        return 1;
+    return join_by_hand(&id, 200, 0, 60000, 60000) < 0 ? 2 : rests() ? 0 : 3;
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
