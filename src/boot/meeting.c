@@ -154,8 +154,10 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
+    /* a time-out says nothing of a member with another list */
+    const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
-    stay->result = why->lists_differ && !equal(&why->members, &stay->plan->members)
+    stay->result = differ && !equal(&why->members, &stay->plan->members)
                        ? name_lists(stay->plan, why->rank, &why->members)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }

@@ -200,11 +200,11 @@ static void all_succeed(void)
         }
 }
 
-static void fails_by(int rank, const char *words)
+static void fails_with(int rank, ceclResult_t result, const char *words)
 {
     start(&ranks[rank]);
     pthread_join(ranks[rank].thread, NULL);
-    assert_int_equal(ranks[rank].result, ceclInvalidArgument);
+    assert_int_equal(ranks[rank].result, result);
     assert_string_equal(ranks[rank].words, words);
 }
 
@@ -284,10 +284,24 @@ TEST(each_refused_call_fails_once_on_each_rank)
     refuse(0);
     refuse(2);
     refuse(0);
-    fails_by(3, "rank 0: no"); /* the first call */
-    fails_by(3, "rank 0: no"); /* the second call */
-    fails_by(2, "rank 0: no");
+    fails_with(3, ceclInvalidArgument, "rank 0: no"); /* the first call */
+    fails_with(3, ceclInvalidArgument, "rank 0: no"); /* the second call */
+    fails_with(2, ceclInvalidArgument, "rank 0: no");
     all_succeed();
+    end_all(log);
+}
+
+/* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another one, for which rank 0 does not wait. */
+TEST(a_rank_that_comes_late_with_another_list_hears_both)
+{
+    static const char late[] = "ranks 2 and 3 did not come within 300 ms (CECL_INIT_TIMEOUT_MS)";
+    const int log = plan_all();
+    ranks[0].plan.deadline = cecl_deadline(ranks[0].plan.timeout_ms = 300);
+    fails_with(0, ceclTimeout, late);
+    fails_with(3, ceclTimeout, late);
+    cecl_rank_set_add(&ranks[2].plan.members, EXCLUDED);
+    fails_with(2, ceclInvalidUsage,
+               "ranks differ in which ranks they exclude: rank 1 on rank 0, no rank on rank 2");
     end_all(log);
 }
 
