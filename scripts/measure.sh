@@ -160,7 +160,6 @@ faults() {
     for connections in 1 8; do
         tell "failure_$connections" env CUDA_DEVICE_MAX_CONNECTIONS=$connections timeout 120 "$build/tests/test_failure"
     done
-    tell survivors timeout 120 "$build/tests/test_survivors"
     tell fault_cases timeout 240 "$build/tests/fault_cases" --part 5/20 --jobs 4
     tell soak timeout $((SOAK_SECONDS + 120)) $run -n "$gpus" "$build/tests/soak/cecl_soak" "$SOAK_SECONDS"
     tail -n 8 "$out/soak.log"

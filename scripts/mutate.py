@@ -30,15 +30,15 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # They run first. Mutants that survive these run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
-    "boot": "^test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|survivors)$",
-    "device": "^test_(host_.*|threads|(pool|collectives|graphs|streams)_3)$",
+    "boot": "^test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|failure)$",
+    "device": "^(fuzz_corpus_api|test_(host_.*|(pool|collectives|graphs|streams)_3))$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
              "(pool|register|memory|mixed|changed|freed)_3)$",
     "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|"
             "tuning.*|(bad_input|all_to_all_v|check|explain|tuning_file)_3))$",
     "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
-    "flags": "^test_(flags|waits|turns|release|threads|failure|"
-             "(collectives|recovery|device_comm|pairs)_3)$",
+    "flags": "^(fuzz_corpus_api|test_(flags|waits|turns|release|failure|"
+             "(collectives|recovery|device_comm|pairs)_3))$",
     "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|pairs_.*|"
           "(collectives|mixed|reduce|group|explain|graphs)_3|(collectives|group|mixed)_3_urgent))$",
     "sm": "^test_(number|reduce_host|small_host|host_small|splits_host|"
@@ -47,7 +47,7 @@ TESTS = {
             "(bad_input|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
               "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs)_3))$",
-    "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|survivors|hosts|"
+    "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|"
            "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
     "net": "^(net_|test_net_map|test_carried_calls_4)",
     "nccl": "^(nccl_|fuzz_corpus_(nccl|trials))",

@@ -1,11 +1,15 @@
-/* Descriptors that tests send over a Unix socket, also more of them than the library sends. */
+/* Callers of an inbox (boot/inbox.h), who may send what the library never sends. */
 #ifndef CECL_TESTS_DESCRIPTORS_H
 #define CECL_TESTS_DESCRIPTORS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
+
+#include "boot/inbox.h"
 
 #define DESCRIPTORS_MOST 100
 
@@ -33,6 +37,41 @@ static inline ssize_t send_descriptors(int socket, const void *data, size_t byte
         memcpy(CMSG_DATA(rights), fds, (size_t)nfds * sizeof(int));
     }
     return sendmsg(socket, &message, MSG_NOSIGNAL | flags);
+}
+
+/* The first bytes of a message, as the library writes them. */
+struct inbox_head {
+    uint32_t magic, number;
+    uint64_t rank;
+    uint8_t secret[16];
+};
+
+static inline struct inbox_head inbox_head_of(const struct cecl_inbox_address *to, int rank,
+                                              uint32_t number)
+{
+    struct inbox_head head = {.magic = 0x6c746572u, .number = number, .rank = (uint64_t)rank};
+    memcpy(head.secret, to->secret, sizeof(head.secret));
+    return head;
+}
+
+/* The address of an inbox; *length: its bytes. */
+static inline struct sockaddr_un inbox_address(const char name[40], char kind, socklen_t *length)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t bytes = strnlen(name, 40);
+    memcpy(address.sun_path + 1, name, bytes);
+    address.sun_path[1 + bytes] = kind;
+    *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes + 2);
+    return address;
+}
+
+/* Connects to an inbox, and says nothing. -1: nobody listens there. */
+static inline int inbox_call(const char name[40], char kind)
+{
+    socklen_t length;
+    const struct sockaddr_un address = inbox_address(name, kind, &length);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return connect(fd, (const struct sockaddr *)&address, length) == 0 ? fd : -1;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* The exchange between the ranks of a unit test, which are its threads, and the creation of their
- * mesh. */
+/* Ranks of a unit test that are its threads: their exchange, and their mesh. A test defines RANKS before it includes this
+ * file. */
 #ifndef CECL_TESTS_OOB_THREADS_H
 #define CECL_TESTS_OOB_THREADS_H
 
@@ -9,13 +9,13 @@
 #include "boot/mesh.h"
 #include "util/clock.h"
 
-#define OOB_THREADS_MOST 8
+#define LONG_MS 60000 /* ms; a step that takes longer has hung */
 
 struct oob_threads {
     pthread_mutex_t lock;
     pthread_cond_t all_came;
     int came;
-    char parts[OOB_THREADS_MOST][CECL_OOB_PART_BYTES];
+    char parts[RANKS][CECL_OOB_PART_BYTES];
 };
 #define OOB_THREADS_NONE \
     { \
@@ -54,7 +54,7 @@ static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks,
 static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
                                      struct cecl_mesh **out)
 {
-    struct cecl_invitation mine, all[OOB_THREADS_MOST];
+    struct cecl_invitation mine, all[RANKS];
     struct cecl_mesh *mesh = NULL;
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_mesh_new(oob, timeout_ms, 0, &mine, &mesh));
@@ -70,6 +70,70 @@ static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
     cecl_mesh_tell_abort(mesh, words);
     cecl_mesh_close(mesh);
     return cecl_fail_with(result, words);
+}
+
+static struct rank {
+    pthread_t thread;
+    struct cecl_oob oob;
+    struct cecl_mesh *mesh;
+    ceclResult_t result;
+    int index, all[RANKS];
+    char words[CECL_MESSAGE_BYTES];
+} ranks[RANKS];
+static struct oob_threads oobs;
+static int64_t patience_ms; /* time limit of exchanges after joining */
+
+static inline void *run_open(void *argument)
+{
+    struct rank *me = argument;
+    me->result = open_mesh(&me->oob, patience_ms, &me->mesh);
+    cecl_keep_message(me->words);
+    return NULL;
+}
+
+static inline void start(struct rank *rank, void *(*run)(void *))
+{
+    assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
+}
+
+static inline void await_all(ceclResult_t result)
+{
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, result);
+    }
+}
+
+/* All ranks run this, and succeed. */
+static inline void all_run(void *(*run)(void *))
+{
+    for (int r = 0; r < RANKS; r++)
+        start(&ranks[r], run);
+    await_all(ceclSuccess);
+}
+
+static inline void make_group(int64_t join_ms)
+{
+    oobs = (struct oob_threads)OOB_THREADS_NONE;
+    for (int r = 0; r < RANKS; r++)
+        ranks[r] = (struct rank){.index = r, .oob = oob_of_thread(&oobs, RANKS, r, join_ms)};
+}
+
+/* Opens the mesh with a time limit for joining and another for later exchanges. */
+static inline void open_with(int64_t join_ms, int64_t timeout_ms)
+{
+    patience_ms = timeout_ms;
+    make_group(join_ms);
+    all_run(run_open);
+}
+
+static inline int close_ranks(void **state)
+{
+    for (int r = 0; r < RANKS; r++) {
+        cecl_mesh_close(ranks[r].mesh);
+        ranks[r].mesh = NULL;
+    }
+    return 0;
 }
 
 #endif

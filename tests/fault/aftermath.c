@@ -195,6 +195,21 @@ static void meet_left(struct life *life, int count)
     }
 }
 
+/* A shrink that does not exclude the dead names it, and may be called again. */
+static void miss_the_dead(struct life *life)
+{
+    char words[64];
+    ceclComm_t made = (ceclComm_t)8;
+    const double start = now();
+    const ceclResult_t result = ceclCommShrink(life->comm, NULL, 0, &made, NULL);
+    snprintf(words, sizeof(words), "rank %d ended unexpectedly; it is not excluded",
+             life->c->faulty);
+    if (result != ceclRemoteError || !strstr(ceclGetLastError(NULL), words) ||
+        made != (ceclComm_t)8 || now() - start > PROMPT)
+        life_fail(life, "a shrink without the dead in its list: %d after %.1f s: %s", (int)result,
+                  now() - start, ceclGetLastError(NULL));
+}
+
 static void go_on(struct life *life)
 {
     const struct fault_case *c = life->c;
@@ -208,7 +223,10 @@ static void go_on(struct life *life)
     if (c->op == SHRINK)
         meet_left(life, count);
     /* Some ranks may have joined, or destroyed the new communicator, before others failed. */
-    if (life->comm && c->op != JOIN && c->op != DESTROY)
+    const bool shrinks = life->comm && c->op != JOIN && c->op != DESTROY;
+    if (shrinks && c->op != SHRINK && (c->fault == KILLED || c->fault == LEAVES_CHILD))
+        miss_the_dead(life);
+    if (shrinks)
         result = ceclCommShrink(life->comm, &c->faulty, excludes, &made, &config);
     else
         result = join_by_id(life, 1, count, new_rank(c, life->me), &config, &made);

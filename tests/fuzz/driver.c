@@ -56,7 +56,8 @@ int main(int argc, char **argv)
     int files = 0;
     const int count = argc > 2 ? test_share(atoi(argv[2])) : 0;
     alarm(280);
-    LLVMFuzzerInitialize(&argc, &argv);
+    if (LLVMFuzzerInitialize)
+        LLVMFuzzerInitialize(&argc, &argv);
     if (argc > 1)
         files = run_folder(argv[1]);
     for (int i = 0; i < count; i++)

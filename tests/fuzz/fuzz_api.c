@@ -55,8 +55,12 @@ static void draw_settings(void)
                                             {"1", "2", "8", "1024"},
                                             {"0", "0", "0", "1"},
                                             {"1", "1", "0", "1"}};
-    static char texts[7][64];
+    static char texts[7][64], urgent[] = "CECL_URGENT=1";
     const unsigned which = take_byte(&in);
+    if (which >> 7)
+        putenv(urgent);
+    else
+        unsetenv("CECL_URGENT");
     for (unsigned i = 0; i < 7; i++) {
         const unsigned value = which >> i & 1 ? take_below(&in, 4) : 4;
         if (value == 4) {

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "../descriptors.h"
@@ -21,14 +20,6 @@
 #define PATIENCE_MS 20 /* of the rank: it waits as long for a peer that does not come */
 #define FILES 8
 #define POSTS_MOST 16
-#define HEAD_MAGIC 0x6c746572u
-
-/* The first bytes of a message. */
-struct head {
-    uint32_t magic, number;
-    uint64_t rank;
-    uint8_t secret[16];
-};
 
 /* A message to the inbox of posts, which was not taken yet. */
 struct letter {
@@ -65,26 +56,18 @@ static uint8_t part_byte(unsigned seed, int from, size_t i)
 
 static int call(char kind)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t length = strnlen(all[rank].at.name, sizeof(all[rank].at.name));
-    memcpy(address.sun_path + 1, all[rank].at.name, length);
-    address.sun_path[1 + length] = kind;
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    REQUIRE(connect(fd, (struct sockaddr *)&address,
-                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2)) == 0,
-            "connect: %s", strerror(errno));
+    const int fd = inbox_call(all[rank].at.name, kind);
+    REQUIRE(fd >= 0, "connect: %s", strerror(errno));
     return fd;
 }
 
-static struct head head_of(int who, uint32_t number)
+static struct inbox_head head_of(int who, uint32_t number)
 {
-    struct head head = {.magic = HEAD_MAGIC, .number = number, .rank = (uint64_t)who};
-    memcpy(head.secret, all[rank].at.secret, sizeof(head.secret));
-    return head;
+    return inbox_head_of(&all[rank].at, who, number);
 }
 
-static void say(char kind, const struct head *head, const void *body, size_t bytes, const int *fds,
-                int nfds)
+static void say(char kind, const struct inbox_head *head, const void *body, size_t bytes,
+                const int *fds, int nfds)
 {
     uint8_t message[sizeof(*head) + CECL_MESH_POST_BYTES + 64];
     const int fd = call(kind);
@@ -99,9 +82,9 @@ static void say(char kind, const struct head *head, const void *body, size_t byt
 /* A caller without the secret, with any bytes and descriptors, or with none. */
 static void be_a_stranger(char kind)
 {
-    uint8_t bytes[sizeof(struct head) + 64];
+    uint8_t bytes[sizeof(struct inbox_head) + 64];
     const size_t count = take_below(&in, sizeof(bytes));
-    struct head head = head_of(0, take_byte(&in));
+    struct inbox_head head = head_of(0, take_byte(&in));
     take_bytes(&in, bytes, count);
     const int fd = call(kind);
     if (take_below(&in, 2)) { /* one bit of the secret is wrong */
@@ -160,7 +143,7 @@ static bool hand_out(void)
 {
     const unsigned how = take_below(&in, 16);
     const int nfds = how != 2;
-    const struct head head = head_of(0, 0);
+    const struct inbox_head head = head_of(0, 0);
     make_memory(mesh_rows_bytes(nranks) - (how == 3), how != 4);
     const bool is_good = how < 2 || how > 4;
     if (is_good) {
@@ -179,7 +162,7 @@ static bool come_to_join(void)
     for (int r = 0; r < nranks; r++) {
         if (r == rank)
             continue;
-        const struct head head = head_of(r, 0);
+        const struct inbox_head head = head_of(r, 0);
         if (r != silent)
             say(MESH_EXCHANGE, &head, NULL, 0, &lives[r], 1);
         come(r, "fd", &good, sizeof(good), 0);
@@ -275,7 +258,7 @@ static void exchange_descriptors(void)
     memset(part, 0, sizeof(part));
     for (int r = 0; r < nranks; r++) {
         file[r] = (int)take_below(&in, FILES);
-        const struct head head = head_of(r, number), old = head_of(r, number - 1);
+        const struct inbox_head head = head_of(r, number), old = head_of(r, number - 1);
         if (take_below(&in, 4) == 1)
             be_a_stranger(MESH_EXCHANGE);
         if (r != rank && take_below(&in, 4) == 1)
@@ -300,7 +283,7 @@ static void peer_posts(void)
     letter.bytes = flags & 1 ? CECL_MESH_POST_BYTES - take_byte(&in) % 3u : take_byte(&in);
     letter.nfds = flags & 2 ? (int)take_below(&in, CECL_MESH_POST_FDS + 1) : 0;
     const bool is_too_long = flags >> 4 == 3;
-    const struct head head = head_of(letter.who, take_byte(&in));
+    const struct inbox_head head = head_of(letter.who, take_byte(&in));
     letter.bytes = is_too_long ? CECL_MESH_POST_BYTES + 1 + take_below(&in, 60) : letter.bytes;
     if (nletters == POSTS_MOST)
         return;

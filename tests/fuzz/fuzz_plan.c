@@ -532,13 +532,6 @@ void fuzz_done(int inputs)
 
 /* ---- the fuzzer */
 
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc;
-    (void)argv;
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct group groups[CALLS_MOST];

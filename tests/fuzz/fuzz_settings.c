@@ -127,13 +127,6 @@ static void fuzz_file(struct input *in)
     free(text);
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc;
-    (void)argv;
-    return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct input in = {data, bytes < 16384 ? bytes : 16384};

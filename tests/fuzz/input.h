@@ -56,9 +56,9 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
         } \
     } while (0)
 
-/* The functions that libFuzzer calls. For libFuzzer the second is optional, here it is required. */
+/* The functions that libFuzzer calls; a fuzzer may lack the second. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
+__attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /* The driver calls it, if there is one, after so many random inputs. */
 __attribute__((weak)) void fuzz_done(int inputs);

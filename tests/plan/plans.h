@@ -120,11 +120,65 @@ static inline void free_plans(struct cecl_plan *plans, int count)
     free(plans);
 }
 
+/* Returns the plan of one rank of a call that moves blocks. */
+static inline struct cecl_plan lower_at(struct cecl_part part, int nranks, int rank)
+{
+    struct cecl_plan plan;
+    part.call.nranks = nranks;
+    part.call.rank = rank;
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+    return plan;
+}
+
+static inline uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == kind;
+    return count;
+}
+
+/* Returns the index of a lane's step of this kind, after `skip` others. */
+static inline uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int lane,
+                                 uint32_t skip)
+{
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        if (plan->steps[s].kind == kind && plan->steps[s].lane == lane && skip-- == 0)
+            return s;
+    fail_msg("no such step");
+    return 0;
+}
+
+static inline void expect_print(const struct cecl_plan *plan, const char *expected)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    cecl_plan_print(plan, out);
+    fclose(out);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
 static inline void drop_step(struct cecl_plan *plan, uint32_t at)
 {
     memmove(&plan->steps[at], &plan->steps[at + 1],
             (plan->nsteps - at - 1) * sizeof(plan->steps[0]));
     plan->nsteps--;
+}
+
+/* Whether the verifier refuses the program when it lacks this step of one of its plans. The step is then put back. */
+static inline bool is_missed(const struct cecl_verify_program *program, struct cecl_plan *plan,
+                             uint32_t at)
+{
+    const struct cecl_step step = plan->steps[at];
+    drop_step(plan, at);
+    const bool missed = cecl_verify_program(program) == ceclInternalError;
+    memmove(&plan->steps[at + 1], &plan->steps[at], (plan->nsteps - at) * sizeof(step));
+    plan->steps[at] = step;
+    plan->nsteps++;
+    return missed;
 }
 
 /* Sanitizers look for other faults and slow the verifier down, so under a sanitizer only a quarter of the

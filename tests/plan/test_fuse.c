@@ -15,14 +15,6 @@ static struct cecl_part reduction(enum cecl_op_index op, int n, uint64_t element
     return part;
 }
 
-static uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_kind kind)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        count += plan->steps[i].kind == kind;
-    return count;
-}
-
 /* Which steps of a plan are taken over. */
 struct taken {
     uint32_t kernels, signals, waits, copies;

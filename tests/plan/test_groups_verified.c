@@ -63,14 +63,6 @@ static void lower_reductions(enum cecl_op_index op, struct cecl_way way, uint64_
     assert_int_equal(cecl_lower_group(parts, REDUCTIONS, plan), ceclSuccess);
 }
 
-static uint32_t steps_of(const struct cecl_plan *plan, enum cecl_step_kind kind)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        count += plan->steps[i].kind == kind;
-    return count;
-}
-
 /* One barrier before the inputs are sent, in one batch, and one before they are reduced. */
 TEST(reductions_share_their_barriers)
 {
@@ -79,7 +71,7 @@ TEST(reductions_share_their_barriers)
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
     assert_int_equal(plan.nsteps, 2 * 6 + 1 + REDUCTIONS);
     assert_int_equal(plan.ncopies, REDUCTIONS * 3);
-    assert_int_equal(steps_of(&plan, CECL_STEP_REDUCE), REDUCTIONS);
+    assert_int_equal(count_steps(&plan, CECL_STEP_REDUCE), REDUCTIONS);
     assert_string_equal(plan.path, "group of 8 calls, 24 copies, 8 reductions in 1 bundle");
     cecl_plan_free(&plan);
 }
@@ -91,13 +83,13 @@ TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
     struct cecl_plan plan;
     lower_reductions(CECL_OP_ALL_REDUCE, (struct cecl_way){.small = false}, 1 << 20, &plan);
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 3);
-    assert_int_equal(steps_of(&plan, CECL_STEP_COPY), 2);
+    assert_int_equal(count_steps(&plan, CECL_STEP_COPY), 2);
     cecl_plan_free(&plan);
 
     const struct cecl_way writes = {.reduce = {.read_at_peers = true, .sms_send = true}};
     lower_reductions(CECL_OP_ALL_REDUCE, writes, 1 << 20, &plan);
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
-    assert_int_equal(steps_of(&plan, CECL_STEP_COPY), REDUCTIONS);
+    assert_int_equal(count_steps(&plan, CECL_STEP_COPY), REDUCTIONS);
     for (uint32_t i = 0; i < plan.nsteps; i++)
         if (plan.steps[i].kind == CECL_STEP_COPY)
             assert_int_equal(plan.steps[i - 1].kind, CECL_STEP_REDUCE);

@@ -4,12 +4,7 @@
 static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
                                   enum cecl_direction direction, int nranks, int rank)
 {
-    struct cecl_part part = part_of(op, in_place, direction, 4096);
-    struct cecl_plan plan;
-    part.call.nranks = nranks;
-    part.call.rank = rank;
-    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
-    return plan;
+    return lower_at(part_of(op, in_place, direction, 4096), nranks, rank);
 }
 
 TEST(all_gather_in_place_issues_no_local_copy)
@@ -181,18 +176,6 @@ TEST(the_way_of_tiles_is_through_staging)
 }
 
 /* ---- as text */
-
-static void expect_print(const struct cecl_plan *plan, const char *expected)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    assert_non_null(out);
-    cecl_plan_print(plan, out);
-    fclose(out);
-    assert_string_equal(text, expected);
-    free(text);
-}
 
 TEST(a_plan_prints_one_line_a_step)
 {

@@ -75,16 +75,6 @@ TEST(an_all_reduce_sends_its_results_in_two)
     free_plans(plans, 3);
 }
 
-static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int lane,
-                          uint32_t skip)
-{
-    for (uint32_t s = 0; s < plan->nsteps; s++)
-        if (plan->steps[s].kind == kind && plan->steps[s].lane == lane && skip-- == 0)
-            return s;
-    fail_msg("no such step");
-    return 0;
-}
-
 /* Removes a step from rank 0's plan, and checks that the verifier refuses the plan. */
 static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, const char *words)
 {

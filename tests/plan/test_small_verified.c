@@ -33,14 +33,7 @@ static void prints(enum cecl_op_index op, uint8_t half, const char *expected)
 {
     const struct cecl_part part = small_of(op, 3, true, 40, half);
     struct cecl_plan *plans = lower_all(&part, 1, 3);
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    assert_non_null(out);
-    cecl_plan_print(&plans[1], out);
-    fclose(out);
-    assert_string_equal(text, expected);
-    free(text);
+    expect_print(&plans[1], expected);
     free_plans(plans, 3);
 }
 

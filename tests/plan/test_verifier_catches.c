@@ -20,18 +20,10 @@ static void expect_fault(struct cecl_plan *plans, const char *words)
     free_plans(plans, 2 * RANKS);
 }
 
-static uint32_t first_copy(const struct cecl_plan *plan)
-{
-    uint32_t at = 0;
-    while (plan->steps[at].kind != CECL_STEP_COPY)
-        at++;
-    return at;
-}
-
 TEST(a_copy_done_again_in_a_batch_of_its_own_is_caught)
 {
     struct cecl_plan *plans = two_gathers(), *plan = &plans[1];
-    const uint32_t at = first_copy(plan);
+    const uint32_t at = find_step(plan, CECL_STEP_COPY, CECL_LANE_MAIN, 0);
     plan->steps = realloc(plan->steps, (plan->nsteps + 1) * sizeof(plan->steps[0]));
     assert_non_null(plan->steps);
     memmove(&plan->steps[at + 1], &plan->steps[at], (plan->nsteps - at) * sizeof(plan->steps[0]));
@@ -74,7 +66,7 @@ TEST(a_fault_of_form_names_call_rank_and_step)
 TEST(a_race_names_both_uses_and_their_steps)
 {
     struct cecl_plan *plans = two_gathers(), *plan = &plans[RANKS + 1]; /* rank 1's second call */
-    struct cecl_step *last = &plan->steps[first_copy(plan) - 1];
+    struct cecl_step *last = &plan->steps[find_step(plan, CECL_STEP_COPY, CECL_LANE_MAIN, 0) - 1];
     last->phase = plan->steps[0].phase; /* keeps the form, but waits for rank 0 twice */
     assert_int_equal(last->peer, 0);
     last->peer = 2;

@@ -9,12 +9,13 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "../descriptors.h"
 #include "../forked.h"
 #include "../left_child.h"
+#define RANKS 3
+#include "../descriptors.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "../prompt.h"
@@ -22,50 +23,7 @@
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
-#define RANKS 3
 #define INVITATION 64 /* bytes of a rank's first message to the others: name, secret, process */
-#define SECRET 40     /* offset of the secret in the invitation */
-
-struct rank {
-    pthread_t thread;
-    struct cecl_oob oob;
-    struct cecl_mesh *mesh;
-    ceclResult_t result;
-    int index, all[RANKS];
-    char words[CECL_MESSAGE_BYTES];
-};
-
-static struct oob_threads oobs;
-static struct rank ranks[RANKS];
-
-#define LONG_MS 60000 /* ms; a step that takes longer has hung */
-
-static int64_t patience_ms; /* time limit of exchanges after joining */
-
-static void make_group(int64_t timeout_ms)
-{
-    patience_ms = LONG_MS;
-    oobs = (struct oob_threads)OOB_THREADS_NONE;
-    for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.index = r};
-        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, timeout_ms);
-    }
-}
-
-static void drop_group(void)
-{
-    for (int r = 0; r < RANKS; r++)
-        cecl_mesh_close(ranks[r].mesh);
-}
-
-static void *run_open(void *argument)
-{
-    struct rank *me = argument;
-    me->result = open_mesh(&me->oob, patience_ms, &me->mesh);
-    if (me->result != ceclSuccess)
-        strcpy(me->words, cecl_message());
-    return NULL;
-}
 
 static void *run_exchange(void *argument)
 {
@@ -97,24 +55,6 @@ static void *run_large(void *argument)
     return NULL;
 }
 
-static void start(struct rank *rank, void *(*run)(void *))
-{
-    assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
-}
-
-/* Opens the mesh with a time limit for joining and another for later exchanges. */
-static void open_with(int64_t join_ms, int64_t timeout_ms)
-{
-    make_group(join_ms);
-    patience_ms = timeout_ms;
-    for (int r = 0; r < RANKS; r++)
-        start(&ranks[r], run_open);
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-    }
-}
-
 static void open_all(void)
 {
     open_with(LONG_MS, LONG_MS);
@@ -138,7 +78,7 @@ TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 50), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* Ranks that are late come to an exchange that this rank has given up. */
@@ -158,7 +98,7 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
                      ceclTimeout);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_string_equal(cecl_message(), words);
-    drop_group();
+    close_ranks(NULL);
 }
 
 static void *run_fds(void *argument)
@@ -200,7 +140,7 @@ TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
                                         "(CECL_TIMEOUT_MS); did every rank make the call?");
     cecl_mesh_interrupt(ranks[1].mesh);
     pthread_join(ranks[1].thread, NULL);
-    drop_group();
+    close_ranks(NULL);
 }
 
 static void *tell_later(void *argument)
@@ -223,7 +163,7 @@ TEST(a_rank_that_waits_itself_is_not_blamed)
                      ceclRemoteError);
     assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 gave up: rank 1 did not come");
     pthread_join(ranks[2].thread, NULL);
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* Rank 1 gives up because rank 0 did, and rank 2 learns it from rank 1. */
@@ -238,7 +178,7 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     assert_int_equal(mesh_look(ranks[2].mesh, 1), MESH_ABORTED);
     assert_int_equal(mesh_peer_error(ranks[2].mesh, 1), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* While ranks join, a reason that begins at another rank is passed on without "rank 0 gave up".
@@ -250,13 +190,13 @@ TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 7 gave up: out of paper");
-    drop_group();
+    close_ranks(NULL);
     open_all();
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: joining: rank 7 gave up: out of paper");
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* Rank 2 takes part in the exchange of names, and listens, but does not connect. */
@@ -264,6 +204,7 @@ static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_
 {
     struct cecl_invitation mine;
     assert_int_equal(sizeof(mine), INVITATION);
+    patience_ms = LONG_MS;
     make_group(timeout_ms);
     start(&ranks[0], run_open);
     start(&ranks[1], run_open);
@@ -284,7 +225,7 @@ TEST(a_rank_that_never_connects_is_named)
         strstr(ranks[first].words, "rank 2 did not come within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "rank 2 did not come") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* One of the two others notices it first, and the other may learn of that. */
@@ -301,20 +242,10 @@ TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
         assert_non_null(strstr(ranks[r].words, "rank 2 left while"));
     }
     assert_true(cecl_now_ms() - start < 1000 * PROMPT);
-    drop_group();
+    close_ranks(NULL);
 }
 
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
-
-/* Returns the address of the inbox for exchanges of the rank with this invitation. */
-static socklen_t address_of(const char *invitation, char kind, struct sockaddr_un *address)
-{
-    const size_t length = strnlen(invitation, SECRET);
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(address->sun_path + 1, invitation, length);
-    address->sun_path[1 + length] = kind;
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2);
-}
 
 /* A rank brings more bytes than fit in a slot, and all ranks get all of them. */
 TEST(an_exchange_of_many_pieces_is_whole)
@@ -322,14 +253,9 @@ TEST(an_exchange_of_many_pieces_is_whole)
     open_all();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         large_bytes = sizes[i];
-        for (int r = 0; r < RANKS; r++)
-            start(&ranks[r], run_large);
-        for (int r = 0; r < RANKS; r++) {
-            pthread_join(ranks[r].thread, NULL);
-            assert_int_equal(ranks[r].result, ceclSuccess);
-        }
+        all_run(run_large);
     }
-    drop_group();
+    close_ranks(NULL);
 }
 
 /* Rank 0 brings more pieces than the others, and learns from their first pieces that they make another
@@ -341,16 +267,9 @@ TEST(ranks_that_bring_other_numbers_of_pieces_find_out)
     start(&ranks[0], run_large);
     start(&ranks[1], run_exchange);
     start(&ranks[2], run_exchange);
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclInvalidUsage);
-        start(&ranks[r], run_exchange);
-    }
-    for (int r = 0; r < RANKS; r++) { /* afterwards all ranks are at the same exchange */
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-    }
-    drop_group();
+    await_all(ceclInvalidUsage);
+    all_run(run_exchange); /* afterwards all ranks are at the same exchange */
+    close_ranks(NULL);
 }
 
 /* ---- ranks as processes: rank 2 dies, and leaves a forked child */
@@ -568,6 +487,8 @@ TEST(strangers_at_the_mesh_disturb_nobody)
 {
     enum { STRANGERS = 3000 };
     struct sockaddr_un address;
+    socklen_t length;
+    patience_ms = LONG_MS;
     make_group(LONG_MS);
     limit_descriptors(200);
     atomic_store(&is_heard, false);
@@ -580,24 +501,17 @@ TEST(strangers_at_the_mesh_disturb_nobody)
     assert_true(atomic_load(&is_heard));
     pid_t strangers[2];
     for (int i = 0; i < 2; i++) {
-        const socklen_t length = address_of(heard, i == 0 ? MESH_POST : MESH_EXCHANGE, &address);
+        address = inbox_address(heard, i == 0 ? MESH_POST : MESH_EXCHANGE, &length);
         strangers[i] = call_as_strangers(&address, length, STRANGERS);
     }
     start(&ranks[2], run_open);
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-        start(&ranks[r], run_fds);
-    }
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-    }
+    await_all(ceclSuccess);
+    all_run(run_fds);
     for (int i = 0; i < 2; i++) {
         kill(strangers[i], SIGKILL);
         waitpid(strangers[i], NULL, 0);
     }
-    drop_group();
+    close_ranks(NULL);
 }
 
 TEST(ranks_are_listed_in_words)

@@ -6,23 +6,13 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
+#define RANKS 3
+#include "../descriptors.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
-
-#define RANKS 3
-
-struct rank {
-    pthread_t thread;
-    struct cecl_oob oob;
-    struct cecl_mesh *mesh;
-    ceclResult_t result;
-};
-
-#define LONG_MS 60000 /* ms; a step that takes longer has hung */
 
 /* The result of cecl_mesh_take. */
 struct taken {
@@ -31,37 +21,9 @@ struct taken {
     char text[CECL_MESH_POST_BYTES];
 };
 
-static struct oob_threads oobs;
-static struct rank ranks[RANKS];
-
-static void *run_open(void *argument)
-{
-    struct rank *me = argument;
-    me->result = open_mesh(&me->oob, 300, &me->mesh);
-    return NULL;
-}
-
 static int open_ranks(void **state)
 {
-    oobs = (struct oob_threads)OOB_THREADS_NONE;
-    for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){0};
-        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, LONG_MS);
-        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-    }
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    for (int r = 0; r < RANKS; r++) {
-        cecl_mesh_close(ranks[r].mesh);
-        ranks[r].mesh = NULL;
-    }
+    open_with(LONG_MS, 300);
     return 0;
 }
 
@@ -219,32 +181,11 @@ TEST_BETWEEN(a_waiting_post_ends_with_an_interrupt, open_ranks, close_ranks)
 
 /* ---- messages that cecl_mesh_post never sends */
 
-struct head {
-    uint32_t magic, number;
-    uint64_t rank;
-    uint8_t secret[16];
-};
-#define HEAD_MAGIC 0x6c746572u
-
-static struct head head_from_0(void)
-{
-    struct head head = {.magic = HEAD_MAGIC};
-    memcpy(head.secret, ranks[1].mesh->post.secret, sizeof(head.secret));
-    return head;
-}
-
 /* Connects to rank 1's inbox, and says nothing. */
 static int call_rank_1(void)
 {
-    const char *name = ranks[0].mesh->peers[1].invitation.at.name;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t length = strnlen(name, 40);
-    memcpy(address.sun_path + 1, name, length);
-    address.sun_path[1 + length] = MESH_POST;
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address,
-                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2)),
-                     0);
+    const int fd = inbox_call(ranks[0].mesh->peers[1].invitation.at.name, MESH_POST);
+    assert_true(fd >= 0);
     return fd;
 }
 
@@ -253,7 +194,7 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
 {
     enum { SILENT = 48 };
     int silent[SILENT];
-    const struct head head = head_from_0();
+    const struct inbox_head head = inbox_head_of(&ranks[0].mesh->peers[1].invitation.at, 0, 0);
     for (int i = 0; i < SILENT; i++)
         silent[i] = call_rank_1();
     assert_int_equal(post(2, 1, "heard", NULL, 0), ceclSuccess);

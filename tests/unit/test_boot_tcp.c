@@ -32,6 +32,31 @@
 #define LONG "60000"    /* the same, for CECL_INIT_TIMEOUT_MS */
 #define PROMPT_MS 45000 /* ms; far above what a busy machine takes, and below LONG_MS */
 
+__attribute__((constructor)) static void roots_wait_long(void)
+{
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
+}
+
+/* Runs this in a child process. `end_child` returns its exit code. */
+static pid_t begin_child(int (*run)(void *argument), void *argument)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the process may be stopped when a test fails */
+        alarm(200);
+        _exit(run(argument));
+    }
+    return child;
+}
+
+static int end_child(pid_t child)
+{
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 /* Joins, and all-gathers one number of each rank. */
 static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeout_ms, int mine,
                          int *all)
@@ -46,12 +71,15 @@ static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeo
 struct life {
     int nranks, rank;
     bool stays_away, wrong_secret;
+    const ceclUniqueId *id;
+    const char *words; /* that an error contains; or NULL */
 };
 
 /* Exit code: the result; 100 if the all-gather gave wrong bytes; 101 if `words` are not in the message. */
-static int live(const ceclUniqueId *given, const struct life *life, const char *words)
+static int live(void *argument)
 {
-    ceclUniqueId id = *given;
+    const struct life *life = argument;
+    ceclUniqueId id = *life->id;
     int all[RANKS], wrong = 0;
     if (life->stays_away)
         return 0;
@@ -60,7 +88,7 @@ static int live(const ceclUniqueId *given, const struct life *life, const char *
     const ceclResult_t result = join(&id, life->nranks, life->rank, LONG_MS, 100 + life->rank, all);
     for (int r = 0; r < RANKS && result == ceclSuccess; r++)
         wrong += all[r] != 100 + r;
-    if (words && result != ceclSuccess && !strstr(cecl_message(), words)) {
+    if (life->words && result != ceclSuccess && !strstr(cecl_message(), life->words)) {
         fprintf(stderr, "said: %s\n", cecl_message());
         return 101;
     }
@@ -73,20 +101,17 @@ static bool end_as(const ceclUniqueId *id, const struct life lives[RANKS],
 {
     pid_t children[RANKS];
     bool right = true;
-    fflush(NULL);
-    for (int r = 0; r < RANKS; r++)
-        if ((children[r] = fork()) == 0) {
-            alarm(200);
-            _exit(live(id, &lives[r], words));
-        }
     for (int r = 0; r < RANKS; r++) {
-        int status = -1;
-        waitpid(children[r], &status, 0);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != (int)expected[r]) {
-            print_error("rank %d: status %#x, result %d expected\n", r, (unsigned)status,
-                        (int)expected[r]);
-            right = false;
-        }
+        struct life life = lives[r];
+        life.id = id;
+        life.words = words;
+        children[r] = begin_child(live, &life);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        const int code = end_child(children[r]);
+        if (code != (int)expected[r])
+            print_error("rank %d: result %d, %d expected\n", r, code, (int)expected[r]);
+        right = right && code == (int)expected[r];
     }
     return right;
 }
@@ -105,29 +130,34 @@ struct host {
     ceclUniqueId *id;
 };
 
+struct made_id {
+    ceclUniqueId *id;
+    int ends[2], ready[2];
+};
+
+static int make_id_and_stay(void *argument)
+{
+    const struct made_id *made = argument;
+    char byte = cecl_tcp_unique_id(made->id) == ceclSuccess;
+    close(made->ends[1]);
+    (void)!write(made->ready[1], &byte, 1);
+    (void)!read(made->ends[0], &byte, 1);
+    return 0;
+}
+
 static void open_host(struct host *host)
 {
-    int ends[2], ready[2];
+    struct made_id made = {.id = shared_memory(sizeof(*made.id))};
     char byte = 0;
-    host->id = shared_memory(sizeof(*host->id));
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(pipe(ready), 0);
-    fflush(NULL);
-    host->process = fork();
-    if (host->process == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the process may be stopped when a test fails */
-        close(ends[1]);
-        byte = cecl_tcp_unique_id(host->id) == ceclSuccess;
-        (void)!write(ready[1], &byte, 1);
-        (void)!read(ends[0], &byte, 1);
-        _exit(0);
-    }
-    host->end = ends[1];
-    close(ends[0]);
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(pipe(made.ends) | pipe(made.ready), 0);
+    host->id = made.id;
+    host->process = begin_child(make_id_and_stay, &made);
+    host->end = made.ends[1];
+    close(made.ends[0]);
+    close(made.ready[1]);
+    assert_int_equal(read(made.ready[0], &byte, 1), 1);
     assert_int_equal(byte, 1);
-    close(ready[0]);
+    close(made.ready[0]);
 }
 
 static void close_host(struct host *host)
@@ -252,7 +282,6 @@ TEST(tags_cover_all_that_a_rank_says)
 TEST(a_used_id_is_refused)
 {
     struct host host;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     run_with(host.id, good, all_succeed, NULL);
     run_with(host.id, good,
@@ -319,23 +348,11 @@ TEST(interfaces_that_are_down_or_have_no_address_are_passed_over)
 /* Makes an id whose job ends at once, and looks into the id. */
 static struct cecl_tcp_id make_id(void)
 {
-    ceclUniqueId id;
-    struct cecl_tcp_id inside = {0};
-    int status = -1;
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    const pid_t process = fork();
-    if (process == 0) {
-        const bool made = cecl_tcp_unique_id(&id) == ceclSuccess;
-        _exit(made && write(ends[1], &id, sizeof(id)) == (ssize_t)sizeof(id) ? 0 : 1);
-    }
-    waitpid(process, &status, 0);
-    assert_int_equal(status, 0);
-    assert_int_equal(read(ends[0], &id, sizeof(id)), (ssize_t)sizeof(id));
-    close(ends[0]);
-    close(ends[1]);
-    memcpy(&inside, &id, sizeof(inside));
+    struct host host;
+    struct cecl_tcp_id inside;
+    open_host(&host);
+    memcpy(&inside, host.id, sizeof(inside));
+    close_host(&host);
     return inside;
 }
 
@@ -408,7 +425,6 @@ TEST(strangers_do_not_disturb_the_job)
     enum { STRANGERS = 600 };
     struct host host;
     int sockets[STRANGERS];
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_small_host(&host, 64);
     come_as_strangers(host.id, sockets, STRANGERS);
     for (int i = 0; i < STRANGERS; i += 3) /* the root may have sent it away */
@@ -422,27 +438,26 @@ TEST(strangers_do_not_disturb_the_job)
     close_sockets(sockets, STRANGERS);
 }
 
+/* Joins as the only rank. */
+static int join_as_all(void *id)
+{
+    int all;
+    return (int)join(id, 1, 0, LONG_MS, 7, &all);
+}
+
 /* All strangers are in the root's queue before the only rank is. */
 TEST(a_rank_behind_a_queue_of_strangers_joins)
 {
     enum { STRANGERS = 200 };
     struct host host;
-    int sockets[STRANGERS], status = -1;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
+    int sockets[STRANGERS];
     open_host(&host);
     stop(host.process);
     come_as_strangers(host.id, sockets, STRANGERS);
-    fflush(NULL);
-    const pid_t rank = fork();
-    if (rank == 0) {
-        int all;
-        alarm(200);
-        _exit((int)join(host.id, 1, 0, LONG_MS, 0, &all));
-    }
+    const pid_t rank = begin_child(join_as_all, host.id);
     usleep(100000); /* the rank is in the queue by then */
     kill(host.process, SIGCONT);
-    waitpid(rank, &status, 0);
-    assert_int_equal(status, 0);
+    assert_int_equal(end_child(rank), 0);
     close_host(&host);
     close_sockets(sockets, STRANGERS);
 }
@@ -523,27 +538,30 @@ TEST(a_newcomer_pushes_out_the_oldest_that_was_heard)
     close_skewed(&host, callers, ROOM + 1);
 }
 
-/* The root puts the first connection of a rank off, here in the test. */
-TEST(a_rank_that_is_put_off_comes_again)
+/* Listens, and makes an id for that: the test is the root. */
+static int listen_here(int backlog, struct cecl_tcp_id *inside, ceclUniqueId *id)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof(address);
-    struct cecl_tcp_said said;
-    const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
-    int status = -1, all;
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(listen(listener, backlog), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
-    const struct cecl_tcp_id inside = {.magic = CECL_TCP_MAGIC, .at.v4 = address};
-    ceclUniqueId id = {{0}};
-    memcpy(&id, &inside, sizeof(inside));
-    fflush(NULL);
-    const pid_t rank = fork();
-    if (rank == 0) {
-        alarm(200);
-        _exit((int)join(&id, 1, 0, LONG_MS, 7, &all));
-    }
+    *inside = (struct cecl_tcp_id){.magic = CECL_TCP_MAGIC, .at.v4 = address};
+    memset(id, 0, sizeof(*id));
+    memcpy(id, inside, sizeof(*inside));
+    return listener;
+}
+
+/* The root puts the first connection of a rank off. */
+TEST(a_rank_that_is_put_off_comes_again)
+{
+    struct cecl_tcp_id inside;
+    struct cecl_tcp_said said;
+    const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
+    ceclUniqueId id;
+    const int listener = listen_here(1, &inside, &id);
+    const pid_t rank = begin_child(join_as_all, &id);
     const int first = accept(listener, NULL, NULL);
     assert_int_equal(recv(first, &said, sizeof(said), MSG_WAITALL), sizeof(said));
     assert_int_equal(send(first, &again, sizeof(again), MSG_NOSIGNAL), sizeof(again));
@@ -555,8 +573,7 @@ TEST(a_rank_that_is_put_off_comes_again)
     assert_int_equal(send(second, &proof, sizeof(proof), MSG_NOSIGNAL), sizeof(proof));
     assert_int_equal(send(second, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
     assert_int_equal(send(second, said.part, sizeof(said.part), MSG_NOSIGNAL), sizeof(said.part));
-    waitpid(rank, &status, 0);
-    assert_int_equal(status, 0);
+    assert_int_equal(end_child(rank), 0);
     close(second);
     close(listener);
 }
@@ -565,21 +582,14 @@ TEST(a_rank_that_is_put_off_comes_again)
 TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
 {
     enum { QUEUED = 8 };
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t length = sizeof(address);
-    int queued[QUEUED];
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(listen(listener, 0), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    struct cecl_tcp_id inside;
+    ceclUniqueId id;
+    int queued[QUEUED], all[2];
+    const int listener = listen_here(0, &inside, &id);
     for (int i = 0; i < QUEUED; i++) {
         queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        (void)!connect(queued[i], (struct sockaddr *)&address, length);
+        (void)!connect(queued[i], &inside.at.any, sizeof(inside.at.v4));
     }
-    const struct cecl_tcp_id inside = {.magic = CECL_TCP_MAGIC, .at.v4 = address};
-    ceclUniqueId id = {{0}};
-    int all[2];
-    memcpy(&id, &inside, sizeof(inside));
     const int descriptors = open_descriptors();
     assert_int_equal(join(&id, 2, 1, 300, 0, all), ceclTimeout);
     assert_int_equal(open_descriptors(), descriptors);
@@ -591,14 +601,14 @@ TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
 /* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: this rank's own
  * time limit passed first. */
 #define GAVE_UP 10
-static int join_alone(const ceclUniqueId *id, int patience_ms)
+static int limit_of_rank_1_ms;
+static int join_alone(void *id)
 {
     int all[3];
     char words[96];
-    alarm(200);
     snprintf(words, sizeof(words), " ms (CECL_INIT_TIMEOUT_MS=%d); missing: ranks 0 and 2",
-             patience_ms);
-    if (join(id, 3, 1, patience_ms, 0, all) != ceclTimeout)
+             limit_of_rank_1_ms);
+    if (join(id, 3, 1, limit_of_rank_1_ms, 0, all) != ceclTimeout)
         return 1;
     return strstr(cecl_message(), words)              ? 0
            : strstr(cecl_message(), "no answer from") ? GAVE_UP
@@ -609,19 +619,15 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
  * may answer a rank with a limit of 1 s too late; then a larger limit is tried. */
 TEST(a_rank_of_little_patience_hears_who_is_missing)
 {
-    int status = GAVE_UP << 8;
-    for (int patience_ms = 1000; patience_ms <= 27000 && status == GAVE_UP << 8; patience_ms *= 3) {
+    int code = GAVE_UP;
+    for (limit_of_rank_1_ms = 1000; limit_of_rank_1_ms <= 27000 && code == GAVE_UP;
+         limit_of_rank_1_ms *= 3) {
         struct host host;
-        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         open_host(&host);
-        fflush(NULL);
-        const pid_t rank = fork();
-        if (rank == 0)
-            _exit(join_alone(host.id, patience_ms));
-        waitpid(rank, &status, 0);
+        code = end_child(begin_child(join_alone, host.id));
         close_host(&host);
     }
-    assert_int_equal(status, 0);
+    assert_int_equal(code, 0);
 }
 
 /* What a rank says to join with any time limits, as another version of the library may. */
@@ -697,28 +703,28 @@ TEST(a_rank_of_any_patience_is_served)
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
 }
 
+/* Joins as rank 0 or 1 of 3, and expects the number of rank 2. */
+static int join_with_rank_2(void *argument)
+{
+    const struct life *life = argument;
+    int all[RANKS];
+    return join(life->id, RANKS, life->rank, LONG_MS, life->rank, all) != ceclSuccess ||
+           all[2] != 2;
+}
+
 /* Rank 2 reads no part of the reply until the others have received theirs. */
 TEST(a_rank_that_reads_slowly_holds_up_nobody)
 {
     struct cecl_tcp_reply reply = {0};
     struct host host;
     pid_t ranks[2];
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
-    fflush(NULL);
     for (int r = 0; r < 2; r++)
-        if ((ranks[r] = fork()) == 0) {
-            int all[RANKS];
-            alarm(200);
-            _exit(join(host.id, RANKS, r, LONG_MS, r, all) == ceclSuccess && all[2] == 2 ? 0 : 1);
-        }
+        ranks[r] = begin_child(join_with_rank_2, &(struct life){.id = host.id, .rank = r});
     const int fd = join_by_hand(host.id, RANKS, 2, LONG_MS, LONG_MS);
     assert_true(fd >= 0);
-    for (int r = 0; r < 2; r++) {
-        int status = -1;
-        waitpid(ranks[r], &status, 0);
-        assert_int_equal(status, 0);
-    }
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(end_child(ranks[r]), 0);
     assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
     assert_int_equal(reply.status, ceclSuccess);
     assert_int_equal(reply.bytes, RANKS * CECL_OOB_PART_BYTES);
@@ -733,41 +739,33 @@ TEST(a_rank_that_reads_slowly_holds_up_nobody)
     close_host(&host);
 }
 
+static int leave_as_rank_2(void *id)
+{
+    close(join_by_hand(id, RANKS, 2, LONG_MS, LONG_MS));
+    pause(); /* the process lives on */
+    return 1;
+}
+
+static int die_as_rank_2(void *id)
+{
+    (void)join_by_hand(id, RANKS, 2, LONG_MS, LONG_MS);
+    die_and_leave_a_child();
+    return 1;
+}
+
 /* Before rank 0 comes, rank 2 of 3 joins and leaves, or dies and leaves a child. Rank 1 learns of it. */
-static void expect_rank_2_named(bool dies)
+static void expect_rank_2_named(int (*live_as_rank_2)(void *id))
 {
     struct host host;
-    pid_t ranks[RANKS] = {0};
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     assert_int_equal(left_child_prepare(), 0);
-    fflush(NULL);
     const int64_t start = cecl_now_ms();
-    for (int r = 1; r < RANKS; r++)
-        if ((ranks[r] = fork()) == 0) {
-            int all[RANKS];
-            alarm(200);
-            if (r == 2) {
-                const int fd = join_by_hand(host.id, RANKS, r, LONG_MS, LONG_MS);
-                if (dies)
-                    die_and_leave_a_child();
-                close(fd);
-                pause(); /* the process lives on */
-            }
-            const ceclResult_t result = join(host.id, RANKS, r, LONG_MS, r, all);
-            if (result != ceclRemoteError ||
-                !strstr(cecl_message(), "rank 2 left while ranks were joining")) {
-                fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
-                _exit(2);
-            }
-            _exit(0);
-        }
-    int status = -1;
-    waitpid(ranks[1], &status, 0);
-    if (!dies)
-        kill(ranks[2], SIGKILL);
-    waitpid(ranks[2], NULL, 0);
-    assert_int_equal(status, 0);
+    struct life life = {
+        .nranks = RANKS, .rank = 1, .id = host.id, .words = "rank 2 left while ranks were joining"};
+    const pid_t rank = begin_child(live, &life), other = begin_child(live_as_rank_2, host.id);
+    assert_int_equal(end_child(rank), ceclRemoteError);
+    kill(other, SIGKILL);
+    (void)end_child(other);
     assert_true(cecl_now_ms() - start < PROMPT_MS);
     left_child_let_go(); /* the child also holds the host's pipe */
     close_host(&host);
@@ -775,12 +773,12 @@ static void expect_rank_2_named(bool dies)
 
 TEST(a_rank_that_goes_while_others_join_is_named)
 {
-    expect_rank_2_named(false);
+    expect_rank_2_named(leave_as_rank_2);
 }
 
 TEST(a_rank_that_dies_while_others_join_is_named_at_once)
 {
-    expect_rank_2_named(true);
+    expect_rank_2_named(die_as_rank_2);
 }
 
 /* The root's process dies `us` after it has begun. Returns whether rank 0 of 2, if it has joined by then,
@@ -790,7 +788,6 @@ static bool a_root_that_dies_after_is_told(useconds_t us)
     ceclUniqueId *id = shared_memory(sizeof(*id));
     int made[2], status = -1;
     char byte;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     assert_int_equal(pipe(made), 0);
     assert_int_equal(left_child_prepare(), 0);
     fflush(NULL);
@@ -856,7 +853,6 @@ static void expect_others_hear(const int *others, int count, int nranks, ceclRes
     ceclUniqueId *id = shared_memory(sizeof(*id));
     int joined[2], fds[RANKS];
     char byte;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     assert_int_equal(pipe(joined), 0);
     fflush(NULL);
     const pid_t root = fork();
@@ -907,28 +903,14 @@ TEST(who_repeats_a_ranks_message_changes_nothing)
     close_host(&host);
 }
 
-static void in_a_child(int (*live_there)(void))
-{
-    int status = -1;
-    fflush(NULL);
-    const pid_t process = fork();
-    if (process == 0) {
-        alarm(200);
-        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-        _exit(live_there());
-    }
-    waitpid(process, &status, 0);
-    assert_int_equal(status, 0);
-}
-
 /* Defines a test that runs in a child process, whose exit code must be 0. */
 #define TEST_IN_A_CHILD(name) \
-    static int name##_there(void); \
+    static int name##_there(void *unused); \
     TEST(name) \
     { \
-        in_a_child(name##_there); \
+        assert_int_equal(end_child(begin_child(name##_there, NULL)), 0); \
     } \
-    static int name##_there(void)
+    static int name##_there(void *unused)
 
 static long cpu_ms(void)
 {
@@ -1059,44 +1041,6 @@ TEST_IN_A_CHILD(a_child_forked_while_joining_keeps_no_connection_open)
     return joined && ended ? 0 : 2;
 }
 
-struct member {
-    pthread_t thread;
-    const ceclUniqueId *id;
-    int rank, code;
-};
-
-static void *live_as_thread(void *argument)
-{
-    struct member *me = argument;
-    me->code = live(me->id, &good[me->rank], NULL);
-    return NULL;
-}
-
-/* Ranks as threads, in the process that makes the ids. Tests that fork come before, because threads exist
- * from here on. */
-TEST(the_root_leaves_nothing_behind)
-{
-    const int before = open_descriptors();
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
-    for (int i = 0; i < 20; i++) {
-        ceclUniqueId id;
-        struct member members[RANKS];
-        assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
-        for (int r = 0; r < RANKS; r++) {
-            members[r] = (struct member){.id = &id, .rank = r};
-            assert_int_equal(pthread_create(&members[r].thread, NULL, live_as_thread, &members[r]),
-                             0);
-        }
-        for (int r = 0; r < RANKS; r++) {
-            pthread_join(members[r].thread, NULL);
-            assert_int_equal(members[r].code, 0);
-        }
-    }
-    for (int tries = 0; tries < 1500 && open_descriptors() > before; tries++)
-        usleep(10000); /* the last root's thread is about to end */
-    assert_int_equal(open_descriptors(), before);
-}
-
 struct one_of_many {
     pthread_t thread;
     const ceclUniqueId *id;
@@ -1120,7 +1064,6 @@ TEST(many_ranks_come_at_once)
 {
     static struct one_of_many ranks[MANY];
     ceclUniqueId id;
-    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     for (int r = 0; r < MANY; r++) {
         ranks[r] = (struct one_of_many){.id = &id, .rank = r};

@@ -7,12 +7,11 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#define RANKS 2
 #include "../oob_threads.h"
 #include "boot/mesh_internal.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
-
-#define RANKS 2
 
 /* ---- a system that refuses */
 
@@ -64,58 +63,9 @@ static void refuse(enum call call, int error)
     refused.error = error;
 }
 
-/* ---- ranks */
-
-struct rank {
-    pthread_t thread;
-    int index;
-    struct cecl_oob oob;
-    struct cecl_mesh *mesh;
-    enum call refused; /* the call that is refused while the rank joins */
-    int limit_ms;
-    int all[RANKS]; /* the numbers that it received when it joined */
-    ceclResult_t result;
-    char words[CECL_MESSAGE_BYTES];
-};
-
-static struct oob_threads oobs;
-static struct rank ranks[RANKS];
-
-/* How long the peers of a refused rank wait for it. */
-static int limit_ms(enum call refused_to_one)
-{
-    return refused_to_one == NONE ? 60000 : 3000;
-}
-
-static void *run_open(void *argument)
-{
-    struct rank *me = argument;
-    me->result = open_mesh(&me->oob, 300, &me->mesh);
-    return NULL;
-}
-
-static void open_ranks(void)
-{
-    oobs = (struct oob_threads)OOB_THREADS_NONE;
-    for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.index = r, .oob = oob_of_thread(&oobs, RANKS, r, 60000)};
-        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclSuccess);
-    }
-}
-
-static void close_ranks(void)
-{
-    for (int r = 0; r < RANKS; r++)
-        cecl_mesh_close(ranks[r].mesh);
-}
-
 TEST(a_refused_look_at_the_news_kills_nobody)
 {
-    open_ranks();
+    open_with(LONG_MS, 300);
     refuse(RECV, ENOMEM);
     cecl_mesh_wake(ranks[0].mesh);
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 10), ceclSuccess);
@@ -124,18 +74,20 @@ TEST(a_refused_look_at_the_news_kills_nobody)
     cecl_mesh_tell_abort(ranks[1].mesh, "the real reason");
     assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 1 gave up: the real reason");
-    close_ranks();
+    close_ranks(NULL);
 }
 
 /* ---- TCP */
 
 static ceclUniqueId id;
+static enum call refused_to_1; /* the call that rank 1 is refused while it joins */
 
+/* The peers of a refused rank wait for it. */
 static void *join(void *argument)
 {
     struct rank *me = argument;
-    refuse(me->refused, ENOBUFS);
-    cecl_oob_from_id(&me->oob, &id, RANKS, me->index, me->limit_ms);
+    refuse(me->index == 1 ? refused_to_1 : NONE, ENOBUFS);
+    cecl_oob_from_id(&me->oob, &id, RANKS, me->index, refused_to_1 == NONE ? LONG_MS : 3000);
     me->result = me->oob.allgather(&me->oob, &me->index, me->all, sizeof(int));
     cecl_keep_message(me->words);
     cecl_lifeline_close(me->oob.line);
@@ -147,10 +99,10 @@ static void join_ranks(enum call call)
     is_ours = true;
     setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
+    refused_to_1 = call;
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] =
-            (struct rank){.index = r, .refused = r == 1 ? call : NONE, .limit_ms = limit_ms(call)};
-        assert_int_equal(pthread_create(&ranks[r].thread, NULL, join, &ranks[r]), 0);
+        ranks[r] = (struct rank){.index = r};
+        start(&ranks[r], join);
     }
     for (int r = 0; r < RANKS; r++)
         pthread_join(ranks[r].thread, NULL);

@@ -1,5 +1,6 @@
 /* Ends of ranks outside of calls: after the last call, in handlers of exits and signals, and while kernels of peers may
- * reach the rank. The fault suite (tests/fault) has ends amid calls. Ranks are child processes of this test. */
+ * reach the rank; and what is left of a failed call when survivors go on. The fault suite (tests/fault) has ends amid calls.
+ * Ranks are child processes of this test. */
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -235,6 +236,97 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     return result == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess ? 0 : 15;
 }
 
+/* ---- what is left of a call that failed */
+
+#define LARGE ((size_t)16 << 20) /* bytes */
+#define COUNT 1000
+
+#define HOLDS(expr) \
+    do { \
+        if (!(expr)) { \
+            fprintf(stderr, "rank %d: not so: %s; %s\n", rank, #expr, ceclGetLastError(NULL)); \
+            _exit(17); \
+        } \
+    } while (0)
+#define OK(expr) HOLDS((expr) == ceclSuccess)
+
+/* Seconds for which this process has computed: a busy machine changes them less than the clock's. */
+static double computed(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
+}
+
+/* A call that waits in its stream behind copies of this rank, so it ends long after rank 0's part. To compute
+ * the copies takes longer than a shrink, and far less than a shrink waits for them. */
+static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStream_t stream)
+{
+    double copy_s = 0;
+    for (int i = 0; i < 2; i++) { /* the first copy touches new pages */
+        copy_s = -computed();
+        OK(ceclMemcpyAsync(comm, large, large + LARGE, LARGE, stream));
+        OK(ceclStreamSynchronize(comm, stream));
+        copy_s += computed();
+    }
+    for (double queued_s = 0; queued_s < 0.1; queued_s += copy_s)
+        OK(ceclMemcpyAsync(comm, large, large + LARGE, LARGE, stream));
+}
+
+/* Gathers other values than before, on the new communicator, in the same buffer. */
+static void gather_again(ceclComm_t rest, int rank, float *buffer)
+{
+    float host[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        host[i] = (float)(-rank * 10000 - i - 1);
+    OK(ceclMemcpyAsync(rest, buffer + rank * COUNT, host, sizeof(host), 0));
+    OK(ceclAllGather(buffer + rank * COUNT, buffer, COUNT, ceclFloat, rest, 0));
+    OK(ceclStreamSynchronize(rest, 0));
+}
+
+static void holds_what_it_gathered(ceclComm_t rest, int rank, const float *buffer)
+{
+    float host[2 * COUNT];
+    OK(ceclMemcpyAsync(rest, host, buffer, sizeof(host), 0));
+    OK(ceclStreamSynchronize(rest, 0));
+    for (int i = 0; i < 2 * COUNT; i++)
+        HOLDS(host[i] == (float)(-(i / COUNT) * 10000 - i % COUNT - 1));
+}
+
+/* Rank 1 comes last to the call, so it moves the bytes of both ranks once its waits for the dead rank have
+ * ended. The buffer is used again at once. */
+static int live_through_a_shrink(struct meeting *meeting, int rank, const struct role *role)
+{
+    const int dead = 2;
+    ceclComm_t failed, rest = NULL;
+    float *buffer = NULL;
+    ceclStream_t stream;
+    char *large = NULL;
+    join(meeting, rank, &failed, &buffer, &stream);
+    OK(ceclMemAlloc(failed, (void **)&large, 2 * LARGE));
+    for (int turn = 0; turn < dead; turn++) {
+        if (rank == 1 && turn == 1)
+            wait_behind_copies(failed, rank, large, stream);
+        if (rank == turn)
+            OK(ceclAllGather(buffer + RANKS * COUNT, buffer, COUNT, ceclFloat, failed, stream));
+        meeting->idle++;
+        await(&meeting->idle, RANKS * (turn + 1));
+    }
+    if (rank == dead)
+        _exit(0); /* as if it was killed: its peers get no message */
+    HOLDS(rank != 0 || ceclStreamSynchronize(failed, stream) == ceclRemoteError);
+    OK(ceclCommShrink(failed, &dead, 1, &rest, NULL));
+    gather_again(rest, rank, buffer);
+    if (rank == 1)
+        HOLDS(ceclStreamSynchronize(failed, stream) == ceclRemoteError);
+    meeting->told++;
+    await(&meeting->told, 2);
+    holds_what_it_gathered(rest, rank, buffer);
+    (void)!ceclCommAbort(failed);
+    OK(ceclCommDestroy(rest));
+    return 0;
+}
+
 static void set_environment(const struct role *role)
 {
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
@@ -343,4 +435,10 @@ TEST(a_rank_that_is_done_may_end_in_any_way)
     static const enum misdeed ways[] = {EXITS, ABORTS, LEAVES};
     for (int way = 0; way < 3; way++)
         run_in_all(&(struct role){live_on, GATHER, ways[way], ceclSuccess, NULL});
+}
+
+TEST(copies_of_a_failed_call_end_before_the_shrink)
+{
+    run_in(&(struct role){live_through_a_shrink, GATHER, EXITS, ceclSuccess, NULL}, GATHER,
+           GATHER + 1);
 }

@@ -3,9 +3,7 @@
  * another one sends and closes sees this about once in 7,000 times.) */
 #include "../with_cmocka.h"
 
-#include <stddef.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "../descriptors.h"
 #include "boot/inbox.h"
@@ -19,13 +17,8 @@ static bool leaves; /* the caller sends its message and closes during the next r
 
 static void send_last(void)
 {
-    struct {
-        uint32_t magic, number;
-        uint64_t rank;
-        uint8_t secret[16];
-    } message = {.magic = 0x6c746572u, .number = 7};
+    const struct inbox_head message = inbox_head_of(&mine, 0, 7);
     const int fd = 2;
-    memcpy(message.secret, mine.secret, sizeof(message.secret));
     assert_int_equal(send_descriptors(caller, &message, sizeof(message), &fd, 1, 0),
                      sizeof(message));
     close(caller);
@@ -43,15 +36,9 @@ WRAPPED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags))
 
 static void call(void)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t length = strlen(mine.name);
-    memcpy(address.sun_path + 1, mine.name, length);
-    address.sun_path[1 + length] = KIND;
     assert_int_equal(cecl_inbox_open(&inbox, &mine, KIND), ceclSuccess);
-    caller = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(caller, (struct sockaddr *)&address,
-                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 2)),
-                     0);
+    caller = inbox_call(mine.name, KIND);
+    assert_true(caller >= 0);
 }
 
 static ceclResult_t take(struct cecl_letter *letter)

@@ -44,6 +44,7 @@ static struct rank {
     char words[CECL_MESSAGE_BYTES];
 } ranks[RANKS];
 static off_t counted;
+static int log_fd;
 
 #define START CECL_MEMORY_UNIT /* the log does not begin the file */
 static int open_log(void)
@@ -54,10 +55,10 @@ static int open_log(void)
     return log;
 }
 
-/* All ranks except EXCLUDED are members. Returns the log. */
-static int plan_all(void)
+/* All ranks except EXCLUDED are members. */
+static int plan_all(void **state)
 {
-    const int log = open_log();
+    const int log = log_fd = open_log();
     counted = START;
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){.mine = 10 + r};
@@ -72,7 +73,7 @@ static int plan_all(void)
             if (m != EXCLUDED)
                 cecl_rank_set_add(&ranks[r].plan.members, m);
     }
-    return log;
+    return 0;
 }
 
 static void *run(void *argument)
@@ -88,35 +89,53 @@ static void start(struct rank *rank)
     assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
 }
 
-static void end_all(int log)
+static void ends_as(int rank, ceclResult_t result)
+{
+    pthread_join(ranks[rank].thread, NULL);
+    if (ranks[rank].result != result)
+        fail_msg("rank %d: %d: %s", rank, (int)ranks[rank].result, ranks[rank].words);
+}
+
+static void start_members(void *(*live)(void *))
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != EXCLUDED)
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
+}
+
+/* All members meet, and get what each has brought: `first`, and its rank. */
+static void members_meet(int first)
+{
+    for (int r = 0; r < RANKS; r++) {
+        if (r == EXCLUDED)
+            continue;
+        ends_as(r, ceclSuccess);
+        for (int m = 0, at = 0; m < RANKS; m++)
+            if (m != EXCLUDED)
+                assert_int_equal(ranks[r].all[at++], first + m);
+    }
+}
+
+static int end_all(void **state)
 {
     for (int r = 0; r < RANKS; r++) {
         end_mesh(ranks[r].plan.mesh);
         cecl_meetings_close(&ranks[r].meetings);
     }
-    cecl_fds_close(log);
+    cecl_fds_close(log_fd);
+    return 0;
 }
 
-TEST(members_get_all_parts_in_rank_order)
+#define TEST_OF_MEMBERS(name) TEST_BETWEEN(name, plan_all, end_all)
+
+TEST_OF_MEMBERS(members_get_all_parts_in_rank_order)
 {
-    const int log = plan_all();
     for (int round = 0; round < 20; round++) {
-        for (int r = 0; r < RANKS; r++) {
+        for (int r = 0; r < RANKS; r++)
             ranks[r].mine = 100 * round + r;
-            if (r != EXCLUDED)
-                start(&ranks[r]);
-        }
-        for (int r = 0; r < RANKS; r++) {
-            if (r == EXCLUDED)
-                continue;
-            pthread_join(ranks[r].thread, NULL);
-            assert_int_equal(ranks[r].result, ceclSuccess);
-            for (int m = 0, member = 0; m < RANKS; m++)
-                if (m != EXCLUDED)
-                    assert_int_equal(ranks[r].all[member++], 100 * round + m);
-        }
+        start_members(run);
+        members_meet(100 * round);
     }
-    end_all(log);
 }
 
 /* Rank 3 completes the meeting, and refuses its next call at once with another part, as after a failure to make the
@@ -124,18 +143,17 @@ TEST(members_get_all_parts_in_rank_order)
 TEST(a_part_of_a_later_call_is_not_taken)
 {
     for (int tries = 0; tries < 200; tries++) {
-        const int log = plan_all();
+        (void)plan_all(state);
         start(&ranks[0]);
         start(&ranks[2]);
         assert_int_equal(cecl_meeting_join(&ranks[3].plan, ranks[3].all), ceclSuccess);
         ranks[3].mine = 99;
         (void)!cecl_meeting_refuse(&ranks[3].plan, cecl_fail(ceclSystemError, "a test"));
         for (int r = 0; r < 3; r += 2) {
-            pthread_join(ranks[r].thread, NULL);
-            assert_int_equal(ranks[r].result, ceclSuccess);
+            ends_as(r, ceclSuccess);
             assert_int_equal(ranks[r].all[2], 13);
         }
-        end_all(log);
+        (void)end_all(state);
     }
 }
 
@@ -157,26 +175,15 @@ static void *run_twice(void *argument)
 TEST(a_member_that_calls_again_at_once_has_met)
 {
     for (int tries = 0; tries < 20; tries++) {
-        const int log = plan_all();
+        (void)plan_all(state);
         for (int r = 0; r < RANKS; r++) {
             ranks[r].plan.deadline = cecl_deadline(5000);
             if (r != EXCLUDED)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_twice, &ranks[r]), 0);
             usleep(5000 + 37 * (useconds_t)tries); /* long enough for long naps */
         }
-        for (int r = 0; r < RANKS; r++)
-            if (r != EXCLUDED)
-                pthread_join(ranks[r].thread, NULL);
-        for (int r = 0; r < RANKS; r++) {
-            if (r == EXCLUDED)
-                continue;
-            if (ranks[r].result != ceclSuccess)
-                fail_msg("rank %d: %s", r, ranks[r].words);
-            for (int m = 0, at = 0; m < RANKS; m++)
-                if (m != EXCLUDED)
-                    assert_int_equal(ranks[r].all[at++], 110 + m);
-        }
-        end_all(log);
+        members_meet(110);
+        (void)end_all(state);
     }
 }
 
@@ -190,41 +197,34 @@ static void all_succeed(void)
 {
     for (int r = 0; r < RANKS; r++)
         ranks[r].plan.deadline = cecl_deadline(60000);
+    start_members(run);
     for (int r = 0; r < RANKS; r++)
         if (r != EXCLUDED)
-            start(&ranks[r]);
-    for (int r = 0; r < RANKS; r++)
-        if (r != EXCLUDED) {
-            pthread_join(ranks[r].thread, NULL);
-            assert_int_equal(ranks[r].result, ceclSuccess);
-        }
+            ends_as(r, ceclSuccess);
 }
 
 static void fails_with(int rank, ceclResult_t result, const char *words)
 {
     start(&ranks[rank]);
-    pthread_join(ranks[rank].thread, NULL);
-    assert_int_equal(ranks[rank].result, result);
+    ends_as(rank, result);
     assert_string_equal(ranks[rank].words, words);
 }
 
-TEST(a_call_that_all_refuse_is_over)
+TEST_OF_MEMBERS(a_call_that_all_refuse_is_over)
 {
-    const int log = plan_all();
     for (int round = 0; round < 20; round++) {
         refuse(0);
         refuse(3);
         refuse(2);
         all_succeed();
     }
-    end_all(log);
 }
 
 /* How often a rank has said something. */
-static int last_of(int log, int rank)
+static int last_of(int rank)
 {
     static char event[EVENT_BYTES];
-    for (; pread(log, event, EVENT_BYTES, counted) == EVENT_BYTES; counted += EVENT_BYTES) {
+    for (; pread(log_fd, event, EVENT_BYTES, counted) == EVENT_BYTES; counted += EVENT_BYTES) {
         int by;
         memcpy(&by, event + EVENT_RANK_AT, sizeof(by));
         ranks[by].said++;
@@ -233,54 +233,46 @@ static int last_of(int log, int rank)
 }
 
 /* Starts a rank, and waits until it has come to a meeting. */
-static void start_and_await(int log, int rank)
+static void start_and_await(int rank)
 {
-    const int before = last_of(log, rank);
+    const int before = last_of(rank);
     start(&ranks[rank]);
-    while (last_of(log, rank) == before)
+    while (last_of(rank) == before)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 /* Rank 0 makes its next call before the others refuse this one. */
-TEST(a_refusal_ends_no_later_call)
+TEST_OF_MEMBERS(a_refusal_ends_no_later_call)
 {
-    const int log = plan_all();
     for (int round = 0; round < 20; round++) {
         refuse(0);
-        start_and_await(log, 0);
+        start_and_await(0);
         refuse(2);
         refuse(3);
         start(&ranks[2]);
         start(&ranks[3]);
         for (int r = 0; r < RANKS; r++)
-            if (r != EXCLUDED) {
-                pthread_join(ranks[r].thread, NULL);
-                assert_int_equal(ranks[r].result, ceclSuccess);
-            }
+            if (r != EXCLUDED)
+                ends_as(r, ceclSuccess);
     }
-    end_all(log);
 }
 
 /* Rank 0 waits when rank 2 refuses. */
-TEST(a_call_that_some_refuse_while_others_wait_is_over)
+TEST_OF_MEMBERS(a_call_that_some_refuse_while_others_wait_is_over)
 {
-    const int log = plan_all();
     for (int round = 0; round < 20; round++) {
-        start_and_await(log, 0);
+        start_and_await(0);
         refuse(2);
         refuse(3);
-        pthread_join(ranks[0].thread, NULL);
-        assert_int_equal(ranks[0].result, ceclInvalidArgument);
+        ends_as(0, ceclInvalidArgument);
         assert_string_equal(ranks[0].words, "rank 2: no");
         all_succeed();
     }
-    end_all(log);
 }
 
 /* Rank 0 refuses two calls, of which rank 2 refuses the first, before the others come. */
-TEST(each_refused_call_fails_once_on_each_rank)
+TEST_OF_MEMBERS(each_refused_call_fails_once_on_each_rank)
 {
-    const int log = plan_all();
     refuse(0);
     refuse(2);
     refuse(0);
@@ -288,21 +280,18 @@ TEST(each_refused_call_fails_once_on_each_rank)
     fails_with(3, ceclInvalidArgument, "rank 0: no"); /* the second call */
     fails_with(2, ceclInvalidArgument, "rank 0: no");
     all_succeed();
-    end_all(log);
 }
 
 /* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another one, for which rank 0 does not wait. */
-TEST(a_rank_that_comes_late_with_another_list_hears_both)
+TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
 {
     static const char late[] = "ranks 2 and 3 did not come within 300 ms (CECL_INIT_TIMEOUT_MS)";
-    const int log = plan_all();
     ranks[0].plan.deadline = cecl_deadline(ranks[0].plan.timeout_ms = 300);
     fails_with(0, ceclTimeout, late);
     fails_with(3, ceclTimeout, late);
     cecl_rank_set_add(&ranks[2].plan.members, EXCLUDED);
     fails_with(2, ceclInvalidUsage,
                "ranks differ in which ranks they exclude: rank 1 on rank 0, no rank on rank 2");
-    end_all(log);
 }
 
 /* Ends only if a meeting fails, or with its parent. The rank is alone in its meetings. */
@@ -320,26 +309,26 @@ static _Noreturn void meet_alone(struct cecl_meeting_plan *plan, pid_t parent)
 
 /* A process changes the table all the time, as rank EXCLUDED, and is often stopped amid a change. When it goes on, it
  * must not spoil what the others have published meanwhile. At last it is ended amid a change. */
-TEST(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting)
+TEST_OF_MEMBERS(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting)
 {
-    const int log = plan_all();
-    const int kept = ranks[EXCLUDED].meetings.log = dup(log); /* a forked child closes `log` */
+    const int kept = ranks[EXCLUDED].meetings.log =
+        dup(log_fd); /* a forked child closes the other */
     int status;
     const pid_t parent = getpid(), child = fork();
     if (child == 0)
         meet_alone(&ranks[EXCLUDED].plan, parent);
-    while (last_of(log, EXCLUDED) == 0)
+    while (last_of(EXCLUDED) == 0)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     for (int round = 0; round < 100; round++) {
         nanosleep(&(struct timespec){.tv_nsec = 10000 * (round % 20)}, NULL);
         kill(child, SIGSTOP);
         assert_int_equal(waitpid(child, &status, WUNTRACED), child);
         assert_true(WIFSTOPPED(status)); /* its meetings have not failed */
-        const int last = last_of(log, EXCLUDED);
+        const int last = last_of(EXCLUDED);
         all_succeed();
-        assert_true(last_of(log, EXCLUDED) == last);
+        assert_true(last_of(EXCLUDED) == last);
         kill(child, SIGCONT);
-        while (last_of(log, EXCLUDED) == last) {
+        while (last_of(EXCLUDED) == last) {
             all_succeed();
             assert_int_equal(waitpid(child, &status, WNOHANG), 0);
         }
@@ -347,7 +336,6 @@ TEST(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting)
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
     all_succeed();
-    end_all(log);
     close(kept);
 }
 
@@ -414,10 +402,9 @@ static void *call_in_rounds(void *argument)
     return NULL;
 }
 
-TEST(whatever_lists_and_refusals_come_all_meet_soon)
+TEST_OF_MEMBERS(whatever_lists_and_refusals_come_all_meet_soon)
 {
     const int64_t start = cecl_now_ms();
-    const int log = plan_all();
     unequal.seed = (unsigned)start;
     printf("seed %u\n", unequal.seed);
     pthread_barrier_init(&unequal.begin, NULL, RANKS);
@@ -427,7 +414,6 @@ TEST(whatever_lists_and_refusals_come_all_meet_soon)
     for (int r = 0; r < RANKS; r++)
         pthread_join(ranks[r].thread, NULL);
     assert_true(cecl_now_ms() - start < 50000);
-    end_all(log);
 }
 
 /* Counts sleeps. Replaces the system's function (by the linker, see CMakeLists.txt). */
@@ -460,39 +446,27 @@ TEST(many_ranks_together_look_seldom)
 }
 
 /* As after a write that broke off. */
-TEST(calls_end_where_the_log_cannot_be_read_on)
+TEST_OF_MEMBERS(calls_end_where_the_log_cannot_be_read_on)
 {
-    const int log = plan_all();
-    assert_int_equal(write(log, "debris!", 7), 7);
+    assert_int_equal(write(log_fd, "debris!", 7), 7);
     for (int r = 0; r < 2; r++) {
         ranks[r].plan.deadline = cecl_deadline(ranks[r].plan.timeout_ms = 300);
         start(&ranks[r]);
     }
-    for (int r = 0; r < 2; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclTimeout);
-    }
-    assert_in_range(lseek(log, 0, SEEK_END), START, START + 8 * CECL_MEMORY_UNIT);
-    end_all(log);
+    for (int r = 0; r < 2; r++)
+        ends_as(r, ceclTimeout);
+    assert_in_range(lseek(log_fd, 0, SEEK_END), START, START + 8 * CECL_MEMORY_UNIT);
 }
 
 /* This rank could not read how its first call ended. Its second one does not take what peers brought to the first. */
-TEST(a_call_that_failed_unread_is_not_taken_for_the_next)
+TEST_OF_MEMBERS(a_call_that_failed_unread_is_not_taken_for_the_next)
 {
-    const int log = plan_all();
     struct cecl_meetings before = ranks[0].meetings;
-    for (int r = 0; r < RANKS; r++)
-        if (r != EXCLUDED)
-            start(&ranks[r]);
-    for (int r = 0; r < RANKS; r++)
-        if (r != EXCLUDED)
-            pthread_join(ranks[r].thread, NULL);
-    assert_int_equal(ranks[0].result, ceclSuccess);
+    start_members(run);
+    members_meet(10);
     ranks[0].meetings.next = before.next; /* as if it had read nothing */
     ranks[0].plan.deadline = cecl_deadline(ranks[0].plan.timeout_ms = 300);
     ranks[0].mine = 77;
     start(&ranks[0]);
-    pthread_join(ranks[0].thread, NULL);
-    assert_int_equal(ranks[0].result, ceclTimeout);
-    end_all(log);
+    ends_as(0, ceclTimeout);
 }

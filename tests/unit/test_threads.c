@@ -1,5 +1,5 @@
-/* Ranks as threads of one process, on the host device: mixed collectives on several streams, with every
- * value checked. The thread sanitizer can see all ranks. */
+/* What one process with several ranks finds: threads of the library, and joins that are refused. Calls of ranks that are
+ * threads: tests/fuzz/fuzz_api.c. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -8,95 +8,6 @@
 
 #include "../threads_alive.h"
 #include "comm/together.h"
-
-#define RANKS 4
-#define COUNT 2000
-#define ROUNDS 60
-
-struct member {
-    pthread_t thread;
-    ceclComm_t comm;
-    ceclResult_t result;
-    int wrong;
-};
-
-#define STEP(expr) \
-    do { \
-        if ((me->result = (expr)) != ceclSuccess) \
-            return NULL; \
-    } while (0)
-
-static void *work(void *argument)
-{
-    struct member *me = argument;
-    int rank = 0, *gathered = NULL, *exchanged = NULL;
-    ceclStream_t streams[2] = {NULL};
-    STEP(ceclCommUserRank(me->comm, &rank));
-    STEP(ceclStreamCreate(me->comm, &streams[1]));
-    for (int round = 0; round < ROUNDS; round++) {
-        /* Half of the rounds grow the pool or reuse its blocks. */
-        if (round % 2 == 0) {
-            STEP(ceclMemAlloc(me->comm, (void **)&gathered,
-                              RANKS * COUNT * sizeof(int) * (size_t)(1 + round)));
-            STEP(ceclMemAlloc(me->comm, (void **)&exchanged, RANKS * COUNT * sizeof(int)));
-        }
-        for (int i = 0; i < COUNT; i++)
-            gathered[rank * COUNT + i] = round * 1000000 + rank * 100000 + i;
-        STEP(ceclAllGather(gathered + rank * COUNT, gathered, COUNT, ceclInt, me->comm,
-                           streams[round % 2]));
-        STEP(ceclAlltoAll(gathered, exchanged, COUNT, ceclInt, me->comm, streams[round / 2 % 2]));
-        STEP(ceclStreamSynchronize(me->comm, streams[0]));
-        STEP(ceclStreamSynchronize(me->comm, streams[1]));
-        for (int r = 0; r < RANKS; r++)
-            for (int i = 0; i < COUNT; i++) {
-                me->wrong += gathered[r * COUNT + i] != round * 1000000 + r * 100000 + i;
-                me->wrong += exchanged[r * COUNT + i] != round * 1000000 + rank * 100000 + i;
-            }
-        if (round % 2 == 1) {
-            STEP(ceclMemFree(me->comm, exchanged));
-            STEP(ceclMemFree(me->comm, gathered));
-        }
-    }
-    STEP(ceclStreamDestroy(me->comm, streams[1]));
-    STEP(ceclCommDestroy(me->comm));
-    return NULL;
-}
-
-static void run(const char *flags, const char *direction)
-{
-    ceclComm_t comms[RANKS];
-    struct member members[RANKS] = {0};
-    setenv("CECL_FLAGS", flags, 1);
-    setenv("CECL_DIRECTION", direction, 1);
-    assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
-    for (int r = 0; r < RANKS; r++) {
-        members[r].comm = comms[r];
-        assert_int_equal(pthread_create(&members[r].thread, NULL, work, &members[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++)
-        pthread_join(members[r].thread, NULL);
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(members[r].result, ceclSuccess);
-        assert_int_equal(members[r].wrong, 0);
-    }
-}
-
-TEST(collectives_among_threads_are_right_with_copied_flags)
-{
-    run("auto", "push");
-}
-
-TEST(collectives_among_threads_are_right_with_flags_on_the_host_and_pull)
-{
-    run("host", "pull");
-}
-
-TEST(collectives_among_threads_are_right_in_an_urgent_communicator)
-{
-    setenv("CECL_URGENT", "1", 1);
-    run("auto", "auto");
-    unsetenv("CECL_URGENT");
-}
 
 static bool all_have_names(void)
 {
