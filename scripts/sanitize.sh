@@ -39,17 +39,19 @@ for kind in ${1:-address thread}; do
     #   the time and cover the same code, except the messages of refusals;
     # - plot_ and fsdp_compare run Python;
     # - a test of a tool that waits for dozens of programs: nccl-tests' reader;
+    # - tests of scripts, of names and of versions: they run nothing that was built with the sanitizer;
     # - under the thread sanitizer, tests with a single thread: they have no race; test_blame, which starts
     #   hundreds of processes: the sanitizer ends each of them a second later; and test_frames, which
     #   replaces functions of a device that other threads use.
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
-    left_out="$left_out|^nccl_tests_compares"
+    left_out="$left_out|^nccl_tests_compares|^script_|^compare_builds|^versions_agree|^exports_|_exports_are_|^documented_"
     left_out="$left_out|fsdp_(resume|compare|loss_equal|refuses_bad_(data|options|checkpoints))"
     case $kind in
     address) labels='unit|plan|multi' ;;
     thread)
         labels=unit
-        left_out="$left_out|^test_(reduce|splits|sums)_host|^test_learn_|^test_tuning"
+        left_out="$left_out|^test_(reduce|splits|sums)_host|^test_learn_|^test_tuning|^fuzz_corpus_(plan|settings)"
+        left_out="$left_out|^test_(bench|blocks|model|number|siphash)\$|^nccl_(gains|search)"
         left_out="$left_out|^test_blame|^test_frames"
         ;;
     esac

@@ -186,16 +186,6 @@ TEST(handle_made_without_a_descriptor_is_not_shared)
     memory_end(&memory);
 }
 
-TEST(memory_of_a_stream_ordered_pool_is_not_shared)
-{
-    void *memory = NULL;
-    must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
-    must_cuda(cudaStreamSynchronize(NULL));
-    assert_not_shared(memory);
-    must_cuda(cudaFreeAsync(memory, NULL));
-    must_cuda(cudaStreamSynchronize(NULL));
-}
-
 /* ---- what may be a buffer: the GPU's memory, up to the last byte */
 
 static ceclResult_t check(const void *ptr, size_t bytes)
@@ -224,45 +214,30 @@ TEST(range_past_the_end_of_its_allocation_is_refused_with_what_is_left)
     must_cuda(cudaFree(memory));
 }
 
-TEST(memory_of_a_stream_ordered_pool_is_taken)
+TEST(memory_of_a_stream_ordered_pool_is_taken_and_not_shared)
 {
     void *memory = NULL;
     must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
     must_cuda(cudaStreamSynchronize(NULL));
-    ceclResult_t result = check(memory, BYTES);
+    must(check(memory, BYTES));
+    assert_not_shared(memory);
     must_cuda(cudaFreeAsync(memory, NULL));
     must_cuda(cudaStreamSynchronize(NULL));
-    must(result);
 }
 
-TEST(mapped_memory_of_the_pool_is_taken)
+TEST(range_over_mappings_of_the_pool_is_taken_and_past_them_refused)
 {
-    struct memory memory = memory_make(gpu[0], BYTES);
-    must(check(memory.at, memory.bytes));
-    must(check((char *)memory.at + memory.bytes - 1, 1));
-    memory_end(&memory);
-}
-
-/* Two mappings side by side in one reservation, and a third place that stays empty. */
-TEST(range_over_two_mappings_is_taken_and_past_them_refused)
-{
-    const size_t piece = gpu[0]->granularity;
-    struct cecl_mem mem[2] = {{0}, {0}};
-    void *base = NULL;
-    must(OPS(gpu[0])->reserve(gpu[0], 3 * piece, &base));
-    for (size_t i = 0; i < 2; i++) {
-        must(OPS(gpu[0])->mem_create(gpu[0], piece, &mem[i]));
-        must(OPS(gpu[0])->mem_map(gpu[0], (char *)base + i * piece, &mem[i]));
-    }
-    must(check(base, 2 * piece));
-    refused(ceclInvalidArgument, "sendbuff", check(base, 2 * piece + 1));
-    refused(ceclInvalidArgument, "sendbuff", check((char *)base + 2 * piece, 1));
-    for (size_t i = 0; i < 2; i++) {
-        OPS(gpu[0])->mem_unmap(gpu[0], (char *)base + i * piece, piece);
-        OPS(gpu[0])->mem_release(gpu[0], &mem[i]);
-    }
-    refused(ceclInvalidArgument, "sendbuff", check(base, 1));
-    OPS(gpu[0])->unreserve(gpu[0], base, 3 * piece);
+    const struct row row = row_make();
+    const size_t bytes = HANDLES * row.piece;
+    must(check(row.base, row.piece));
+    must(check(row.base + row.piece - 1, 1));
+    must(check(row.base, bytes));
+    refused(ceclInvalidArgument, "sendbuff", check(row.base, bytes + 1));
+    refused(ceclInvalidArgument, "sendbuff", check(row.base + bytes, 1));
+    for (size_t i = 0; i < HANDLES; i++)
+        OPS(gpu[0])->mem_unmap(gpu[0], row.base + i * row.piece, row.piece);
+    refused(ceclInvalidArgument, "sendbuff", check(row.base, 1));
+    OPS(gpu[0])->unreserve(gpu[0], row.base, (HANDLES + 1) * row.piece);
 }
 
 /* The memory is neither found nor taken as a buffer. */

@@ -120,7 +120,10 @@ ceclUniqueId multi_one_id(void)
     ceclUniqueId id;
     if (multi_rank == 0)
         multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (multi_spread)
+        multi_spread(&id, sizeof(id));
+    else
+        MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
     return id;
 }
 
@@ -145,15 +148,8 @@ ceclComm_t multi_comm(const ceclConfig_t *config)
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config)
 {
     const ceclConfig_t defaults = multi_config();
-    ceclUniqueId id;
     ceclComm_t comm = NULL;
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    if (multi_spread)
-        multi_spread(&id, sizeof(id));
-    else
-        MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank,
+    multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, multi_one_id(), multi_rank,
                                           config ? config : &defaults));
     return comm;
 }

@@ -61,7 +61,7 @@ TEST_BETWEEN(bad_buffers_are_refused_and_explained_in_the_same_words, set_up, te
             "left in its allocation");
     refused(send_buffer + (size_t)multi_nranks * BYTES - 1, recv_buffer, BYTES, ceclInt8,
             ceclInvalidUsage, "sendbuff");
-    multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, (multi_rank + 1) % multi_nranks, &peer));
+    multi_ok(comm, ceclGetPeerPointer(comm, recv_buffer, multi_next(), &peer));
     refused(send_buffer, peer, 1, ceclInt8, ceclInvalidUsage, "'s memory");
     char *freed = multi_alloc(comm, (size_t)multi_nranks * 64);
     multi_ok(comm, ceclAllGather(send_buffer, freed, 64, ceclInt8, comm, 0));
@@ -214,11 +214,9 @@ TEST(calls_that_need_an_sm_are_refused_under_never)
     ceclConfig_t config = multi_config();
     ceclComm_t strict = NULL;
     config.smPolicy = CECL_SM_NEVER;
-    /* One rank has no peer that could return its own block. */
-    ceclUniqueId id;
     config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
-    multi_ok(NULL, ceclGetUniqueId(&id));
-    multi_ok(NULL, ceclCommInitRankConfig(&strict, 1, id, 0, &config));
+    /* One rank has no peer that could return its own block. */
+    multi_ok(NULL, ceclCommInitMpi(&strict, MPI_COMM_SELF, &config));
     char *recv = multi_alloc(strict, BYTES);
     char *send = multi_alloc(strict, BYTES);
     multi_refused(strict, ceclAllGather(send, recv, BYTES, ceclInt8, strict, 0), ceclInvalidUsage,

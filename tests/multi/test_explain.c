@@ -1,27 +1,18 @@
 /* ceclExplain and ceclGroupExplain: what they report for each shape and each option; that they enqueue and exchange nothing;
  * what they refuse. (test_bad_input.c: what the call refuses, with the same message.) */
-#include "multi.h"
+#include "buffers.h"
 
 #define BLOCK 1000
 #define LARGE 1100000 /* bytes: too large for a small call on any device */
 
-static ceclComm_t comm;
-static char *recv_buffer, *send_buffer, *other; /* [nranks * LARGE] each */
-static bool shares_gpu;                         /* then no copy is zero SM */
+static unsigned char *other; /* as large as the buffers */
+static bool shares_gpu;      /* then no copy is zero SM */
 
 static int set_up(void **state)
 {
-    comm = multi_comm(NULL);
+    buffers_open((size_t)multi_nranks * LARGE, NULL, NULL);
     shares_gpu = multi_shares_gpu(comm);
-    recv_buffer = multi_alloc(comm, (size_t)multi_nranks * LARGE);
-    send_buffer = multi_alloc(comm, (size_t)multi_nranks * LARGE);
-    other = multi_alloc(comm, (size_t)multi_nranks * LARGE);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    multi_ok(NULL, ceclCommDestroy(comm));
+    other = multi_alloc(comm, room);
     return 0;
 }
 
@@ -37,10 +28,10 @@ static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, 
 TEST_BETWEEN(what_calls_do_is_told, set_up, tear_down)
 {
     const int n = multi_nranks;
-    char *const own = recv_buffer + (size_t)multi_rank * BLOCK;
+    unsigned char *const own = recv_buffer + (size_t)multi_rank * BLOCK;
     const struct {
         ceclOp_t op;
-        const char *send;
+        const unsigned char *send;
         size_t count;
         int copies, barriers, blocks; /* `blocks`: that are sent */
         const char *path;
@@ -149,7 +140,7 @@ static void set(int policy, int direction)
 
 TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
 {
-    const char *shard = recv_buffer + (size_t)multi_rank * LARGE;
+    const unsigned char *shard = recv_buffer + (size_t)multi_rank * LARGE;
     assert_int_equal(explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, LARGE).localCopies, 0);
     set(CECL_SM_ALLOW, CECL_UNDEF);
     assert_int_equal(explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, LARGE).localCopies, 1);
@@ -180,13 +171,10 @@ TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)
 
 TEST_BETWEEN(a_group_that_is_only_explained_enqueues_nothing, set_up, tear_down)
 {
-    const size_t all = (size_t)multi_nranks * LARGE;
     const size_t counts[64] = {LARGE, 0, 7};
-    unsigned char *host = malloc(all);
     ceclExplanation_t e;
-    assert_non_null(host);
-    memset(host, 0x33, all);
-    multi_put(comm, recv_buffer, host, all);
+    memset(host, 0x33, room);
+    multi_put(comm, recv_buffer, host, room);
     if (multi_rank == 0) { /* local options: other ranks may have other values */
         multi_ok(comm, ceclGroupStart());
         multi_ok(comm, ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL,
@@ -197,11 +185,10 @@ TEST_BETWEEN(a_group_that_is_only_explained_enqueues_nothing, set_up, tear_down)
     }
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     MPI_Barrier(MPI_COMM_WORLD);
-    multi_get(comm, host, recv_buffer, all);
-    for (size_t i = 0; i < all; i++)
+    multi_get(comm, host, recv_buffer, room);
+    for (size_t i = 0; i < room; i++)
         assert_int_equal(host[i], 0x33);
     MPI_Barrier(MPI_COMM_WORLD);
-    free(host);
     multi_works(comm, NULL, multi_nranks);
 }
 

@@ -115,7 +115,6 @@ TEST(another_failed_join_ends_the_communicator_at_its_peers)
     const ceclUniqueId id = multi_one_id();
     ceclUniqueId no_id = {"none"};
     ceclComm_t comms[EACH] = {NULL, NULL}, other = NULL;
-    ceclResult_t async = ceclSuccess;
     multi_ok(NULL, ceclGroupStart());
     for (int i = 0; i < EACH; i++)
         multi_ok(NULL,
@@ -132,11 +131,7 @@ TEST(another_failed_join_ends_the_communicator_at_its_peers)
     if (joined != ceclSuccess)
         assert_int_equal(joined, ceclRemoteError);
     for (int i = 0; i < EACH && joined == ceclSuccess; i++) {
-        const double begin = multi_seconds();
-        while (async == ceclSuccess && multi_seconds() - begin < PROMPT)
-            multi_ok(comms[i], ceclCommGetAsyncError(comms[i], &async));
-        assert_int_equal(async, ceclRemoteError);
+        assert_int_equal(multi_async_within(comms[i], PROMPT), ceclRemoteError);
         (void)!ceclCommAbort(comms[i]);
-        async = ceclSuccess;
     }
 }

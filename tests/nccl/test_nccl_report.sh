@@ -14,7 +14,7 @@ export CECL_NCCL_STATS=1 CECL_NCCL_STATS_FILE="$scratch/stats.json"
 case="two processes append to one file"
 run "$trials" '*trial*'
 expect_status 0
-expect_error "cecl: communicator, rank 0 of 2: decided: served"
+expect_error "cecl: communicator, rank 0 of 3: decided: served"
 expect_error "a rank came late to "
 expect_error "cecl: step "
 run "$trials" 'communicators*'
@@ -33,10 +33,9 @@ assert sum(row["calls"] for row in line["calls"] if row["by"] == "cecl") > 1000
 assert {row["function"] for row in line["calls"]} == {
     "ncclAllGather", "ncclAllReduce", "ncclBcast", "ncclBroadcast"}
 decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
-# the two programs of the test are faster with cecl, with 2 ranks and with 4
-assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
+# the program of the test is faster with cecl
 first = [comm for comm in decided if comm["period_calls"] == 7]
-assert len(first) == 6, len(first)
+assert [comm["ranks"] for comm in first] == [3, 3, 3], first
 for comm in first:
     assert comm["decision"] in ("with_sms", "no_sms"), comm
     ways = comm["ways"]
