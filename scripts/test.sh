@@ -2,7 +2,7 @@
 # Installs missing packages, builds, and runs all tests. Without a GPU the GPU tests are skipped, and
 # listed with the reason. The last line is the verdict. Arguments go to ctest (-L unit, -R pool, ...). The
 # output of each run stays in build/test/logs.
-# Long random tests on the CPU run a quarter of their rounds, and half in CI; CECL_TEST_SHARE=1 runs all.
+# Long random tests on the CPU run a quarter of their rounds; CECL_TEST_SHARE=1 runs all, as .ci/nightly does.
 set -euo pipefail
 minutes=10 # for the build and all tests, on 2 cores that have nothing else to do
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)

@@ -104,6 +104,39 @@ TEST(random_calls_are_carried_between_hosts_of_one_rank)
     random_calls_are_right("1");
 }
 
+/* Each process has a communicator of its own, whose ranks one thread joins and calls in groups. */
+TEST(one_thread_has_several_ranks)
+{
+    enum { N = 4 };
+    ceclComm_t comms[N];
+    unsigned char *all[N];
+    ceclUniqueId id;
+    if (strcmp(getenv("CECL_DEVICE"), "host") != 0)
+        skip_because("it needs as many GPUs as ranks, for each process");
+    multi_setenv("CECL_NODE_SIZE", "2");
+    multi_ok(NULL, ceclGetUniqueId(&id));
+    multi_ok(NULL, ceclGroupStart());
+    for (int r = 0; r < N; r++)
+        multi_ok(NULL, ceclCommInitRank(&comms[r], N, id, r));
+    multi_ok(NULL, ceclGroupEnd());
+    for (int r = 0; r < N; r++) {
+        all[r] = multi_alloc(comms[r], N);
+        all[r][r] = (unsigned char)(10 + r); /* the host device's memory is the host's */
+    }
+    multi_ok(NULL, ceclGroupStart());
+    for (int r = 0; r < N; r++)
+        multi_ok(comms[r], ceclAllGather(all[r] + r, all[r], 1, ceclInt8, comms[r], NULL));
+    multi_ok(NULL, ceclGroupEnd());
+    for (int r = 0; r < N; r++) {
+        multi_ok(comms[r], ceclStreamSynchronize(comms[r], NULL));
+        for (int q = 0; q < N; q++)
+            assert_int_equal(all[r][q], 10 + q);
+    }
+    for (int r = 0; r < N; r++)
+        multi_ok(NULL, ceclCommDestroy(comms[r]));
+    multi_setenv("CECL_NODE_SIZE", NULL);
+}
+
 int main(int argc, char **argv)
 {
     char name[32];
