@@ -23,7 +23,7 @@ jobs=$(nproc)
 # More test jobs, because tests wait (for peers, processes and time limits) more than they compute. A
 # test's PROCESSORS says how many of them it counts as (cecl_ranks_take in tests/CMakeLists.txt).
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
-test_jobs=$((4 * jobs))
+test_jobs=$((6 * jobs))
 
 # Make starts CMake for each object and each target; Ninja does not.
 if command -v ninja >/dev/null; then
