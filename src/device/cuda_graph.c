@@ -178,25 +178,50 @@ static ceclResult_t go_on_from(struct cuda_device *cuda, CUstream stream, CUgrap
                      CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 }
 
-/* Adds copies first, first + step, first + 2 * step ... of the batch, one after the other. */
-static ceclResult_t add_chain(struct cuda_device *cuda, CUstream stream,
-                              const struct cecl_batch *batch, size_t first, size_t step)
+/* Copies of bytes or of rows. */
+struct copies {
+    const struct cecl_batch *batch; /* NULL: of rows */
+    const struct cecl_row_copy *rows;
+    size_t count;
+};
+
+static ceclResult_t add_copy(struct cuda_device *cuda, CUstream stream, const struct copies *copies,
+                             size_t i)
 {
-    for (size_t i = first; i < batch->count; i += step)
-        CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(batch->dst[i]),
-                           cuda_address(batch->src[i]), batch->bytes[i], stream));
+    const struct cecl_batch *batch = copies->batch;
+    if (batch)
+        return CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(batch->dst[i]),
+                         cuda_address(batch->src[i]), batch->bytes[i], stream);
+    const struct cecl_row_copy *rows = &copies->rows[i];
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .srcDevice = cuda_address(rows->src),
+                                .srcPitch = rows->src_pitch,
+                                .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .dstDevice = cuda_address(rows->dst),
+                                .dstPitch = rows->dst_pitch,
+                                .WidthInBytes = rows->width,
+                                .Height = rows->rows};
+    return CUDA_CALL(cuda, cuMemcpy2DAsync, &copy, stream);
+}
+
+/* Adds copies first, first + step, first + 2 * step ..., one after the other. */
+static ceclResult_t add_chain(struct cuda_device *cuda, CUstream stream,
+                              const struct copies *copies, size_t first, size_t step)
+{
+    for (size_t i = first; i < copies->count; i += step)
+        CECL_TRY(add_copy(cuda, stream, copies, i));
     return ceclSuccess;
 }
 
 /* Adds both chains, which follow `from`. What comes after them follows both. */
 static ceclResult_t add_chains_from(struct cuda_device *cuda, CUstream stream,
-                                    const struct cecl_batch *batch, CUgraphNode *from, size_t nfrom)
+                                    const struct copies *copies, CUgraphNode *from, size_t nfrom)
 {
     CUgraphNode ends[2];
     for (size_t chain = 0; chain < 2; chain++) {
         struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
         CECL_TRY(go_on_from(cuda, stream, from, nfrom));
-        CECL_TRY(add_chain(cuda, stream, batch, chain, 2));
+        CECL_TRY(add_chain(cuda, stream, copies, chain, 2));
         CECL_TRY(ask(cuda, stream, &info));
         if (info.nfrom != 1)
             return cecl_fail(ceclUnhandledCudaError,
@@ -209,7 +234,7 @@ static ceclResult_t add_chains_from(struct cuda_device *cuda, CUstream stream,
 }
 
 static ceclResult_t add_two_chains(struct cuda_device *cuda, CUstream stream,
-                                   const struct cecl_batch *batch)
+                                   const struct copies *copies)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
     CECL_TRY(ask(cuda, stream, &info));
@@ -218,48 +243,34 @@ static ceclResult_t add_two_chains(struct cuda_device *cuda, CUstream stream,
     if (!from)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
     memcpy(from, info.from, nfrom * sizeof(*from));
-    const ceclResult_t result = add_chains_from(cuda, stream, batch, from, nfrom);
+    const ceclResult_t result = add_chains_from(cuda, stream, copies, from, nfrom);
     free(from);
     return result;
 }
 
 static ceclResult_t add_copies(struct cuda_device *cuda, CUstream stream,
-                               const struct cecl_batch *batch)
+                               const struct copies *copies)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < batch->count; i++)
-        bytes += batch->bytes[i];
-    return batch->count < 2 || bytes < TWO_CHAINS_BYTES ? add_chain(cuda, stream, batch, 0, 1)
-                                                        : add_two_chains(cuda, stream, batch);
+    for (size_t i = 0; i < copies->count; i++)
+        bytes +=
+            copies->batch ? copies->batch->bytes[i] : copies->rows[i].width * copies->rows[i].rows;
+    return copies->count < 2 || bytes < TWO_CHAINS_BYTES ? add_chain(cuda, stream, copies, 0, 1)
+                                                         : add_two_chains(cuda, stream, copies);
 }
 
 ceclResult_t cuda_capture_copies(struct cecl_device *dev, ceclStream_t stream,
                                  const struct cecl_batch *batch)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, batch));
-}
-
-static ceclResult_t add_rows(struct cuda_device *cuda, CUstream stream,
-                             const struct cecl_row_copy *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                    .srcDevice = cuda_address(rows[i].src),
-                                    .srcPitch = rows[i].src_pitch,
-                                    .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                    .dstDevice = cuda_address(rows[i].dst),
-                                    .dstPitch = rows[i].dst_pitch,
-                                    .WidthInBytes = rows[i].width,
-                                    .Height = rows[i].rows};
-        CECL_TRY(CUDA_CALL(cuda, cuMemcpy2DAsync, &copy, stream));
-    }
-    return ceclSuccess;
+    const struct copies copies = {batch, NULL, batch->count};
+    CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, &copies));
 }
 
 ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *rows, size_t count)
 {
-    CUDA_RETURN_WITHIN(cuda, dev, add_rows(cuda, stream, rows, count));
+    const struct copies copies = {NULL, rows, count};
+    CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, &copies));
 }
 
 /* What a graph keeps until it is gone. */

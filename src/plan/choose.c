@@ -51,7 +51,9 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
                                 uint64_t returned_most, struct cecl_way *way)
 {
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW || call->bytes <= returned_most;
-    way->move.beside = !way->move.no_sm && !means->late && call->bytes >= SIDE_COPY_MIN;
+    /* the copies of a graph run beside each other by themselves: see cuda_graph.c */
+    way->move.beside =
+        !way->move.no_sm && !means->late && !call->captured && call->bytes >= SIDE_COPY_MIN;
     way->move.piece_worth = BYTES_PER_PEER;
 }
 
