@@ -102,10 +102,10 @@ def _move(name, function, output, source, rows, group, async_op):
     def call(comm, stream):
         with binding.grouped() if apart else contextlib.nullcontext():
             for sent, received in places:
-                library.call(function, source.data_ptr() + sent, output.data_ptr() + received, ctypes.byref(fields),
-                             type_of(source), comm, stream)
+                library.call(function, source.data_ptr() + sent, output.data_ptr() + received, fields, type_of(source), comm,
+                             stream)
 
-    return group._run(name, [source, output], [output], call, False, async_op)
+    return group._run(name, [source, output], [output], call, None, async_op)
 
 
 def _strided(name, function, output, source, group, async_op):

@@ -10,6 +10,7 @@ import math
 
 import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import _binding as binding, collectives, experts, tiles
 from ._binding import library
@@ -280,17 +281,40 @@ def _along(tensor, scatter_dim, gather_dim, length, group_name):
     group = group_of("cecl::all_to_all_along_dims", group_name)
     for dim in (scatter_dim, gather_dim):
         _length("all_to_all_along_dims", tensor, dim)
-    out = _along_fake(tensor, scatter_dim, gather_dim, length, group_name)
+    out = _along_new(tensor, scatter_dim, gather_dim, length, group)
     collectives.all_to_all_permute(out, tensor, scatter_dim, gather_dim, group)
     return out
 
 
-def _along_fake(tensor, scatter_dim, gather_dim, length, group_name):
-    group = dist.distributed_c10d._resolve_process_group(group_name)
+def _along_new(tensor, scatter_dim, gather_dim, length, group):
     shape = list(tensor.shape)
     shape[scatter_dim] = collectives.parts(shape[scatter_dim], group.size())[group.rank()]
     shape[gather_dim] = shape[gather_dim] * group.size() if length is None else length
     return tensor.new_empty(shape)
+
+
+def _along_fake(*call):
+    return _along_new(*call[:-1], dist.distributed_c10d._resolve_process_group(call[-1]))
+
+
+class _Along(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, scatter_dim, gather_dim, length, group_name):
+        ctx.kept = gather_dim, scatter_dim, tensor.shape[scatter_dim], group_name
+        return _along(tensor, scatter_dim, gather_dim, length, group_name)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return all_to_all_along_dims(gradient.contiguous(), *ctx.kept), None, None, None, None
+
+
+def all_to_all_along_dims(tensor, *call):
+    """torch.ops.cecl.all_to_all_along_dims, called directly where nothing of torch's has to see an operator: the way to an
+    operator takes longer than the call."""
+    if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or
+            is_in_torch_dispatch_mode()):
+        return torch.ops.cecl.all_to_all_along_dims(tensor, *call)
+    return (_Along.apply if tensor.requires_grad and torch.is_grad_enabled() else _along)(tensor, *call)
 
 
 def _experts(splits, group_name):

@@ -211,9 +211,10 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, and keeps until the call is done.
-        Without async_op the call is enqueued on the current stream, and there is no work to wait for."""
-        for number, tensor in enumerate(tensors):
+        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, unless `dense` is None, and keeps
+        until the call is done. Without async_op the call is enqueued on the current stream, and there is no work to wait
+        for."""
+        for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
                 raise ValueError(f"cecl: {name}: tensors on {tensors[0].device} and {tensor.device} in one call")

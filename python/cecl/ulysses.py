@@ -9,15 +9,13 @@ Each call is one exchange, of rows where they lie: no permutation, and no copy i
 number of ranks. Tensors may be views, such as parts of a fused projection. Gradients go the opposite way. Functions that
 torch.compile(fullgraph=True) compiles may call both.
 """
-import torch
-
 from . import ops
 
 
 def _exchange(function, tensor, scatter_dim, gather_dim, length, group):
     if tensor.dim() != 4:
         raise ValueError(f"cecl: {function}: tensor of shape {tuple(tensor.shape)}: [batch, sequence, heads, dim] expected")
-    return torch.ops.cecl.all_to_all_along_dims(tensor, scatter_dim, gather_dim, length, ops.name(group))
+    return ops.all_to_all_along_dims(tensor, scatter_dim, gather_dim, length, ops.name(group))
 
 
 def scatter_heads(tensor, sequence=None, group=None):

@@ -11,6 +11,7 @@ from test_torch_backend import (equal, moe, multiprocessing, on_device, rows_of,
                                 torch)
 import torch.distributed as dist
 import torch.nn.functional as functional
+from torch.utils._python_dispatch import TorchDispatchMode
 from cecl import collectives, ops, symm_mem, torch_backend, ulysses, windows
 
 OPS = torch.ops.cecl
@@ -308,7 +309,24 @@ def heads_and_sequences(at):
             equal(got, expected, f"heads of {tuple(mine[0].shape)}")
             gather(got.square()).cos().sum().backward()
             assert torch.allclose(mine[1].grad, mine[0].grad)
+        slope, = torch.autograd.grad(ulysses.scatter_heads(mine[1]).pow(3).sum(), mine[1], create_graph=True)
+        equal(torch.autograd.grad(slope.sum(), mine[1])[0], 6 * mine[1], "a second derivative")
+        with Seen() as seen:
+            ulysses.scatter_heads(mine[0])
+        assert "cecl.all_to_all_along_dims.default" in seen.names, seen.names
     refused("[batch, sequence, heads, dim]", lambda: ulysses.scatter_heads(at.numbers(0, 4)))
+
+
+class Seen(TorchDispatchMode):
+    """The operators that are called within."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, _types, arguments=(), named=None):
+        self.names.append(str(function))
+        return function(*arguments, **(named or {}))
 
 
 def attention_equals_that_of_one_rank(at):
