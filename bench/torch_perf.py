@@ -135,12 +135,12 @@ def elapsed(work, count):
 
 
 def captured(work, count):
-    """A graph of so many calls: its replay takes no time of the host for each."""
+    """A graph of so many calls, and the result of the last: its replay takes no time of the host for each."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(count):
-            work()
-    return graph
+            result = work()
+    return graph, result
 
 
 def beside(product, exchange, stream):
@@ -186,11 +186,15 @@ def time_ulysses(args):
             x.grad = None
         still = x.detach()
         graphs = {side: captured(lambda: away[side](still), 20) for side in away}  # noqa: B023
+        for graph, result in graphs.values():
+            result.zero_()
+            graph.replay()
+            good &= torch.equal(result, away["nccl"](still))
         for number in range(args.rounds + 2):
             alone.append(beside(product, lambda: None, stream)[0])
             for side, row in rows.items():
                 row["away"].append(elapsed(lambda: away[side](still), 20))  # noqa: B023
-                row["graph"].append(elapsed(graphs[side].replay, 1) / 20)
+                row["graph"].append(elapsed(graphs[side][0].replay, 1) / 20)
                 row["round"].append(elapsed(lambda: torch.autograd.grad(back[side](away[side](x)), x, gradient), 20))  # noqa: B023
                 times = beside(product, lambda: away[side](still), stream)  # noqa: B023
                 row["product"].append(times[0])
