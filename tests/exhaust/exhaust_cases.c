@@ -69,6 +69,7 @@ static void start(struct run *run, const struct exhaust_case *c, int try)
     for (int r = 0; r < n; r++)
         if ((run->ranks[r] = fork()) == 0) {
             struct life life = {.step = step,
+                                .venue = &run->meeting->venue,
                                 .meeting = run->meeting,
                                 .report = &run->meeting->reports[r],
                                 .ledger = &run->meeting->ledgers[r],
@@ -76,6 +77,8 @@ static void start(struct run *run, const struct exhaust_case *c, int try)
                                 .n = n,
                                 .faulty = c->nth > 0 ? c->rank : -1,
                                 .kept = kept[c->step][r]};
+            for (int i = 0; i < n; i++)
+                life.told[i] = &run->meeting->reports[i].told;
             life_run(&life);
         }
 }
@@ -87,9 +90,9 @@ static void note_end(struct run *run, int rank, int status)
     run->left--;
     if (WIFEXITED(status))
         return;
-    snprintf(report->fault, sizeof(report->fault), "ended by signal %d%s", WTERMSIG(status),
-             run->hung ? ": hung" : "");
-    atomic_store(&report->failed, 1);
+    snprintf(report->told.wrong, sizeof(report->told.wrong), "ended by signal %d%s",
+             WTERMSIG(status), run->hung ? ": hung" : "");
+    atomic_store(&report->told.failed, 1);
 }
 
 static void kill_ranks(const struct run *run)
@@ -166,15 +169,15 @@ static bool print_faults(const struct run *run)
 {
     bool any = false;
     for (int r = 0; r < RANKS; r++)
-        any = any || atomic_load(&run->meeting->reports[r].failed);
+        any = any || atomic_load(&run->meeting->reports[r].told.failed);
     if (!any)
         return false;
     printf("FAILED %s\n", run->c->name);
     for (int r = 0; r < ranks_of(&steps[run->c->step]); r++) {
         const struct report *report = &run->meeting->reports[r];
-        printf("    rank %d, at \"%s\": %s%s\n", r, report->at ? report->at : "start",
-               atomic_load(&report->failed) ? "FAULT: " : "",
-               atomic_load(&report->failed) ? report->fault : report->words);
+        printf("    rank %d, at \"%s\": %s%s\n", r, report->told.step ? report->told.step : "start",
+               atomic_load(&report->told.failed) ? "FAULT: " : "",
+               atomic_load(&report->told.failed) ? report->told.wrong : report->words);
     }
     fflush(stdout);
     return true;

@@ -3,43 +3,17 @@
 #include "life.h"
 
 #include <errno.h>
-#include <malloc.h>
 
 #include "../world/blame.h"
 
 /* Seconds in which every rank must learn of a refusal: enough on a busy machine, and below TIMEOUT_MS. */
 #define LIMIT 45.0
 
-_Noreturn void life_fail(struct life *life, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(life->report->fault, sizeof(life->report->fault), format, arguments);
-    va_end(arguments);
-    atomic_store(&life->report->failed, 1);
-    atomic_store(&life->report->done, 1);
-    _exit(1);
-}
-
-/* A barrier of all ranks. */
-void life_meet(struct life *life)
-{
-    life->awaited += life->n;
-    atomic_fetch_add(&life->meeting->passed, 1);
-    while (atomic_load(&life->meeting->passed) < life->awaited) {
-        for (int r = 0; r < life->n; r++)
-            if (atomic_load(&life->meeting->reports[r].failed))
-                _exit(1); /* the rank that failed has reported the reason */
-        usleep(50);
-    }
-}
-
 /* ---- before the step */
 
 static void set_environment(const struct step *step)
 {
     char text[64];
-    setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_DEVICE", "host", 1);
     snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
     setenv("CECL_INIT_TIMEOUT_MS", text, 1);
@@ -51,28 +25,18 @@ static void set_environment(const struct step *step)
         setenv("CECL_URGENT", "1", 1);
 }
 
-static void open_buffers(struct life *life)
-{
-    const size_t bytes = INTS * sizeof(int);
-    if (ceclMemAlloc(life->comm, (void **)&life->in, bytes) != ceclSuccess ||
-        ceclMemAlloc(life->comm, (void **)&life->out, bytes) != ceclSuccess)
-        life_fail(life, "no buffers: %s", ceclGetLastError(NULL));
-}
-
 static void begin(struct life *life)
 {
     const struct step *step = life->step;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(200);
-    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
+    life_begin();
     set_environment(step);
     refuse_in(life->ledger);
     census_take(&life->start);
-    AT(life, "coming to the step");
+    STEP(life, "coming to the step");
     if (!step->joins && !step->one_process) {
         if (step_join(life) != ceclSuccess)
             life_fail(life, "cannot join: %s", ceclGetLastError(NULL));
-        open_buffers(life);
+        life_open_buffers(life);
         if (step->prepare)
             step->prepare(life);
     }
@@ -148,7 +112,7 @@ static bool any_failed(const struct life *life)
 static void make_step(struct life *life)
 {
     struct report *report = life->report;
-    AT(life, "the step");
+    STEP(life, "the step");
     refuse_arm(true);
     const double start = now();
     const ceclResult_t result = run(life);
@@ -275,7 +239,7 @@ static void check_alike(struct life *life)
 
 static void join_anew(struct life *life)
 {
-    AT(life, "joining anew");
+    STEP(life, "joining anew");
     if (step_join(life) != ceclSuccess)
         life_fail(life, "no new communicator: %s", ceclGetLastError(NULL));
 }
@@ -283,7 +247,7 @@ static void join_anew(struct life *life)
 static void shrink_failed(struct life *life)
 {
     ceclComm_t made = NULL;
-    AT(life, "making a new communicator of the failed one");
+    STEP(life, "making a new communicator of the failed one");
     if (ceclCommShrink(life->comm, NULL, 0, &made, NULL) != ceclSuccess)
         life_fail(life, "no new communicator: %s", ceclGetLastError(NULL));
     (void)!ceclCommDestroy(life->comm);
@@ -292,7 +256,7 @@ static void shrink_failed(struct life *life)
 
 static void call_again(struct life *life)
 {
-    AT(life, "the step once more");
+    STEP(life, "the step once more");
     life->attempt++;
     const ceclResult_t result = step_make(life);
     if (result != ceclSuccess)
@@ -316,8 +280,8 @@ static void go_on(struct life *life)
     } else if (wants == life->n && life->step->outcome != ALONE) {
         call_again(life);
     }
-    AT(life, "a gather afterwards");
-    step_prove(life, life->comm);
+    STEP(life, "a gather afterwards");
+    life_prove(life, life->comm, NULL, life->n);
 }
 
 /* Memory that the process keeps: the message of a communicator that has ended, a thread's group. */
@@ -330,24 +294,17 @@ static void list_left(struct life *life)
 
 static _Noreturn void finish(struct life *life)
 {
-    struct census left;
     uintptr_t at;
     step_clean(life);
-    AT(life, "looking for what is left");
-    if (!census_is_back(&life->start, &left)) {
-        char words[WORDS_BYTES];
-        census_describe(&life->start, &left, words, sizeof(words));
-        life_fail(life, "%s", words);
-    }
+    STEP(life, "looking for what is left");
+    life_check_left(life);
     if (life->faulty < 0)
         list_left(life);
     const int count = refuse_live(life->faulty < 0 ? life->report->left : life->kept, &at);
     if (count > 0)
         life_fail(life, "left are %d allocations; `addr2line -e exhaust_cases %#lx` tells one",
                   count, (unsigned long)at - 1);
-    AT(life, "done");
-    atomic_store(&life->report->done, 1);
-    _exit(0);
+    life_end(life);
 }
 
 _Noreturn void life_run(struct life *life)

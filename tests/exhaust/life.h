@@ -3,18 +3,14 @@
 #define CECL_TESTS_EXHAUST_LIFE_H
 
 #include <cecl/cecl.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "../forked.h"
-#include "../world/calls.h"
-#include "../world/census.h"
+#include "../world/life.h"
 #include "refuse.h"
 
 #define RANKS 3
 #define TIMEOUT_MS 60000 /* of waits for peers, and of joining; a step that takes longer has hung */
-#define OOB_EXCHANGES 16 /* most exchanges in one join by callbacks */
-#define OOB_PART_BYTES 16384
 #define WORDS_BYTES 512
 #define MOST_LEFT 63 /* a CUDA build keeps some of the runtime's allocations, too */
 
@@ -22,10 +18,7 @@ struct step;
 
 /* A rank's report on the step in which the request was refused. */
 struct report {
-    const char *_Atomic at; /* what the rank does at present; a string constant */
-    _Atomic int done;
-    _Atomic int failed;
-    char fault[1024];              /* what the rank found wrong */
+    struct told told;
     ceclResult_t result;           /* result of the step */
     char words[WORDS_BYTES];       /* the step's error message */
     ceclResult_t async;            /* asynchronous error of the communicator after the step */
@@ -35,13 +28,11 @@ struct report {
 
 /* Shared by the processes of a case. */
 struct meeting {
-    _Atomic int passed; /* how often ranks came to a meeting point, all ranks together */
-    _Atomic int ids;    /* how many ids were made */
+    struct venue venue;
+    _Atomic int ids; /* how many ids were made */
     ceclUniqueId id;
     _Atomic int errors;  /* ranks whose step has ended with an error */
     _Atomic int gave_up; /* a rank has left its join by callbacks */
-    _Atomic int brought[OOB_EXCHANGES];
-    char parts[OOB_EXCHANGES][RANKS][OOB_PART_BYTES];
     struct report reports[RANKS];
     struct ledger ledgers[RANKS];
 };
@@ -56,18 +47,13 @@ struct life {
     const uintptr_t
         *kept; /* where a life without a refusal allocates memory that the process keeps */
     ceclComm_t all[RANKS]; /* all handles, if one process has all ranks */
-    int awaited, joined;   /* values of meeting->passed and meeting->ids that this rank waits for */
-    int oob_round;
-    int *files[2]; /* shared mappings of files, of INTS ints each */
+    int joined;            /* the value of meeting->ids that this rank waits for */
+    int *files[2];         /* shared mappings of files, of INTS ints each */
     int fds[2];
     int *extra;       /* symmetric memory that the step allocates */
     ceclComm_t other; /* a communicator that the step makes */
     ceclRegistration_t registration;
-    struct census start;
 };
-
-void life_meet(struct life *life);
-#define AT(life, text) atomic_store(&(life)->report->at, text)
 
 /* Runs the whole life. Does not return. */
 _Noreturn void life_run(struct life *life);
@@ -100,8 +86,6 @@ extern const int nsteps;
 ceclResult_t step_make(struct life *life);
 ceclConfig_t step_config(void);
 ceclResult_t step_join(struct life *life);
-/* Fails the case unless calls between new buffers are right, and ends the communicator. */
-void step_prove(struct life *life, ceclComm_t comm);
 void step_clean(struct life *life); /* closes what the step has made */
 
 #endif

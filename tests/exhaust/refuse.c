@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../wrapped_syscall.h"
+
 #define AS_INDEX(name, error) CALL_##name,
 enum call { REFUSED_CALLS(AS_INDEX) CALLS };
 #define AS_NAME(name, error) #name,
@@ -278,20 +280,7 @@ int __wrap_fcntl(int fd, int command, ...)
                : __real_fcntl(fd, command, argument);
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
-{
-    long a[6];
-    va_list arguments;
-    va_start(arguments, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(arguments, long);
-    va_end(arguments);
-    return number == SYS_pidfd_open && refuses(CALL_syscall, HERE)
-               ? -1
-               : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-}
+WRAPPED_SYSCALL(number == SYS_pidfd_open && refuses(CALL_syscall, HERE))
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);

@@ -1,8 +1,6 @@
 /* The steps. Inputs differ from attempt to attempt and from rank to rank. */
 #include "life.h"
 
-#include "../world/works.h"
-
 #define FEW 100
 #define LATE_US 3000
 
@@ -18,11 +16,11 @@ static void fill(struct life *life, int *in)
 static ceclResult_t call_between(struct life *life, int *in, int *out, const struct call *call)
 {
     fill(life, in);
-    ceclResult_t result = call->make(&life->player, in, out, 0);
+    ceclResult_t result = call_make(call, &life->player, in, out, 0);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->comm, 0);
-    if (result == ceclSuccess && call->check)
-        call->check(&life->player, out);
+    if (result == ceclSuccess)
+        call_check(call, &life->player, out);
     return result;
 }
 
@@ -72,7 +70,7 @@ static void await_id(struct life *life)
 {
     while (atomic_load(&life->meeting->ids) < life->joined) {
         for (int r = 0; r < life->n; r++)
-            if (atomic_load(&life->meeting->reports[r].failed))
+            if (atomic_load(&life->meeting->reports[r].told.failed))
                 _exit(1);
         usleep(100);
     }
@@ -88,39 +86,26 @@ ceclResult_t step_join(struct life *life)
     return ceclCommInitRankConfig(&life->comm, life->n, life->meeting->id, life->me, &config);
 }
 
-/* Callbacks that fail once a rank has left. */
-static int exchange(void *context, const void *send, void *recv, size_t bytes)
+/* Exchanges fail once a rank has left. */
+static bool gives_up(struct life *life)
 {
-    struct life *life = context;
-    struct meeting *meeting = life->meeting;
-    const int round = life->oob_round++;
-    if (round >= OOB_EXCHANGES || bytes > OOB_PART_BYTES)
-        life_fail(life, "exchange %d of %zu bytes", round, bytes);
-    memcpy(meeting->parts[round][life->me], send, bytes);
-    atomic_fetch_add(&meeting->brought[round], 1);
-    while (atomic_load(&meeting->brought[round]) < life->n) {
-        if (atomic_load(&meeting->gave_up))
-            return 1;
-        usleep(100);
-    }
-    for (int r = 0; r < life->n; r++)
-        memcpy((char *)recv + (size_t)r * bytes, meeting->parts[round][r], bytes);
-    return 0;
+    return atomic_load(&life->meeting->gave_up);
 }
 
 /* Starts a second attempt only when all ranks have left the first. */
 static ceclResult_t join_by_callbacks(struct life *life)
 {
     const ceclConfig_t config = step_config();
-    const ceclOob_t oob = {.context = life, .allGather = exchange};
+    const ceclOob_t oob = {.context = life, .allGather = life_exchange};
     if (life->attempt > 0) {
         life_meet(life);
-        for (int i = 0; i < OOB_EXCHANGES && life->me == 0; i++)
-            atomic_store(&life->meeting->brought[i], 0);
+        for (int i = 0; i < EXCHANGES_MOST && life->me == 0; i++)
+            atomic_store(&life->venue->brought[i], 0);
         atomic_store(&life->meeting->gave_up, 0);
         life_meet(life);
     }
-    life->oob_round = 0;
+    life->round = 0;
+    life->gives_up = gives_up;
     const ceclResult_t result = ceclCommInitOob(&life->comm, life->n, life->me, &oob, &config);
     if (result != ceclSuccess)
         atomic_store(&life->meeting->gave_up, 1);
@@ -311,7 +296,7 @@ static ceclResult_t group_on_two(struct life *life)
     ceclResult_t result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    (void)!call_gather.make(&life->player, life->in, life->out, 0);
+    (void)!call_make(&call_gather, &life->player, life->in, life->out, 0);
     (void)!ceclAllGather(in, life->extra, CALL_BLOCK, ceclInt32, life->other, 0);
     result = ceclGroupEnd(); /* returns the error of the first refused call */
     if (result == ceclSuccess)
@@ -320,8 +305,8 @@ static ceclResult_t group_on_two(struct life *life)
         result = ceclStreamSynchronize(life->comm, 0);
     if (result != ceclSuccess)
         return result;
-    call_gather.check(&life->player, life->out);
-    call_gather.check(&life->player, life->extra);
+    call_check(&call_gather, &life->player, life->out);
+    call_check(&call_gather, &life->player, life->extra);
     return ceclSuccess;
 }
 
@@ -365,7 +350,7 @@ static ceclResult_t explain(struct life *life)
         result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    result = call_reduce_large.make(&life->player, life->in, life->out, 0);
+    result = call_make(&call_reduce_large, &life->player, life->in, life->out, 0);
     const ceclResult_t ended = ceclGroupExplain(life->comm, &grouped);
     return result == ceclSuccess ? ended : result;
 }
@@ -414,7 +399,7 @@ static ceclResult_t end_made(struct life *life, ceclResult_t result, ceclComm_t 
         return result;
     }
     refuse_arm(false);
-    step_prove(life, made);
+    life_prove(life, made, NULL, life->n);
     return ceclSuccess;
 }
 
@@ -450,13 +435,13 @@ static ceclResult_t abandon(struct life *life)
 static ceclResult_t gather_and_finalize(struct life *life)
 {
     fill(life, life->in);
-    ceclResult_t result = call_gather.make(&life->player, life->in, life->out, 0);
+    ceclResult_t result = call_make(&call_gather, &life->player, life->in, life->out, 0);
     if (result != ceclSuccess && atomic_load(&life->ledger->refused))
-        result = call_gather.make(&life->player, life->in, life->out, 0);
+        result = call_make(&call_gather, &life->player, life->in, life->out, 0);
     if (result == ceclSuccess)
         result = ceclCommFinalize(life->comm);
     if (result == ceclSuccess)
-        call_gather.check(&life->player, life->out);
+        call_check(&call_gather, &life->player, life->out);
     return result;
 }
 
@@ -474,18 +459,6 @@ static ceclResult_t group_in_one(struct life *life)
     if (result == ceclSuccess)
         result = gather_all(life);
     return end_all(life, result);
-}
-
-void step_prove(struct life *life, ceclComm_t comm)
-{
-    char wrong[200];
-    ceclResult_t result = comm_works(comm, NULL, life->n, wrong, sizeof(wrong));
-    if (result != ceclSuccess || *wrong)
-        life_fail(life, "no calls afterwards: %s%s", wrong,
-                  result != ceclSuccess ? ceclGetLastError(comm) : "");
-    result = ceclCommDestroy(comm);
-    if (result != ceclSuccess)
-        life_fail(life, "the end afterwards: %s", ceclGetLastError(NULL));
 }
 
 const struct step steps[] = {

@@ -2,7 +2,6 @@
 #include "life.h"
 
 #include "../world/blame.h"
-#include "../world/works.h"
 
 /* ---- the error */
 
@@ -167,18 +166,11 @@ static int new_rank(const struct fault_case *c, int rank)
 
 static void new_one_works(struct life *life, ceclComm_t comm)
 {
-    char wrong[200];
     int members[MOST_RANKS], count = 0;
     for (int r = 0; r < life->n; r++)
         if (fault_case_stays(life->c, r))
             members[count++] = r;
-    ceclResult_t result = comm_works(comm, members, count, wrong, sizeof(wrong));
-    if (result != ceclSuccess || *wrong)
-        life_fail(life, "the new communicator fails: %s%s", wrong,
-                  result != ceclSuccess ? ceclGetLastError(comm) : "");
-    result = ceclCommDestroy(comm);
-    if (result != ceclSuccess)
-        life_fail(life, "the new communicator does not end: %s", ceclGetLastError(NULL));
+    life_prove(life, comm, members, count);
 }
 
 /* Ranks that call shrink with different lists would refuse each other, so the survivors agree on one list
@@ -189,7 +181,7 @@ static void meet_left(struct life *life, int count)
     atomic_fetch_add(&meeting->left, 1);
     while (atomic_load(&meeting->left) < count) {
         for (int r = 0; r < life->n; r++)
-            if (atomic_load(&meeting->reports[r].failed))
+            if (atomic_load(&meeting->reports[r].told.failed))
                 life_fail(life, "rank %d has failed", r);
         usleep(200);
     }
@@ -253,17 +245,10 @@ static void end_old(struct life *life)
 
 static _Noreturn void finish(struct life *life)
 {
-    struct census left;
     attempt_clean(life);
     STEP(life, "looking for what is left");
-    if (!census_is_back(&life->start, &left)) {
-        char words[sizeof(life->report->words)];
-        census_describe(&life->start, &left, words, sizeof(words));
-        life_fail(life, "%s", words);
-    }
-    STEP(life, "done");
-    atomic_store(&life->report->done, 1);
-    _exit(0);
+    life_check_left(life);
+    life_end(life);
 }
 
 _Noreturn void aftermath_of_survivors(struct life *life)

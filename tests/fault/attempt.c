@@ -3,45 +3,7 @@
 
 #define GROWTH (20 << 20) /* bytes; larger than a segment of this suite's pools */
 
-/* ---- calls that differ a little from the peers' */
-
-static ceclResult_t make_max_small(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return ceclAllReduce(in, out, CALL_SMALL, ceclInt32, ceclMax, p->comm, stream);
-}
-
-static ceclResult_t make_reduce_fewer(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return ceclAllReduce(in, out, CALL_LARGE - 1, ceclInt32, ceclSum, p->comm, stream);
-}
-
-static ceclResult_t make_broadcast_of_another(struct player *p, int *in, int *out,
-                                              ceclStream_t stream)
-{
-    return ceclBroadcast(in, out, CALL_LARGE, ceclInt32, (call_root(p) + 1) % p->n, p->comm,
-                         stream);
-}
-
-static ceclResult_t make_shorter_messages(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    ceclResult_t result = ceclGroupStart();
-    for (int r = 0; r < p->n && result == ceclSuccess; r++) {
-        const size_t count = r == p->me ? CALL_BLOCK : CALL_BLOCK - 1;
-        result = ceclSend(in + r * CALL_BLOCK, count, ceclInt32, r, p->comm, stream);
-        if (result == ceclSuccess)
-            result = ceclRecv(out + r * CALL_BLOCK, count, ceclInt32, r, p->comm, stream);
-    }
-    const ceclResult_t ended = ceclGroupEnd();
-    return result == ceclSuccess ? ended : result;
-}
-
 /* ---- calls of several parts */
-
-/* Every other attempt is captured. */
-static ceclResult_t make_messages(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return (p->attempt % 2 == 0 ? call_messages : call_messages_in_graph).make(p, in, out, stream);
-}
 
 static void within(struct life *life)
 {
@@ -76,13 +38,14 @@ static ceclResult_t attempt_growth(struct life *life);
 
 /* The next attempt frees the window. Ranks that call something else still meet this rank, so both notice
  * the difference. */
-static ceclResult_t make_put_to_each(struct player *p, int *in, int *out, ceclStream_t stream)
+static ceclResult_t make_put_to_each(struct player *p, const struct call *call, int *in, int *out,
+                                     ceclStream_t stream)
 {
     static ceclWindow_t window;
     static ceclComm_t of;
     struct life *life = (struct life *)(void *)p;
     ceclResult_t result = ceclSuccess;
-    (void)in, (void)out, (void)stream;
+    (void)call, (void)in, (void)out, (void)stream;
     if (window && of == life->comm)
         result = ceclWindowFree(of, window);
     window = NULL;
@@ -117,6 +80,11 @@ void attempt_clean(struct life *life)
         memory_close(&life->kept[--life->nkept]);
 }
 
+static ceclResult_t gather(struct life *life, int *in, int *out)
+{
+    return call_make(life->gets_wrong ? &call_exchange : &call_gather, &life->player, in, out, 0);
+}
+
 /* Every other attempt registers the memory ahead of the call. A WITHIN fault comes between the registration
  * and the call. */
 static ceclResult_t gather_registered(struct life *life, int *in, int *out)
@@ -129,11 +97,10 @@ static ceclResult_t gather_registered(struct life *life, int *in, int *out)
             return result;
     }
     misdeed_at(life, WITHIN);
-    return (life->gets_wrong ? call_exchange : call_gather).make(&life->player, in, out, 0);
+    return gather(life, in, out);
 }
 
-static ceclResult_t finish(struct life *life, const int *out,
-                           void (*check)(struct player *p, const int *out));
+static ceclResult_t finish(struct life *life, const int *out, const struct call *call);
 
 /* Records the memory first, because a fault may end the attempt at any point. */
 static ceclResult_t attempt_registered(struct life *life)
@@ -146,19 +113,13 @@ static ceclResult_t attempt_registered(struct life *life)
     memcpy(in->ptr, life->in, bytes);
     ceclResult_t result = gather_registered(life, in->ptr, out->ptr);
     if (result == ceclSuccess)
-        result = finish(life, out->ptr, call_gather.check);
+        result = finish(life, out->ptr, &call_gather);
     if (result == ceclSuccess)
         attempt_clean(life);
     return result;
 }
 
 /* ---- calls that block */
-
-static ceclResult_t gather(struct life *life)
-{
-    return (life->gets_wrong ? call_exchange : call_gather)
-        .make(&life->player, life->in, life->out, 0);
-}
 
 static ceclResult_t async_of(struct life *life)
 {
@@ -216,16 +177,16 @@ static ceclResult_t attempt_shrink(struct life *life)
 /* The gather is pending when the communicator is finalized or destroyed. */
 static ceclResult_t attempt_end(struct life *life)
 {
-    ceclResult_t result = gather(life);
+    ceclResult_t result = gather(life, life->in, life->out);
     if (result != ceclSuccess || life->attempt != life->c->round)
-        return result == ceclSuccess ? finish(life, life->out, call_gather.check) : result;
+        return result == ceclSuccess ? finish(life, life->out, &call_gather) : result;
     misdeed_at(life, WITHIN);
     life->is_over = true;
     if (life->op == FINALIZE) {
         result = ceclCommFinalize(life->comm);
         if (result == ceclSuccess &&
             !life_on_gpus()) /* on GPUs, a finalized communicator cannot copy */
-            call_gather.check(&life->player, life->out);
+            call_check(&call_gather, &life->player, life->out);
         return result;
     }
     misdeed_forget(life);
@@ -237,8 +198,7 @@ static ceclResult_t attempt_end(struct life *life)
 /* ---- any call */
 
 /* The manual: a result is valid if the communicator had not failed when the result was copied. */
-static ceclResult_t finish(struct life *life, const int *out,
-                           void (*check)(struct player *p, const int *out))
+static ceclResult_t finish(struct life *life, const int *out, const struct call *call)
 {
     static int copy[INTS];
     ceclResult_t result = ceclStreamSynchronize(life->comm, 0);
@@ -248,22 +208,18 @@ static ceclResult_t finish(struct life *life, const int *out,
     if (result != ceclSuccess)
         return result;
     result = async_of(life);
-    if (result == ceclSuccess && check && !life->gets_wrong)
-        check(&life->player, copy);
+    if (result == ceclSuccess && !life->gets_wrong)
+        call_check(call, &life->player, copy);
     return result;
 }
 
-static void check_exchanged(struct player *p, const int *out)
+static void check_put(struct player *p, const struct call *call, const int *out)
 {
-    call_exchange.check(p, out);
+    (void)call;
+    call_check(&call_exchange, p, out);
 }
 
-static const struct call messages = {make_messages, check_exchanged},
-                         put_to_each = {make_put_to_each, check_exchanged};
-static const struct call max_small = {make_max_small, NULL},
-                         reduce_fewer = {make_reduce_fewer, NULL},
-                         broadcast_of_another = {make_broadcast_of_another, NULL},
-                         shorter_messages = {make_shorter_messages, NULL};
+static const struct call put_to_each = {make_put_to_each, check_put, .count = CALL_BLOCK};
 
 struct row {
     ceclResult_t (*whole)(struct life *life); /* the whole attempt, or NULL */
@@ -281,14 +237,14 @@ static const struct row rows[OPS] = {
     [URGENT_GATHER] = {.call = &call_gather_few, .other = &call_exchange},
     [ALL_TO_ALL] = {.call = &call_exchange, .other = &call_gather},
     [BY_SPLITS] = {.call = &call_dispatch, .other = &call_gather},
-    [SMALL_REDUCTION] = {.call = &call_reduce_small, .other = &max_small},
-    [LARGE_REDUCTION] = {.call = &call_reduce_large, .other = &reduce_fewer},
-    [STAGED_REDUCTION] = {.call = &call_reduce_pushed, .other = &max_small},
-    [REDUCE_SCATTER] = {.call = &call_scatter, .other = &reduce_fewer},
-    [BROADCAST] = {.call = &call_broadcast, .other = &broadcast_of_another},
+    [SMALL_REDUCTION] = {.call = &call_reduce_small, .other = &call_max_small},
+    [LARGE_REDUCTION] = {.call = &call_reduce_large, .other = &call_reduce_fewer},
+    [STAGED_REDUCTION] = {.call = &call_reduce_pushed, .other = &call_max_small},
+    [REDUCE_SCATTER] = {.call = &call_scatter, .other = &call_reduce_fewer},
+    [BROADCAST] = {.call = &call_broadcast, .other = &call_broadcast_of_another},
     [BARRIER] = {.call = &call_barrier, .other = &call_reduce_small},
     [GROUP] = {.call = &call_group, .other = &call_gather, .has_own_point = true},
-    [MESSAGES] = {.call = &messages, .other = &shorter_messages},
+    [MESSAGES] = {.call = &call_messages_by_turns, .other = &call_shorter_messages},
     [GRAPH] = {.call = &call_gather_in_graph, .other = &call_exchange},
     [PUTS] = {.call = &put_to_each, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
@@ -302,7 +258,8 @@ static ceclResult_t enqueue(struct life *life, const struct row *row)
     if (row->whole || (life->gets_wrong && !row->other))
         return row->whole ? row->whole(life) : attempt_growth(life);
     life->within = within;
-    return (life->gets_wrong ? row->other : row->call)->make(&life->player, life->in, life->out, 0);
+    return call_make(life->gets_wrong ? row->other : row->call, &life->player, life->in, life->out,
+                     0);
 }
 
 static void check_begun(struct life *life)
@@ -333,7 +290,7 @@ ceclResult_t attempt_make(struct life *life)
     if (result == ceclSuccess && row->call) {
         if (!row->has_own_point)
             misdeed_at(life, WITHIN);
-        result = finish(life, life->out, row->call->check);
+        result = finish(life, life->out, row->call);
     }
     if (result == ceclSuccess)
         check_begun(life);

@@ -34,7 +34,7 @@ struct run {
 static bool is_done(const struct fault_case *c, const struct meeting *meeting, int rank)
 {
     const bool goes = rank == c->faulty && !fault_case_stays(c, rank);
-    return goes || atomic_load(&meeting->reports[rank].done);
+    return goes || atomic_load(&meeting->reports[rank].told.done);
 }
 
 static bool all_done(const struct fault_case *c, const struct meeting *meeting)
@@ -76,12 +76,13 @@ static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ran
         ranks[r] = 0;
         --*left;
         struct report *report = &meeting->reports[r];
-        if (atomic_load(&report->done) || is_done(c, meeting, r))
+        if (atomic_load(&report->told.done) || is_done(c, meeting, r))
             continue;
-        snprintf(report->words, sizeof(report->words), "ended with status %#x", (unsigned)status);
-        report->failed_at = now();
-        atomic_store(&report->failed, 1);
-        atomic_store(&report->done, 1);
+        snprintf(report->told.wrong, sizeof(report->told.wrong), "ended with status %#x",
+                 (unsigned)status);
+        report->told.failed_at = now();
+        atomic_store(&report->told.failed, 1);
+        atomic_store(&report->told.done, 1);
     }
 }
 
@@ -100,9 +101,9 @@ static void give_up(const struct fault_case *c, struct meeting *meeting, const p
         struct report *report = &meeting->reports[r];
         if (ranks[r] == 0)
             continue;
-        report->failed_at = now();
-        snprintf(report->words, sizeof(report->words), "hung");
-        atomic_store(&report->failed, 1);
+        report->told.failed_at = now();
+        snprintf(report->told.wrong, sizeof(report->told.wrong), "hung");
+        atomic_store(&report->told.failed, 1);
     }
 }
 
@@ -115,9 +116,9 @@ static pid_t start_rank(const struct fault_case *c, struct meeting *meeting, int
     if (process > 0)
         return process;
     struct report *report = &meeting->reports[rank];
-    snprintf(report->words, sizeof(report->words), "no process: fork failed");
-    atomic_store(&report->failed, 1);
-    atomic_store(&report->done, 1);
+    snprintf(report->told.wrong, sizeof(report->told.wrong), "no process: fork failed");
+    atomic_store(&report->told.failed, 1);
+    atomic_store(&report->told.done, 1);
     return 0;
 }
 
@@ -126,7 +127,7 @@ static bool is_spoilt(const struct fault_case *c, const struct meeting *meeting)
 {
     bool failed = false;
     for (int r = 0; r < c->nranks; r++)
-        failed = failed || atomic_load(&meeting->reports[r].failed);
+        failed = failed || atomic_load(&meeting->reports[r].told.failed);
     return failed && !atomic_load(&meeting->fault_began);
 }
 
@@ -166,13 +167,13 @@ static void print_ranks(const struct run *run)
 {
     for (int r = 0; r < run->c->nranks; r++) {
         const struct report *report = &run->meeting->reports[r];
-        if (atomic_load(&report->failed))
+        if (atomic_load(&report->told.failed))
             printf("    rank %d, at \"%s\", t = %.3f s after the fault: %s\n", r,
-                   report->step ? report->step : "start",
-                   report->failed_at - run->meeting->fault_at, report->words);
+                   report->told.step ? report->told.step : "start",
+                   report->told.failed_at - run->meeting->fault_at, report->told.wrong);
         else
             printf("    rank %d, at \"%s\": %s (%.3f s)\n", r,
-                   report->step ? report->step : "start", report->heard, report->took);
+                   report->told.step ? report->told.step : "start", report->heard, report->took);
     }
 }
 
@@ -182,7 +183,8 @@ static const struct report *first_failure(const struct run *run)
     const struct report *first = NULL;
     for (int r = 0; r < run->c->nranks; r++) {
         const struct report *report = &run->meeting->reports[r];
-        if (atomic_load(&report->failed) && (!first || report->failed_at < first->failed_at))
+        if (atomic_load(&report->told.failed) &&
+            (!first || report->told.failed_at < first->told.failed_at))
             first = report;
     }
     return first;
@@ -196,12 +198,12 @@ static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
     const bool before = failure && (!atomic_load(&run->meeting->fault_began) ||
-                                    failure->failed_at < run->meeting->fault_at),
+                                    failure->told.failed_at < run->meeting->fault_at),
                late = failure && !fault_case_is_seen(run->c) &&
-                      strstr(failure->words, "the message blames rank") &&
-                      strstr(failure->words, "TIMEOUT_MS");
-    return late || (before && (strstr(failure->words, "TIMEOUT_MS") ||
-                               strstr(failure->words, "no process listens at its address")));
+                      strstr(failure->told.wrong, "the message blames rank") &&
+                      strstr(failure->told.wrong, "TIMEOUT_MS");
+    return late || (before && (strstr(failure->told.wrong, "TIMEOUT_MS") ||
+                               strstr(failure->told.wrong, "no process listens at its address")));
 }
 
 static void note_slowest(const struct run *run, struct tally *tally)
@@ -217,7 +219,7 @@ static void judge(const struct run *run, const struct options *options, struct t
 {
     const struct fault_case *c = run->c;
     const struct report *failure = first_failure(run);
-    const char *known = failure ? fault_case_known(c, failure->words) : NULL;
+    const char *known = failure ? fault_case_known(c, failure->told.wrong) : NULL;
     char name[128];
     fault_case_name(c, name, sizeof(name));
     tally->passed += !failure;

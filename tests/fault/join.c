@@ -51,43 +51,16 @@ ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
 
 /* ---- by callbacks */
 
-static bool all_brought(struct meeting *meeting, int round, int n)
+static void within(struct life *life)
 {
-    int count = 0;
-    for (int r = 0; r < n; r++)
-        count += atomic_load(&meeting->brought[round][r]);
-    return count == n;
-}
-
-/* Fails when the faulty rank has had GRACE seconds after its fault. */
-static bool await_all(struct life *life, int round)
-{
-    struct meeting *meeting = life->meeting;
-    while (!all_brought(meeting, round, life->n)) {
-        if (atomic_load(&meeting->fault_began) && now() - meeting->fault_at > GRACE)
-            return false;
-        usleep(100);
-    }
-    return true;
-}
-
-/* The fault comes after this rank has written its part, so the peers' exchange still succeeds. */
-static int exchange(void *context, const void *send, void *recv, size_t bytes)
-{
-    struct life *life = context;
-    struct meeting *meeting = life->meeting;
-    const int round = life->oob_round++;
-    if (bytes > PART_BYTES || round >= OOB_EXCHANGES)
-        life_fail(life, "exchange %d of %zu bytes", round, bytes);
-    memcpy(meeting->parts[round][life->me], send, bytes);
-    atomic_store(&meeting->brought[round][life->me], 1);
-    life->attempt = round;
+    life->attempt = life->round;
     misdeed_at(life, WITHIN);
-    if (!await_all(life, round))
-        return 1;
-    for (int r = 0; r < life->n; r++)
-        memcpy((char *)recv + (size_t)r * bytes, meeting->parts[round][r], bytes);
-    return 0;
+}
+
+static bool gives_up(struct life *life)
+{
+    const struct meeting *meeting = life->meeting;
+    return atomic_load(&meeting->fault_began) && now() - meeting->fault_at > GRACE;
 }
 
 /* ---- the first communicator */
@@ -104,7 +77,9 @@ ceclResult_t join_first(struct life *life)
     const ceclConfig_t config = join_config(life->c, limit);
     join_set_limits(limit);
     if (life->op == JOIN_BY_CALLBACKS) {
-        const ceclOob_t oob = {.context = life, .allGather = exchange};
+        const ceclOob_t oob = {.context = life, .allGather = life_exchange};
+        life->within = within;
+        life->gives_up = gives_up;
         return ceclCommInitOob(&life->comm, life->n, life->me, &oob, &config);
     }
     if (fault_case_maker(life->c) == life->me)

@@ -1,21 +1,6 @@
 /* A rank's life: it joins, makes calls, meets the fault, and continues with the other survivors. */
 #include "life.h"
 
-#include <malloc.h>
-
-_Noreturn void life_fail(struct life *life, const char *format, ...)
-{
-    struct report *report = life->report;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(report->words, sizeof(report->words), format, arguments);
-    va_end(arguments);
-    report->failed_at = now();
-    atomic_store(&report->failed, 1);
-    atomic_store(&report->done, 1);
-    _exit(1);
-}
-
 /* ---- the device */
 
 bool life_on_gpus(void)
@@ -107,26 +92,6 @@ static void warm_up_together(struct life *life)
         life_fail(life, "no warm communicator: %s", ceclGetLastError(comm));
 }
 
-/* ---- */
-
-/* A barrier of all ranks. */
-static void meet(struct life *life)
-{
-    life->awaited += life->n;
-    atomic_fetch_add(&life->meeting->passed, 1);
-    while (atomic_load(&life->meeting->passed) < life->awaited)
-        usleep(100);
-}
-
-static void open_buffers(struct life *life)
-{
-    const size_t bytes = INTS * sizeof(int);
-    if (ceclMemAlloc(life->comm, (void **)&life->in, bytes) != ceclSuccess ||
-        ceclMemAlloc(life->comm, (void **)&life->out, bytes) != ceclSuccess)
-        life_fail(life, "no buffers: %s", ceclGetLastError(NULL));
-    meet(life);
-}
-
 /* If the fault comes before or while ranks join, joining fails on all ranks. */
 static void join_or_end(struct life *life)
 {
@@ -146,12 +111,14 @@ static void join_or_end(struct life *life)
     aftermath_of_survivors(life);
 }
 
+/* ---- the calls */
+
 /* Once all ranks have made the call, the fault comes while no rank waits. Then a barrier shows the fault to
  * ranks that have not learned of it. */
 static void come_after(struct life *life)
 {
     STEP(life, "idle");
-    meet(life);
+    life_meet(life);
     misdeed_at(life, AFTER);
     while (!atomic_load(&life->meeting->fault_began))
         usleep(100);
@@ -183,10 +150,7 @@ static ceclResult_t attempt_until_failure(struct life *life)
 
 static void prepare(struct life *life)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(200);
-    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
-    setenv("CECL_DEBUG", "none", 1);
+    life_begin();
     if (life->op == URGENT_GATHER)
         setenv("CECL_URGENT", "1", 1);
     if (life_on_gpus()) {
@@ -199,6 +163,7 @@ static void prepare(struct life *life)
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank)
 {
     struct life life = {.c = c,
+                        .venue = &meeting->venue,
                         .meeting = meeting,
                         .report = &meeting->reports[rank],
                         .me = rank,
@@ -206,10 +171,13 @@ _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int
                         .op = c->op,
                         .replays = 1,
                         .is_faulty = rank == c->faulty};
+    for (int r = 0; r < c->nranks; r++)
+        life.told[r] = &meeting->reports[r].told;
     prepare(&life);
     join_or_end(&life);
     if (c->op != JOIN) {
-        open_buffers(&life);
+        life_open_buffers(&life);
+        life_meet(&life);
         misdeed_prepare(&life);
     }
     const ceclResult_t result = attempt_until_failure(&life);

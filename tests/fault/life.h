@@ -4,48 +4,37 @@
 
 #include <cecl/cecl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "../forked.h"
 #include "../prompt.h"
-#include "../world/calls.h"
-#include "../world/census.h"
+#include "../world/life.h"
 #include "cases.h"
 
 #define POOL_BYTES (256ll << 20)
-#define OOB_EXCHANGES 16
-#define PART_BYTES 16384
 #define WARM_ID 2 /* the id of a communicator that ranks use before the case's */
 #define IDS 3     /* id 0: the case's communicator; id 1: the survivors' communicator */
 
 struct report {
-    const char *_Atomic step; /* what the rank does at present; a string constant */
-    _Atomic int begun;        /* attempts that the rank has begun */
-    _Atomic int done;         /* the rank does nothing more that needs the others */
-    _Atomic int failed;
-    double failed_at;
-    char words[1536]; /* what the rank found wrong */
-    char heard[512];  /* the message of the error by which the rank learned of the fault */
-    double took;      /* seconds from the fault to that error */
+    struct told told;
+    _Atomic int begun; /* attempts that the rank has begun */
+    char heard[512];   /* the message of the error by which the rank learned of the fault */
+    double took;       /* seconds from the fault to that error */
 };
 
 /* Shared by the processes of a case. */
 struct meeting {
+    struct venue venue;
     struct id {
         _Atomic int ready; /* 1: the id is ready; -1: no id will come */
         ceclUniqueId id;
     } ids[IDS];
     int timeout_ms;       /* for faults that only a timeout can reveal */
-    _Atomic int passed;   /* how often ranks came to a meeting point, all ranks together */
     _Atomic int left;     /* ranks that continue without the faulty rank */
     _Atomic int released; /* the ranks without a fault are done */
     _Atomic int fault_began;
     double fault_at;
     _Atomic int child; /* a process that the faulty rank left behind */
-    /* the exchange of callbacks: [round][rank] */
-    _Atomic int brought[OOB_EXCHANGES][MOST_RANKS];
-    char parts[OOB_EXCHANGES][MOST_RANKS][PART_BYTES];
     struct report reports[MOST_RANKS];
 };
 
@@ -70,9 +59,6 @@ struct life {
     bool has_thread;
     struct memory kept[2]; /* registered memory; kept until the communicator has ended */
     int nkept;
-    int awaited; /* the value of meeting->passed that this rank waits for */
-    int oob_round;
-    struct census start;
     ceclComm_t warm; /* on GPUs, a communicator of this rank alone; keeps the GPU open */
 };
 
@@ -81,8 +67,6 @@ bool life_on_gpus(void);
 /* Copy ints to and from device memory, and wait for the copy. */
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
 ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
-
-#define STEP(life, text) atomic_store(&(life)->report->step, text)
 
 /* Runs the whole life. Does not return. */
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank);

@@ -1,22 +1,13 @@
 /* See ranks.h. */
 #include "ranks.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
+#include "../forked.h"
 #include "../prompt.h"
 
 struct meeting {
-    _Atomic bool is_ready;
+    struct forked_id id;
     _Atomic int came, gone; /* in all rounds of rank_gather */
     char parts[RANKS_MOST][1024];
-    ceclUniqueId id;
 };
 
 void rank_fails(struct rank *r, const char *condition, int line)
@@ -42,13 +33,6 @@ bool rank_get(struct rank *r, void *bytes, const void *at, size_t count)
     return rank_put(r, bytes, at, count);
 }
 
-unsigned char rank_byte(uint64_t seed, int rank, size_t index)
-{
-    uint64_t x = seed * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u + index;
-    x = (x ^ x >> 30) * 0x94d049bb133111ebu;
-    return (unsigned char)(x >> 40);
-}
-
 int rank_gather(void *context, const void *send, void *recv, size_t bytes)
 {
     struct rank *r = context;
@@ -71,9 +55,9 @@ int rank_gather(void *context, const void *send, void *recv, size_t bytes)
 
 ceclResult_t rank_await_failure(struct rank *r)
 {
-    const time_t limit = time(NULL) + PROMPT;
+    const double limit = now() + PROMPT;
     ceclResult_t error = ceclSuccess;
-    while (error == ceclSuccess && time(NULL) < limit) {
+    while (error == ceclSuccess && now() < limit) {
         if (ceclCommGetAsyncError(r->comm, &error) != ceclSuccess)
             return ceclInternalError;
         usleep(1000);
@@ -112,15 +96,8 @@ static int run_one(const struct setup *setup, scenario *run, struct meeting *mee
         else
             unsetenv(setup->name);
     }
-    if (rank == 0) {
-        if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
-            r->failed = "ceclGetUniqueId";
-        atomic_store(&meeting->is_ready, true);
-    }
-    while (!atomic_load(&meeting->is_ready))
-        usleep(100);
-    r->id = meeting->id;
-    if (!r->failed && setup->joins)
+    r->id = forked_meet(&meeting->id, rank);
+    if (setup->joins)
         join(r);
     if (!r->failed)
         run(r);
@@ -135,16 +112,14 @@ static int run_one(const struct setup *setup, scenario *run, struct meeting *mee
 
 bool ranks_run(const struct setup *setup, scenario *run)
 {
-    struct meeting *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    bool is = meeting != MAP_FAILED;
+    struct meeting *meeting = shared_memory(sizeof(*meeting));
+    bool is = true;
     int status;
-    for (int rank = 0; is && rank < setup->nranks; rank++)
+    for (int rank = 0; rank < setup->nranks; rank++)
         if (fork() == 0)
             exit(run_one(setup, run, meeting, rank));
-    for (int rank = 0; meeting != MAP_FAILED && rank < setup->nranks; rank++)
+    for (int rank = 0; rank < setup->nranks; rank++)
         is = wait(&status) > 0 && (status == 0 || WIFSIGNALED(status)) && is;
-    if (meeting != MAP_FAILED)
-        munmap(meeting, sizeof(*meeting));
+    munmap(meeting, sizeof(*meeting));
     return is;
 }

@@ -62,8 +62,6 @@ bool ranks_run(const struct setup *setup, scenario *run);
 /* Copies between host memory and a buffer, and waits. */
 bool rank_put(struct rank *r, void *at, const void *bytes, size_t count);
 bool rank_get(struct rank *r, void *bytes, const void *at, size_t count);
-/* The byte `index` of what `rank` sends in round `seed`. */
-unsigned char rank_byte(uint64_t seed, int rank, size_t index);
 /* All-gathers through shared memory, as a callback of ceclOob_t; context: the rank. */
 int rank_gather(void *context, const void *send, void *recv, size_t bytes);
 /* Waits until a communicator fails, within 45 s. */

@@ -7,6 +7,7 @@
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
+#include "../world/bytes.h"
 #include "ranks.h"
 
 static const struct setup two_and_two = {.nranks = 4, .node_size = "2", .joins = true};
@@ -61,8 +62,7 @@ TEST_ON(two_and_two, messages_are_carried)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
     const size_t bytes = 1000;
-    for (size_t i = 0; i < bytes; i++)
-        r->host[i] = rank_byte(7, r->rank, i);
+    model_fill(r->host, 7, r->rank, bytes);
     CHECK(rank_put(r, r->send, r->host, bytes));
     OK(ceclGroupStart());
     OK(ceclSend(r->send, bytes, ceclInt8, next, r->comm, r->stream));
@@ -72,8 +72,8 @@ TEST_ON(two_and_two, messages_are_carried)
     OK(ceclGroupEnd());
     CHECK(rank_get(r, r->host, r->recv, 2 * bytes));
     for (size_t i = 0; i < bytes; i++)
-        CHECK(r->host[i] == rank_byte(7, before, i) &&
-              r->host[bytes + i] == rank_byte(7, r->rank, i));
+        CHECK(r->host[i] == model_byte(7, before, i) &&
+              r->host[bytes + i] == model_byte(7, r->rank, i));
     REFUSED(ceclSend(r->send, bytes, ceclInt8, r->rank, r->comm, r->stream), ceclInvalidUsage,
             "is the rank itself");
 }

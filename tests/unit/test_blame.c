@@ -2,11 +2,11 @@
  * one rank dies or revokes the parent at each of its system calls in turn. Every error of another rank must
  * name this rank by its number in the parent, and no other rank. Ranks are child processes of this test. */
 #include <limits.h>
-#include <stdarg.h>
 
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
+#include "../wrapped_syscall.h"
 
 #include <cecl/cecl.h>
 #include <signal.h>
@@ -50,19 +50,7 @@ FAULT_AT(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, mes
 FAULT_AT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
 
 /* The library's futexes, by which a rank comes to an exchange and waits in it. */
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
-{
-    long a[6];
-    va_list arguments;
-    va_start(arguments, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(arguments, long);
-    va_end(arguments);
-    count_call();
-    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-}
+WRAPPED_SYSCALL((count_call(), false))
 
 /* ---- a rank's life */
 

@@ -2,7 +2,8 @@
  * mapping of the word. */
 #include "host_fixture.h"
 
-#include <stdarg.h>
+#include "../wrapped_syscall.h"
+
 #include <time.h>
 
 /* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
@@ -15,20 +16,7 @@
 /* Counts calls of syscall(), with which the library sleeps and wakes sleepers. */
 static _Thread_local int system_calls;
 
-long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
-long __wrap_syscall(long number, ...);
-
-long __wrap_syscall(long number, ...)
-{
-    long args[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) /* callers may pass fewer arguments; the rest is ignored */
-        args[i] = va_arg(list, long);
-    va_end(list);
-    system_calls++;
-    return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
-}
+WRAPPED_SYSCALL(system_calls++ < 0)
 
 /* One stream writes i and waits for the other's i; the other stream answers. `say` and `hear` are the same
  * word, maybe at two addresses. So are `answer` and `heard`. */

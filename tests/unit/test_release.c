@@ -295,8 +295,10 @@ static void open_ranks(size_t bytes, const char *timeout_ms)
 
 static void close_ranks(void)
 {
+    hold_reads = false;
+    hold_writes = false;
     for (int r = 0; r < RANKS; r++)
-        (void)ceclCommAbort(comms[r]);
+        (void)ceclCommAbort(comms[r]); /* ended ones are refused */
 }
 
 /* Makes rank 0's call fail after its first signals were enqueued. */
@@ -315,7 +317,6 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_holds_no_stream, NULL, calm)
     fail_in_the_middle();
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclUnhandledCudaError);
     OK(comms[0]->dev->ops->stream_query(comms[0]->dev, NULL));
-    close_ranks();
 }
 
 TEST_BETWEEN(a_group_that_fails_in_the_middle_returns_the_error, NULL, calm)
@@ -327,7 +328,6 @@ TEST_BETWEEN(a_group_that_fails_in_the_middle_returns_the_error, NULL, calm)
     fail_at = 2;
     assert_int_equal(ceclGroupEnd(), ceclUnhandledCudaError);
     fail_at = 0;
-    close_ranks();
 }
 
 TEST_BETWEEN(a_call_that_fails_in_the_middle_may_be_destroyed, NULL, calm)
@@ -335,7 +335,6 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_may_be_destroyed, NULL, calm)
     open_ranks(4096, "0");
     fail_in_the_middle();
     assert_int_equal(ceclCommDestroy(comms[0]), ceclUnhandledCudaError);
-    (void)ceclCommAbort(comms[1]);
 }
 
 /* At the end of a call's stream, both lanes have finished with the buffers. The side lane's own stream may
@@ -367,7 +366,6 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, c
     }
     OK(side);
     assert_int_equal(held_over, held);
-    close_ranks();
 }
 
 /* Both ranks gather; rank 0 uses its stream `stream`. */
@@ -400,7 +398,6 @@ TEST_BETWEEN(a_call_that_fails_before_it_begins_leaves_nothing_pending, NULL, ca
                               flags->epoch[CECL_LANE_MAIN], flags->epoch[CECL_LANE_SIDE]};
     assert_memory_equal(after, before, sizeof(before));
     assert_true(cecl_flags_idle(flags));
-    close_ranks();
 }
 
 TEST_BETWEEN(the_first_error_stays, NULL, calm)
@@ -413,7 +410,6 @@ TEST_BETWEEN(the_first_error_stays, NULL, calm)
     OK(ceclCommGetAsyncError(comms[0], &async));
     assert_int_equal(async, ceclUnhandledCudaError);
     assert_string_equal(ceclGetLastError(comms[0]), "a driver's failure");
-    close_ranks();
 }
 
 TEST_BETWEEN(flags_on_the_host_are_released_without_the_driver, NULL, calm)
@@ -433,8 +429,6 @@ TEST_BETWEEN(flags_on_the_host_are_released_without_the_driver, NULL, calm)
         assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
         assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1"));
         assert_true(cecl_flags_idle(&comms[0]->engine.flags));
-        hold_writes = false;
-        hold_reads = false;
         close_ranks();
     }
 }
@@ -450,7 +444,6 @@ TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
             assert_int_equal(comms[r]->engine.flags.on_host, few);
         close_ranks();
     }
-    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 /* Copies between the GPUs are lost. Such a call would not even begin, so it would have no time limit. */
@@ -469,7 +462,6 @@ TEST_BETWEEN(peers_hear_why_a_call_failed, NULL, calm)
     (void)!ceclAllGather(buffers[1] + 100, buffers[1], 100, ceclInt8, comms[1], NULL);
     assert_int_equal(ceclStreamSynchronize(comms[1], NULL), ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(comms[1]), "rank 0 gave up: a driver's failure"));
-    close_ranks();
 }
 
 /* How many phases the flag of `writer` at `holder` has advanced since `first`. */
@@ -495,7 +487,6 @@ TEST_BETWEEN(a_released_stream_tells_peers_nothing, NULL, calm)
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
     assert_true(cecl_flags_idle(&comms[0]->engine.flags));
     assert_true(phases_told(1, 0, first) <= 1);
-    close_ranks();
 }
 
 /* Without the watchdog: a thread that asks for errors reads what a peer has sent. */
@@ -511,7 +502,6 @@ TEST_BETWEEN(who_asks_hears_of_a_failure, NULL, calm)
     OK(ceclCommGetAsyncError(comms[1], &async));
     assert_int_equal(async, ceclRemoteError);
     assert_int_equal(ceclStreamSynchronize(comms[1], NULL), ceclRemoteError);
-    (void)ceclCommAbort(comms[1]);
 }
 
 TEST_BETWEEN(a_call_times_out_while_the_driver_is_held_up, NULL, calm)
@@ -522,8 +512,6 @@ TEST_BETWEEN(a_call_times_out_while_the_driver_is_held_up, NULL, calm)
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "pending on rank 0: ceclAllGather"));
     assert_non_null(strstr(ceclGetLastError(comms[0]), "cudaFree"));
-    hold_reads = false;
-    close_ranks();
 }
 
 static void await_held_read(void)
@@ -551,8 +539,6 @@ TEST_BETWEEN(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up, NULL, ca
     OK(ceclCommDestroy(comms[1]));
     assert_int_equal(async_within(comms[0], SOON_MS), ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 has left"));
-    hold_reads = false;
-    (void)ceclCommAbort(comms[0]);
 }
 
 /* The peer has made all calls that are pending here. */
@@ -581,8 +567,6 @@ TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
     OK(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL));
     assert_int_equal(async_within(comms[1], SOON_MS),
                      ceclRemoteError); /* the goodbye has arrived */
-    hold_reads = false;
-    (void)ceclCommAbort(comms[1]);
 }
 
 /* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. A thread that asks, one that
@@ -620,7 +604,6 @@ TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
     OK(ceclCommRevoke(comms[1]));
     OK(ceclCommAbort(comms[1]));
     assert_int_equal(ceclCommFinalize(comms[0]), ceclRemoteError);
-    (void)ceclCommAbort(comms[0]);
 }
 
 /* A rank's own work that never ends does not affect its peers. */
@@ -646,7 +629,6 @@ TEST_BETWEEN(more_calls_than_flags_can_tell_are_released, NULL, calm)
             break; /* the timeout came first */
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
     assert_int_equal(ceclCommDestroy(comms[0]), ceclTimeout);
-    (void)ceclCommAbort(comms[1]);
 }
 
 TEST_BETWEEN(a_call_of_more_phases_than_flags_can_tell_is_released, NULL, calm)
@@ -656,7 +638,6 @@ TEST_BETWEEN(a_call_of_more_phases_than_flags_can_tell_is_released, NULL, calm)
     open_ranks(RANKS * block, "300");
     OK(ceclAlltoAll(buffers[0], buffers[0], block, ceclInt8, comms[0], NULL));
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
-    close_ranks();
 }
 
 static void wait_for_copies_in(ceclResult_t (*end)(ceclComm_t))
@@ -723,22 +704,11 @@ TEST_BETWEEN(the_librarys_own_memory_is_nobodys, NULL, calm)
     char *peers = cecl_pool_at(&comms[0]->pool, 1, own[0]);
     assert_int_equal(ceclAllGather(peers, buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclInvalidUsage);
-    close_ranks();
 }
 
-/* Cleans up after a failed test. */
 static int calm(void **state)
 {
-    static const char *const names[] = {"CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_FLAGS",
-                                        "CECL_TIMEOUT_MS"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unsetenv(names[i]);
-    hold = NO_HOLD;
-    hold_reads = false;
-    hold_writes = false;
-    fail_at = 0;
-    refuse_memops = false;
-    lose_batches = false;
+    close_ranks();
     end_children();
     return 0;
 }

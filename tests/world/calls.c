@@ -1,15 +1,18 @@
 /* See calls.h. */
-#include "calls.h"
+#include "life.h"
 
+#define SMALL 500
 #define PUSHED 20000
 #define SCATTERED 10000
+#define LARGE 30000
 
 int call_value(int rank, int attempt, int index)
 {
     return rank * 1000003 + attempt * 7919 + index;
 }
 
-int call_root(const struct player *p)
+/* The rank that an attempt's rooted calls go to, or come from. */
+static int root_of(const struct player *p)
 {
     return p->attempt % p->n;
 }
@@ -31,19 +34,14 @@ static void check_blocks(struct player *p, const int *out, int count, int first)
         check_element(p, out, i, call_value(i / count, p->attempt, first + i % count));
 }
 
-static void check_gathered(struct player *p, const int *out)
+static void check_gathered(struct player *p, const struct call *call, const int *out)
 {
-    check_blocks(p, out, CALL_BLOCK, 0);
+    check_blocks(p, out, call->count, 0);
 }
 
-static void check_gathered_few(struct player *p, const int *out)
+static void check_exchanged(struct player *p, const struct call *call, const int *out)
 {
-    check_blocks(p, out, CALL_SMALL, 0);
-}
-
-static void check_exchanged(struct player *p, const int *out)
-{
-    check_blocks(p, out, CALL_BLOCK, p->me * CALL_BLOCK);
+    check_blocks(p, out, call->count, p->me * call->count);
 }
 
 static void check_sums(struct player *p, const int *out, int first, int count)
@@ -56,103 +54,71 @@ static void check_sums(struct player *p, const int *out, int first, int count)
     }
 }
 
-static void check_reduced_small(struct player *p, const int *out)
+static void check_reduced(struct player *p, const struct call *call, const int *out)
 {
-    check_sums(p, out, 0, CALL_SMALL);
+    check_sums(p, out, 0, call->count);
 }
 
-static void check_reduced_large(struct player *p, const int *out)
+static void check_scattered(struct player *p, const struct call *call, const int *out)
 {
-    check_sums(p, out, 0, CALL_LARGE);
+    check_sums(p, out, p->me * call->count, call->count);
 }
 
-static void check_reduced_pushed(struct player *p, const int *out)
+static void check_reduced_to_one(struct player *p, const struct call *call, const int *out)
 {
-    check_sums(p, out, 0, PUSHED);
+    if (p->me == root_of(p))
+        check_reduced(p, call, out);
 }
 
-static void check_scattered(struct player *p, const int *out)
+static void check_broadcast(struct player *p, const struct call *call, const int *out)
 {
-    check_sums(p, out, p->me * SCATTERED, SCATTERED);
+    for (int i = 0; i < call->count; i++)
+        check_element(p, out, i, call_value(root_of(p), p->attempt, i));
 }
 
-static void check_reduced_to_one(struct player *p, const int *out)
+static void check_group(struct player *p, const struct call *call, const int *out)
 {
-    if (p->me == call_root(p))
-        check_reduced_large(p, out);
-}
-
-static void check_broadcast(struct player *p, const int *out)
-{
-    for (int i = 0; i < CALL_LARGE; i++)
-        check_element(p, out, i, call_value(call_root(p), p->attempt, i));
-}
-
-static void check_group(struct player *p, const int *out)
-{
-    check_gathered(p, out);
-    check_exchanged(p, out + p->n * CALL_BLOCK);
-    check_sums(p, out + 2 * p->n * CALL_BLOCK, p->me * CALL_BLOCK, CALL_BLOCK);
+    const int each = p->n * call->count;
+    check_gathered(p, call, out);
+    check_exchanged(p, call, out + each);
+    check_scattered(p, call, out + 2 * each);
 }
 
 /* ---- collectives */
 
-static ceclResult_t gather(struct player *p, int *in, int *out, ceclStream_t stream)
+#define ENQUEUE(name) \
+    static ceclResult_t name(struct player *p, const struct call *call, int *in, int *out, \
+                             ceclStream_t stream)
+
+ENQUEUE(gather)
 {
-    return ceclAllGather(in, out, CALL_BLOCK, ceclInt32, p->comm, stream);
+    return ceclAllGather(in, out, (size_t)call->count, ceclInt32, p->comm, stream);
 }
 
-static ceclResult_t gather_few(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(exchange)
 {
-    return ceclAllGather(in, out, CALL_SMALL, ceclInt32, p->comm, stream);
+    return ceclAlltoAll(in, out, (size_t)call->count, ceclInt32, p->comm, stream);
 }
 
-static ceclResult_t allow_sms(struct player *p)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = CECL_SM_ALLOW;
-    return ceclSetOptions(p->comm, &options);
-}
-
-static ceclResult_t push(struct player *p)
-{
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = CECL_DIRECTION_PUSH;
-    return ceclSetOptions(p->comm, &options);
-}
-
-static ceclResult_t gather_by_kernel(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    const ceclResult_t set = allow_sms(p);
-    return set == ceclSuccess ? gather_few(p, in, out, stream) : set;
-}
-
-static ceclResult_t exchange(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return ceclAlltoAll(in, out, CALL_BLOCK, ceclInt32, p->comm, stream);
-}
-
-static ceclResult_t exchange_sizes(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(exchange_sizes)
 {
     size_t counts[PLAYERS_MOST];
     for (int r = 0; r < p->n; r++)
-        counts[r] = CALL_BLOCK;
+        counts[r] = (size_t)call->count;
     return ceclAlltoAllv(in, counts, NULL, out, counts, NULL, ceclInt32, p->comm, stream);
 }
 
 /* Block r goes to the only expert of rank r. The splits are behind the blocks of the input. */
-static ceclResult_t dispatch(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(dispatch)
 {
     enum { WORDS = 16 };
     static uint64_t splits[WORDS];
-    const size_t rows = (size_t)p->n * CALL_BLOCK;
+    const size_t rows = (size_t)p->n * (size_t)call->count;
     const ceclExperts_t one = {.experts = 1, .align = 1};
     int *const words = in + INTS - 4 * WORDS;
     for (int r = 0; r < WORDS; r++)
-        splits[r] = CALL_BLOCK;
-    ceclResult_t result = allow_sms(p);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(p->comm, words, splits, sizeof(splits), stream);
+        splits[r] = (uint64_t)call->count;
+    const ceclResult_t result = ceclMemcpyAsync(p->comm, words, splits, sizeof(splits), stream);
     return result == ceclSuccess
                ? ceclDispatch(in, rows, (const uint64_t *)(const void *)words, out, rows,
                               (uint64_t *)(void *)(out + INTS - 4 * WORDS), &one, 1, ceclInt32,
@@ -160,64 +126,47 @@ static ceclResult_t dispatch(struct player *p, int *in, int *out, ceclStream_t s
                : result;
 }
 
-static ceclResult_t reduce_small(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(reduce)
 {
-    return ceclAllReduce(in, out, CALL_SMALL, ceclInt32, ceclSum, p->comm, stream);
+    return ceclAllReduce(in, out, (size_t)call->count, ceclInt32, call->op, p->comm, stream);
 }
 
-static ceclResult_t reduce_large(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(scatter)
 {
-    return ceclAllReduce(in, out, CALL_LARGE, ceclInt32, ceclSum, p->comm, stream);
+    return ceclReduceScatter(in, out, (size_t)call->count, ceclInt32, call->op, p->comm, stream);
 }
 
-static ceclResult_t reduce_pushed(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(reduce_to_one)
 {
-    const ceclResult_t set = push(p);
-    return set == ceclSuccess ? ceclAllReduce(in, out, PUSHED, ceclInt32, ceclSum, p->comm, stream)
-                              : set;
+    return ceclReduce(in, out, (size_t)call->count, ceclInt32, call->op, root_of(p), p->comm,
+                      stream);
 }
 
-static ceclResult_t scatter(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(broadcast)
 {
-    return ceclReduceScatter(in, out, SCATTERED, ceclInt32, ceclSum, p->comm, stream);
+    return ceclBroadcast(in, out, (size_t)call->count, ceclInt32,
+                         (root_of(p) + call->beside) % p->n, p->comm, stream);
 }
 
-static ceclResult_t scatter_pushed(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(barrier)
 {
-    const ceclResult_t set = push(p);
-    return set == ceclSuccess ? scatter(p, in, out, stream) : set;
-}
-
-static ceclResult_t reduce_to_one(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return ceclReduce(in, out, CALL_LARGE, ceclInt32, ceclSum, call_root(p), p->comm, stream);
-}
-
-static ceclResult_t broadcast(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    return ceclBroadcast(in, out, CALL_LARGE, ceclInt32, call_root(p), p->comm, stream);
-}
-
-static ceclResult_t barrier(struct player *p, int *in, int *out, ceclStream_t stream)
-{
-    (void)in;
-    (void)out;
+    (void)call, (void)in, (void)out;
     return ceclBarrier(p->comm, stream);
 }
 
 /* ---- groups and graphs */
 
-static ceclResult_t group(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(group)
 {
-    int *const second = out + p->n * CALL_BLOCK, *const third = second + p->n * CALL_BLOCK;
+    int *const second = out + p->n * call->count, *const third = second + p->n * call->count;
     ceclResult_t result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
-    result = gather(p, in, out, stream);
+    result = gather(p, call, in, out, stream);
     if (result == ceclSuccess)
-        result = exchange(p, in, second, stream);
+        result = exchange(p, call, in, second, stream);
     if (result == ceclSuccess)
-        result = ceclReduceScatter(in, third, CALL_BLOCK, ceclInt32, ceclSum, p->comm, stream);
+        result = scatter(p, call, in, third, stream);
     if (p->within)
         p->within((struct life *)(void *)p);
     const ceclResult_t ended = ceclGroupEnd();
@@ -225,25 +174,24 @@ static ceclResult_t group(struct player *p, int *in, int *out, ceclStream_t stre
 }
 
 /* Each rank sends to each rank, including itself. */
-static ceclResult_t messages(struct player *p, int *in, int *out, ceclStream_t stream)
+ENQUEUE(messages)
 {
     ceclResult_t result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
     for (int r = 0; r < p->n; r++) {
+        const size_t count = (size_t)(call->count - (r == p->me ? 0 : call->beside));
         if (result == ceclSuccess)
-            result = ceclSend(in + r * CALL_BLOCK, CALL_BLOCK, ceclInt32, r, p->comm, stream);
+            result = ceclSend(in + r * call->count, count, ceclInt32, r, p->comm, stream);
         if (result == ceclSuccess)
-            result = ceclRecv(out + r * CALL_BLOCK, CALL_BLOCK, ceclInt32, r, p->comm, stream);
+            result = ceclRecv(out + r * call->count, count, ceclInt32, r, p->comm, stream);
     }
     const ceclResult_t ended = ceclGroupEnd();
     return result == ceclSuccess ? ended : result;
 }
 
 /* If the end of the capture is refused, the stream still captures. */
-static ceclResult_t in_graph(struct player *p,
-                             ceclResult_t (*make)(struct player *, int *, int *, ceclStream_t),
-                             int *in, int *out, ceclStream_t stream)
+ENQUEUE(in_graph)
 {
     ceclGraph_t graph = NULL;
     ceclStream_t captured;
@@ -252,7 +200,7 @@ static ceclResult_t in_graph(struct player *p,
         return result;
     result = ceclStreamBeginCapture(p->comm, captured);
     if (result == ceclSuccess) {
-        const ceclResult_t made = make(p, in, out, captured);
+        const ceclResult_t made = call->enqueue(p, call, in, out, captured);
         result = ceclStreamEndCapture(p->comm, captured, &graph);
         if (result == ceclOutOfMemory)
             result = ceclStreamEndCapture(p->comm, captured, &graph);
@@ -265,31 +213,60 @@ static ceclResult_t in_graph(struct player *p,
     return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
 }
 
-static ceclResult_t gather_in_graph(struct player *p, int *in, int *out, ceclStream_t stream)
+/* ---- any call */
+
+static ceclResult_t set_options(const struct call *call, struct player *p)
 {
-    return in_graph(p, gather, in, out, stream);
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    if (call->by_kernel)
+        options.smPolicy = CECL_SM_ALLOW;
+    if (call->pushes)
+        options.direction = CECL_DIRECTION_PUSH;
+    return call->by_kernel || call->pushes ? ceclSetOptions(p->comm, &options) : ceclSuccess;
 }
 
-static ceclResult_t messages_in_graph(struct player *p, int *in, int *out, ceclStream_t stream)
+ceclResult_t call_make(const struct call *call, struct player *p, int *in, int *out,
+                       ceclStream_t stream)
 {
-    return in_graph(p, messages, in, out, stream);
+    const bool captured = call->captured == BY_TURNS ? p->attempt % 2 != 0 : call->captured;
+    const ceclResult_t set = set_options(call, p);
+    if (set != ceclSuccess)
+        return set;
+    return captured ? in_graph(p, call, in, out, stream) : call->enqueue(p, call, in, out, stream);
 }
 
-const struct call call_gather = {gather, check_gathered};
-const struct call call_gather_few = {gather_few, check_gathered_few};
-const struct call call_gather_by_kernel = {gather_by_kernel, check_gathered_few};
-const struct call call_exchange = {exchange, check_exchanged};
-const struct call call_exchange_sizes = {exchange_sizes, check_exchanged};
-const struct call call_dispatch = {dispatch, check_exchanged};
-const struct call call_reduce_small = {reduce_small, check_reduced_small};
-const struct call call_reduce_large = {reduce_large, check_reduced_large};
-const struct call call_reduce_pushed = {reduce_pushed, check_reduced_pushed};
-const struct call call_scatter = {scatter, check_scattered};
-const struct call call_scatter_pushed = {scatter_pushed, check_scattered};
-const struct call call_reduce_to_one = {reduce_to_one, check_reduced_to_one};
-const struct call call_broadcast = {broadcast, check_broadcast};
-const struct call call_barrier = {barrier, NULL};
-const struct call call_group = {group, check_group};
-const struct call call_messages = {messages, check_exchanged};
-const struct call call_gather_in_graph = {gather_in_graph, check_gathered};
-const struct call call_messages_in_graph = {messages_in_graph, check_exchanged};
+void call_check(const struct call *call, struct player *p, const int *out)
+{
+    if (call->check)
+        call->check(p, call, out);
+}
+
+const struct call call_gather = {gather, check_gathered, .count = CALL_BLOCK};
+const struct call call_gather_few = {gather, check_gathered, .count = SMALL};
+const struct call call_gather_by_kernel = {gather, check_gathered, .count = SMALL,
+                                           .by_kernel = true};
+const struct call call_exchange = {exchange, check_exchanged, .count = CALL_BLOCK};
+const struct call call_exchange_sizes = {exchange_sizes, check_exchanged, .count = CALL_BLOCK};
+const struct call call_dispatch = {dispatch, check_exchanged, .count = CALL_BLOCK,
+                                   .by_kernel = true};
+const struct call call_reduce_small = {reduce, check_reduced, .count = SMALL};
+const struct call call_reduce_large = {reduce, check_reduced, .count = LARGE};
+const struct call call_reduce_pushed = {reduce, check_reduced, .count = PUSHED, .pushes = true};
+const struct call call_scatter = {scatter, check_scattered, .count = SCATTERED};
+const struct call call_scatter_pushed = {scatter, check_scattered, .count = SCATTERED,
+                                         .pushes = true};
+const struct call call_reduce_to_one = {reduce_to_one, check_reduced_to_one, .count = LARGE};
+const struct call call_broadcast = {broadcast, check_broadcast, .count = LARGE};
+const struct call call_barrier = {barrier, NULL, .count = 0};
+const struct call call_group = {group, check_group, .count = CALL_BLOCK};
+const struct call call_messages = {messages, check_exchanged, .count = CALL_BLOCK};
+const struct call call_messages_by_turns = {messages, check_exchanged, .count = CALL_BLOCK,
+                                            .captured = BY_TURNS};
+const struct call call_gather_in_graph = {gather, check_gathered, .count = CALL_BLOCK,
+                                          .captured = ALWAYS};
+const struct call call_messages_in_graph = {messages, check_exchanged, .count = CALL_BLOCK,
+                                            .captured = ALWAYS};
+const struct call call_max_small = {reduce, NULL, .count = SMALL, .op = ceclMax};
+const struct call call_reduce_fewer = {reduce, NULL, .count = LARGE - 1};
+const struct call call_broadcast_of_another = {broadcast, NULL, .count = LARGE, .beside = 1};
+const struct call call_shorter_messages = {messages, NULL, .count = CALL_BLOCK, .beside = 1};

@@ -5,22 +5,39 @@
 #define CECL_TESTS_WORLD_CALLS_H
 
 #include <cecl/cecl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "census.h"
 
 #define INTS 65536      /* ints in each buffer */
 #define CALL_BLOCK 4000 /* of a gather: too large for a small call, too small for a large one */
-#define CALL_SMALL 500
-#define CALL_LARGE 30000
 #define PLAYERS_MOST 4
 
 /* What calls need of a rank. A suite's struct life has these members, too. */
 #define PLAYER \
+    struct venue *venue; \
+    struct told *told[PLAYERS_MOST]; \
     ceclComm_t comm; \
     int me, n; \
     int *in, *out; /* symmetric device memory of INTS ints each */ \
     int attempt;   /* the number of the current attempt */ \
     int replays;   /* how often a captured graph is launched again */ \
-    /* called in the middle of calls of several parts; may be NULL */ \
-    void (*within)(struct life * life)
+    /* called in the middle of calls of several parts, and of an exchange; may be NULL */ \
+    void (*within)(struct life * life); \
+    bool (*gives_up)(struct life * life); /* whether an exchange fails */ \
+    int awaited; /* the value of venue->passed that this rank waits for */ \
+    int round;   /* of an exchange */ \
+    struct census start
+
+/* What a rank tells, in shared memory. */
+struct told {
+    const char *_Atomic step; /* what the rank does at present; a string constant */
+    _Atomic int done;         /* the rank does nothing more that needs the others */
+    _Atomic int failed;
+    double failed_at;
+    char wrong[1536]; /* what the rank found wrong */
+};
 
 struct life;
 struct player {
@@ -34,28 +51,34 @@ struct player {
         }; \
     }
 
-/* A suite's own: records what is wrong, and ends the process. */
-_Noreturn void life_fail(struct life *life, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* A call, or several, and the check of the result. */
 struct call {
-    /* enqueues the call, without waiting for it */
-    ceclResult_t (*make)(struct player *p, int *in, int *out, ceclStream_t stream);
-    /* `out`: a copy of the result that the host can read; NULL: there is nothing to check */
-    void (*check)(struct player *p, const int *out);
+    ceclResult_t (*enqueue)(struct player *p, const struct call *call, int *in, int *out,
+                            ceclStream_t stream);
+    void (*check)(struct player *p, const struct call *call, const int *out); /* NULL: none */
+    int count; /* ints of each block, or of the whole */
+    ceclRedOp_t op;
+    bool by_kernel, pushes;                    /* options that are set before the call */
+    enum { NEVER, ALWAYS, BY_TURNS } captured; /* in a graph, which is launched at once */
+    int beside; /* for a rank that errs: how far it is beside the root, or too short a message */
 };
 
 extern const struct call call_gather, call_gather_few, call_gather_by_kernel, call_exchange,
     call_exchange_sizes, call_dispatch, call_reduce_small, call_reduce_large, call_reduce_pushed,
     call_scatter, call_scatter_pushed, call_reduce_to_one, call_broadcast, call_barrier, call_group,
-    call_messages, call_gather_in_graph, call_messages_in_graph;
+    call_messages, call_messages_by_turns, call_gather_in_graph, call_messages_in_graph;
+/* Of ranks that err: they differ a little from a call above, and have no check. */
+extern const struct call call_max_small, call_reduce_fewer, call_broadcast_of_another,
+    call_shorter_messages;
+
+/* Enqueues the call, without waiting for it. */
+ceclResult_t call_make(const struct call *call, struct player *p, int *in, int *out,
+                       ceclStream_t stream);
+/* `out`: a copy of the result that the host can read. */
+void call_check(const struct call *call, struct player *p, const int *out);
 
 /* What a rank sends at an index. */
 int call_value(int rank, int attempt, int index);
 void check_element(struct player *p, const int *out, int index, int wanted);
-
-/* The rank that an attempt's rooted calls go to, or come from. */
-int call_root(const struct player *p);
 
 #endif

@@ -1,0 +1,40 @@
+/* The life of an adversary's rank, which is a process: what it tells, how it meets the others, and what it checks at its end.
+ * A suite's struct life begins with AS_PLAYER. */
+#ifndef CECL_TESTS_WORLD_LIFE_H
+#define CECL_TESTS_WORLD_LIFE_H
+
+#include <stddef.h>
+
+#include "calls.h"
+
+#define EXCHANGES_MOST 16 /* in one join by callbacks */
+#define PART_BYTES 16384
+
+/* Shared by the ranks of a case. */
+struct venue {
+    _Atomic int passed; /* how often ranks came to a meeting point, all ranks together */
+    /* the exchange of callbacks: by round */
+    _Atomic int brought[EXCHANGES_MOST];
+    char parts[EXCHANGES_MOST][PLAYERS_MOST][PART_BYTES];
+};
+
+#define STEP(life, text) atomic_store(&(life)->report->told.step, text)
+
+/* Records what is wrong, and ends the process. */
+_Noreturn void life_fail(struct life *life, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The settings of every life. */
+void life_begin(void);
+/* A barrier of all ranks. If one has failed, the process ends. */
+void life_meet(struct life *life);
+void life_open_buffers(struct life *life);
+/* All-gathers, as a callback of ceclOob_t; context: the life. Calls `within` once this rank has brought its part, so the
+ * peers' exchange still succeeds then, and fails when `gives_up` says so. */
+int life_exchange(void *context, const void *send, void *recv, size_t bytes);
+/* Fails unless calls on the communicator are right, and ends it. `members`: see comm_works. */
+void life_prove(struct life *life, ceclComm_t comm, const int *members, int count);
+/* Fails if the process holds more than at the start. */
+void life_check_left(struct life *life);
+_Noreturn void life_end(struct life *life);
+
+#endif
