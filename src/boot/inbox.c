@@ -9,12 +9,9 @@
 #include <unistd.h>
 
 #include "boot/net.h"
-#include "util/clock.h"
 #include "util/fds.h"
 
 #define MAGIC 0x6c746572u
-#define BEAR_MS 1000   /* how long descriptors or memory may lack before that is an error */
-#define REST_MS 20     /* rest meanwhile: the listener stays readable */
 #define ACCEPTS_MAX 64 /* connections that are accepted in a call */
 
 /* The first bytes of each message. */
@@ -208,23 +205,13 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
 static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
 {
     const int fd = CECL_FD(accept4(inbox->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd >= 0) {
+    const int error = fd < 0 ? errno : 0;
+    if (error == 0)
         inbox->caller = fd;
-        inbox->scarce_since = 0;
-        return true;
-    }
-    if (!cecl_net_is_scarce(errno))
-        return errno == EINTR || errno == ECONNABORTED;
-    const int error = errno;
-    const int64_t now = cecl_now_ms();
-    if (inbox->scarce_since == 0)
-        inbox->scarce_since = now;
-    if (now - inbox->scarce_since >= BEAR_MS)
+    if (!cecl_net_bears(error, &inbox->scarce_since) && cecl_net_is_scarce(error))
         *result = cecl_fail(ceclSystemError, "messages of other ranks cannot be taken: %s",
                             strerror(error));
-    else
-        (void)poll(NULL, 0, REST_MS);
-    return false;
+    return error == 0 || error == EINTR || error == ECONNABORTED;
 }
 
 /* A rank connects again only once its message before this one is sent, so its messages are taken in order. */

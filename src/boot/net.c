@@ -11,6 +11,8 @@
 #include "util/fds.h"
 
 #define BACKLOG 4096
+#define BEAR_MS 1000  /* how long descriptors or memory may lack before that is an error */
+#define REST_US 20000 /* rest meanwhile: a listener stays readable */
 
 bool cecl_net_is_closed(int error)
 {
@@ -26,6 +28,15 @@ bool cecl_net_is_early(int error)
 bool cecl_net_is_scarce(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+bool cecl_net_bears(int error, int64_t *since)
+{
+    const bool is_scarce = cecl_net_is_scarce(error);
+    *since = !is_scarce ? 0 : *since == 0 ? cecl_now_ms() : *since;
+    if (is_scarce)
+        cecl_pause_us(REST_US);
+    return is_scarce && cecl_now_ms() - *since < BEAR_MS;
 }
 
 static const char *kind_of(int family)

@@ -12,16 +12,16 @@
 
 #include "util/error.h"
 
-/* Whether `error`, the errno of a socket call, says that the other end has closed. Other errors (no
- * memory, no descriptor) are this process's own and say nothing about the other end. */
+/* Whether the errno of a socket call says that the other end has closed; that the call would have to wait; that this
+ * process lacks descriptors or memory, which it may get later. */
 bool cecl_net_is_closed(int error);
-/* Whether `error` only says that the call would have to wait. */
 bool cecl_net_is_early(int error);
-/* Whether `error` says that this process lacks descriptors or memory, which it may get later. */
 bool cecl_net_is_scarce(int error);
+/* In the last case rests a moment, and returns true until that has been so for a second.
+ * since: [in, out] since when, in ms; 0: not now */
+bool cecl_net_bears(int error, int64_t *since);
 
-/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. Returns -1 on failure, with errno set and a
- * message recorded for ceclSystemError. */
+/* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */
 int cecl_net_open(int family, int type);
 
 /* Opens a socket at `address`, which listens unless `type` is SOCK_DGRAM. If its port is 0, the kernel chooses
@@ -38,19 +38,15 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
                            const char *who);
 ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
-/* Ends the connection and closes `fd`. If a child holds a copy of `fd`, close() alone would leave
- * the connection open, and the other end would keep waiting. */
+/* Ends the connection, which a copy of `fd` in a child would keep open, and closes `fd`. */
 void cecl_net_close(int fd);
-
 /* Closes each descriptor that is not -1, and sets it to -1. */
 void cecl_net_drop(int *fds, int count);
 
 /* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
 ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);
-
 /* Fills `data` with random bytes from the kernel; at most 256. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
-
 /* Whether two secrets are equal. Takes the same time wherever they differ. */
 int cecl_net_equal(const void *a, const void *b, size_t bytes);
 

@@ -3,8 +3,7 @@
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
  * hold up the ranks. So all are read at the same time, each has a deadline, and a newer caller may replace one only
- * after it has had some time. They use at most half of the process's descriptors. A rank that receives its reply slowly
- * does not hold up others, either. */
+ * after it has had some time. They use at most half of the process's descriptors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -31,9 +30,7 @@
 #define PATIENCE_MS 5000
 #define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
 #define TICK_MS 50   /* ms between two checks of deadlines */
-#define REST_MS 20   /* ms of rest after an accept that failed for lack of descriptors or memory */
-/* ms of such failures before they are reported, because resources may become free meanwhile */
-#define BEAR_MS 1000
+#define REST_MS 20   /* ms of rest if poll() fails */
 
 /* A connection: a caller's, or a rank's. */
 struct peer {
@@ -60,18 +57,15 @@ struct root {
     int64_t deadline; /* end of the current wait */
     int64_t patience; /* the time at which the first rank gives up */
     int nranks, joined;
-    int expected;        /* the largest nranks that any rank has sent */
-    int told;            /* how many ranks came after the job had failed, and got the reason */
     ceclResult_t failed; /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
     /* -- callers -- */
     int listener; /* -1: ranks no longer join */
     int room, count;
     struct peer **callers; /* [room], the oldest first */
-    /* errno of the last accept, if it failed for lack of descriptors or memory; 0: it succeeded */
-    int trouble;
-    int64_t trouble_since, rest_until;
-    struct pollfd *polls; /* [1 + room + nranks] */
+    int64_t scarce_since;  /* no connection can be accepted since then; 0: it can */
+    int trouble;           /* errno of that, once it has lasted */
+    struct pollfd *polls;  /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
     struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
     struct reply *reply;
@@ -112,9 +106,9 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
         (void)!cecl_net_send(peer->fd, root->words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* Ends the job with the message that was recorded last. Tells every rank that has joined, and a rank that was `refused`,
- * unless that is NULL; those of the root's process after all others, because the process, and the root with it, may end as
- * soon as they know. Ranks that come within LINGER_MS are told as well. */
+/* Ends the job with the message that was recorded last. Tells every rank that has joined, and the one that is refused, or
+ * NULL; those of the root's process last, because it, and the root with it, may end as soon as they know. Ranks that come
+ * within LINGER_MS are told as well. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -206,10 +200,7 @@ static void seat(struct root *root, struct peer *peer)
 /* Gives a seat to a rank that has proved the secret, or fails the job and tells all ranks the reason. */
 static void admit(struct root *root, struct peer *peer)
 {
-    const int nranks = peer->said.nranks;
     peer->is_here = peer->said.process == cecl_fork_process();
-    if (nranks > root->expected && nranks <= RANKS_MAX)
-        root->expected = nranks;
     const bool is_late = root->failed != ceclSuccess;
     const ceclResult_t status = is_late ? root->failed : judge(root, &peer->said);
     if (status == ceclSuccess) {
@@ -220,7 +211,6 @@ static void admit(struct root *root, struct peer *peer)
         send_words(root, peer, cecl_deadline(WORDS_MS));
     else
         fail_job(root, status, peer);
-    root->told++;
     hang_up(&peer);
 }
 
@@ -247,10 +237,9 @@ static void consider(struct root *root, struct peer *peer)
         hang_up(&peer);
 }
 
-/* Whether all expected ranks have come: each has a seat, or was told that the job has failed. */
 static bool all_came(const struct root *root)
 {
-    return root->expected > 0 && root->joined + root->told >= root->expected;
+    return root->nranks > 0 && root->joined == root->nranks && root->failed == ceclSuccess;
 }
 
 /* ---- callers */
@@ -336,20 +325,12 @@ static void let_in(struct root *root)
         if (root->count == root->room && !(somebody_waits(root) && push_out(root)))
             return;
         const int error = let_one_in(root);
-        if (cecl_net_is_scarce(error)) {
-            /* The listener stays readable, so without a pause this would spin. */
-            if (!root->trouble)
-                root->trouble_since = cecl_now_ms();
-            root->trouble = error;
-            if (push_out(root))
-                continue;
-            root->rest_until = cecl_now_ms() + REST_MS;
-            return;
-        }
-        if (error == 0)
-            root->trouble = 0;
-        else if (error != EINTR && error != ECONNABORTED)
-            return; /* no connection is waiting */
+        const bool is_scarce = cecl_net_is_scarce(error);
+        if (is_scarce && push_out(root))
+            continue;
+        root->trouble = cecl_net_bears(error, &root->scarce_since) || !is_scarce ? 0 : error;
+        if (error != 0 && error != EINTR && error != ECONNABORTED)
+            return; /* no connection is waiting, or none can be accepted */
     }
 }
 
@@ -377,9 +358,8 @@ static void hear_rank(struct root *root, int rank);
 
 static bool may_accept(const struct root *root)
 {
-    const int64_t now = cecl_now_ms();
-    return root->listener >= 0 && now >= root->rest_until &&
-           (root->count < root->room || now - root->callers[0]->since >= HEARD_MS);
+    return root->listener >= 0 &&
+           (root->count < root->room || cecl_now_ms() - root->callers[0]->since >= HEARD_MS);
 }
 
 /* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some of
@@ -411,8 +391,7 @@ static void attend(struct root *root, int wait_ms)
 /* Fails the job if no connection can be accepted. */
 static void notice_trouble(struct root *root)
 {
-    if (!root->trouble || cecl_now_ms() - root->trouble_since < BEAR_MS || root->nranks == 0 ||
-        root->failed != ceclSuccess)
+    if (!root->trouble || root->nranks == 0 || root->failed != ceclSuccess)
         return;
     cecl_fail(ceclSystemError, "the process that made the unique id cannot take connections: %s",
               strerror(root->trouble));
@@ -422,9 +401,8 @@ static void notice_trouble(struct root *root)
 static void let_ranks_in(struct root *root)
 {
     while (!all_came(root)) {
-        const int left = cecl_ms_left(root->deadline),
-                  tick = cecl_now_ms() < root->rest_until ? REST_MS : TICK_MS;
-        attend(root, left < 0 || left > tick ? tick : left);
+        const int left = cecl_ms_left(root->deadline);
+        attend(root, left < 0 || left > TICK_MS ? TICK_MS : left);
         notice_trouble(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
@@ -477,10 +455,8 @@ static nfds_t send_more(struct root *root, size_t bytes)
     return left;
 }
 
-/* Sends the reply to all ranks at the same time. A rank of this process does not wait until slow ranks have the whole
- * reply. Ranks then have each other's addresses, so from here on they notice by themselves if a peer ends. Closes the
- * connections of ranks that do not take the whole reply in time, because whatever came next they would find in its
- * middle. Returns the first of these ranks, or -1. */
+/* Sends the reply to all ranks at the same time. Closes the connections of ranks that do not take the whole reply in
+ * time, because whatever came next they would find in its middle. Returns the first of these ranks, or -1. */
 static int reply_to_all(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
