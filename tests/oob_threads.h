@@ -59,7 +59,7 @@ static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(cecl_mesh_new(oob, timeout_ms, 0, &mine, &mesh));
     ceclResult_t result = oob->allgather(oob, &mine, all, sizeof(mine));
-    cecl_lifeline_close(oob->line);
+    cecl_lifeline_close(&oob->line);
     if (result == ceclSuccess)
         result = cecl_mesh_connect(mesh, all, sizeof(all[0]), NULL);
     if (result == ceclSuccess) {

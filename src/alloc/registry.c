@@ -191,7 +191,7 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
 {
     union {
         struct registry_message message;
-        char room[CECL_MESH_POST_BYTES];
+        char room[CECL_INBOX_BYTES];
     } u = {.message = {.kind = REGISTRY_ADD,
                        .number = window->number,
                        .home = window->home,
@@ -199,7 +199,7 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
                        .message = registry->posted + 1}};
     struct registry_message *message = &u.message;
     const int64_t begin = cecl_now_ns();
-    int fds[CECL_MESH_POST_FDS], nfds = 0;
+    int fds[CECL_INBOX_FDS], nfds = 0;
     ceclResult_t result = ceclSuccess;
     for (size_t i = 0; i < count && result == ceclSuccess; i++) {
         result = registry->dev->ops->region_export(registry->dev, &regions[i],

@@ -200,17 +200,18 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
         registry_note_dropped(import);
 }
 
-static void carry_out(struct cecl_registry *registry, int rank, struct registry_message *message,
-                      size_t bytes, const int *fds, int nfds)
+static void carry_out(struct cecl_registry *registry, const struct cecl_letter *letter,
+                      struct registry_message *message)
 {
-    struct cecl_peer_windows *peer = &registry->peers[rank];
-    ceclResult_t result = peer->failed != ceclSuccess ? peer->failed : check(message, bytes, nfds);
+    struct cecl_peer_windows *peer = &registry->peers[letter->rank];
+    ceclResult_t result =
+        peer->failed != ceclSuccess ? peer->failed : check(message, letter->bytes, letter->nfds);
     if (result == ceclSuccess && message->kind == REGISTRY_ADD)
-        result = add(registry, rank, message, fds);
+        result = add(registry, letter->rank, message, letter->fds);
     else if (result == ceclSuccess)
         drop(registry, peer, message->number);
-    for (int i = 0; i < nfds; i++)
-        cecl_fds_close(fds[i]);
+    for (int i = 0; i < letter->nfds; i++)
+        cecl_fds_close(letter->fds[i]);
     CECL_LOCKED(&registry->lock);
     if (result == ceclSuccess) {
         peer->taken = message->message;
@@ -225,14 +226,12 @@ ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any)
 {
     union {
         struct registry_message message;
-        char room[CECL_MESH_POST_BYTES];
+        char room[CECL_INBOX_BYTES];
     } u;
-    int fds[CECL_MESH_POST_FDS], nfds, rank;
-    size_t bytes;
-    const ceclResult_t result =
-        cecl_mesh_take(registry->mesh, &rank, u.room, sizeof(u.room), &bytes, fds, &nfds);
+    struct cecl_letter letter;
+    const ceclResult_t result = cecl_mesh_take(registry->mesh, u.room, sizeof(u.room), &letter);
     *any = result == ceclSuccess;
     if (*any)
-        carry_out(registry, rank, &u.message, bytes, fds, nfds);
+        carry_out(registry, &letter, &u.message);
     return result == ceclInProgress ? ceclSuccess : result;
 }

@@ -16,8 +16,8 @@ struct registry_message {
     struct cecl_region_export regions[];
 };
 #define REGISTRY_REGIONS \
-    ((CECL_MESH_POST_BYTES - sizeof(struct registry_message)) / sizeof(struct cecl_region_export))
-_Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
+    ((CECL_INBOX_BYTES - sizeof(struct registry_message)) / sizeof(struct cecl_region_export))
+_Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_INBOX_FDS,
                "each region may bring a descriptor");
 
 /* The number of elements that begin at `address` or before. The list is sorted by address. */

@@ -98,12 +98,12 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
         local = open_net(comm, host, nhosts);
     cecl_keep_message(words);
     CECL_TRY(oob->open_line ? oob->open_line(oob) : ceclSuccess);
-    if (!oob->line)
+    if (oob->line.nranks == 0)
         return cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
                                            "not supported; call ceclCommInitRank for each rank");
     if (local != ceclSuccess) /* at the peers' first agreement */
-        return cecl_lifeline_agree(oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
+        return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;
-    oob->line = NULL;
+    oob->line = (struct cecl_lifeline){0};
     return cecl_net_join(comm->net, oob->deadline);
 }

@@ -63,10 +63,10 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    const struct cecl_mesh_goodbye words = {comm->engine.flags.epoch[CECL_LANE_MAIN]};
     /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
-        cecl_mesh_say_goodbye(comm->mesh, comm->engine.flags.done ? &words : NULL);
+        cecl_mesh_say_goodbye(
+            comm->mesh, comm->engine.flags.done ? &comm->engine.flags.epoch[CECL_LANE_MAIN] : NULL);
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     if (comm->net && !cecl_net_shut(comm->net, held > 0))
         drained = false;

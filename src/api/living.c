@@ -74,10 +74,10 @@ static void say_goodbye(ceclComm_t comm)
     if (!is_healthy(comm) || !is_idle(comm))
         return; /* peers then notice that this rank ended unexpectedly */
     if (comm->net) {
-        cecl_lifeline_leave(comm->net->line);
+        cecl_lifeline_leave(&comm->net->line);
         return;
     }
-    cecl_mesh_say_goodbye(comm->mesh, &(struct cecl_mesh_goodbye){comm->living.word});
+    cecl_mesh_say_goodbye(comm->mesh, &comm->living.word);
 }
 
 /* Runs after the program's atexit handlers and static objects, because these may still make

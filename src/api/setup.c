@@ -235,8 +235,7 @@ static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const str
     }
     if (nhosts > 1)
         return cecl_comm_by_nccl(comm, oob, all, host, nhosts);
-    cecl_lifeline_close(oob->line);
-    oob->line = NULL;
+    cecl_lifeline_close(&oob->line);
     return build(comm, all, tunings);
 }
 
@@ -340,7 +339,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
         comm->mesh = mesh;
     if (result == ceclSuccess)
         result = settle_down(comm, oob, all, tunings);
-    cecl_lifeline_close(oob->line);
+    cecl_lifeline_close(&oob->line);
     if (result != ceclSuccess)
         return give_up(comm, result);
     cecl_mesh_joined(comm->mesh);

@@ -151,13 +151,13 @@ static ceclResult_t gather(ceclComm_t comm, const char *kind, const void *mine, 
                            size_t bytes)
 {
     return cecl_comm_exchanged(
-        comm, comm->net ? cecl_lifeline_gather(comm->net->line, mine, all, bytes, deadline_of(comm),
-                                               &comm->net->failed)
+        comm, comm->net ? cecl_lifeline_gather(&comm->net->line, mine, all, bytes,
+                                               deadline_of(comm), &comm->net->failed)
                         : cecl_mesh_allgather(comm->mesh, kind, mine, all, bytes));
 }
 static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
 {
-    return cecl_comm_exchanged(comm, comm->net ? cecl_lifeline_agree(comm->net->line, mine,
+    return cecl_comm_exchanged(comm, comm->net ? cecl_lifeline_agree(&comm->net->line, mine,
                                                                      deadline_of(comm),
                                                                      &comm->net->failed)
                                                : cecl_mesh_agree(comm->mesh, mine));
@@ -188,7 +188,7 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     ceclComm_t comm = members->parent;
     struct cecl_id_offer mine = {.result = ceclSuccess}, *all = (void *)members->parts;
     if (joins && members->rank == 0)
-        mine.result = (int32_t)cecl_tcp_unique_id_beside(comm->net->line, &mine.id);
+        mine.result = (int32_t)cecl_tcp_unique_id_beside(&comm->net->line, &mine.id);
     cecl_keep_message(mine.words);
     CECL_TRY(gather(comm, "ids", &mine, all, sizeof(mine)));
     for (int r = 0; r < comm->nranks; r++)

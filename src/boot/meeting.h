@@ -44,9 +44,9 @@ struct cecl_meeting_plan {
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
-/* Fails the meetings that wait for this rank, with `result` and the last message as the reason. The plan's
- * members that have not come fail when they come. If the plan does not list this rank, the reason says instead
- * that its list differs from the others'. Returns `result`, with its message. Does not wait for peers. */
+/* Fails the meetings that wait for this rank, with `result` and the last message as the reason; the plan's members that
+ * have not come fail when they come. If the plan does not list this rank, the reason is that lists differ. Returns
+ * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

@@ -23,11 +23,9 @@
 #include "util/file.h"
 #include "util/grow.h"
 
-#define OWN_FDS 5    /* of a rank: two inboxes, the bell, rouse_fd, the shared memory */
-#define LINE 64      /* bytes of a cache line */
-#define TICK_MS 10   /* ms between two looks at a rank that does not come */
-#define BEAR_MS 1000 /* how long a message is tried again while descriptors or memory lack */
-#define ENDING_MS 50 /* from the close of a process's sockets until its descriptor tells its end */
+#define OWN_FDS 5  /* of a rank: two inboxes, the bell, rouse_fd, the shared memory */
+#define LINE 64    /* bytes of a cache line */
+#define TICK_MS 10 /* ms between two looks at a rank that does not come */
 
 ceclResult_t cecl_mesh_check_limit(int nranks)
 {
@@ -273,13 +271,12 @@ static ceclResult_t send_memory(struct cecl_mesh *mesh)
 
 static ceclResult_t take_memory(struct cecl_mesh *mesh)
 {
-    int from, nfds, fds[CECL_MESH_POST_FDS];
-    size_t bytes;
-    CECL_TRY(cecl_mesh_take(mesh, &from, NULL, 0, &bytes, fds, &nfds));
-    if (from == 0 && nfds == 1)
-        mesh->memory = fds[0];
+    struct cecl_letter letter;
+    CECL_TRY(cecl_mesh_take(mesh, NULL, 0, &letter));
+    if (letter.rank == 0 && letter.nfds == 1)
+        mesh->memory = letter.fds[0];
     else
-        cecl_net_drop(fds, nfds);
+        cecl_net_drop(letter.fds, letter.nfds);
     return ceclSuccess;
 }
 
@@ -294,7 +291,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              "joining: rank 0 did not come within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS); has a process ended?",
                              mesh->init_timeout_ms);
-        else if (!cecl_mesh_await(mesh, TICK_MS))
+        else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
     }
     return ceclSuccess;
@@ -324,40 +321,40 @@ static bool may_try_again(int error)
            error == ECONNRESET;
 }
 
-/* The error for a peer that does not listen. A process that ends closes its inboxes a little before others see that
- * it has ended. */
+/* The error for a peer that does not listen. A rank says goodbye before it closes its inboxes. So if it has not, its
+ * process ends, of which this rank may not know yet. */
 static ceclResult_t no_listener(struct cecl_mesh *mesh, int peer)
 {
     if (atomic_load(&mesh->joining))
         CECL_TRY(mesh_check_joining(mesh, peer));
-    for (int ms = 0; ms < ENDING_MS && mesh_look(mesh, peer) == MESH_ALIVE; ms++)
-        poll(NULL, 0, 1);
-    return mesh_look(mesh, peer) == MESH_ALIVE
-               ? cecl_fail(ceclRemoteError, "rank %d takes no messages any more", peer)
-               : mesh_peer_error(mesh, peer);
+    if (mesh_look(mesh, peer) == MESH_ALIVE)
+        atomic_store(&mesh->peers[peer].has_died, true);
+    return mesh_peer_error(mesh, peer);
 }
 
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,
                        size_t bytes, const int *fds, int nfds, int64_t deadline)
 {
     const struct cecl_inbox_address *to = &mesh->peers[peer].invitation.at;
-    const int64_t bear = cecl_deadline(BEAR_MS);
+    int64_t since = 0;
+    bool is_limited = false;
     for (;;) {
         if (mesh_look(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);
         const int error =
             cecl_inbox_send(to, kind, mesh->rank, mesh->sequence, message, bytes, fds, nfds);
-        const bool is_scarce = cecl_net_is_scarce(error), is_late = cecl_ms_left(deadline) == 0;
+        const bool bears = cecl_net_bears(error, &since), is_late = cecl_ms_left(deadline) == 0;
         if (error == 0)
             return ceclSuccess;
         if (error == ECONNREFUSED)
             return no_listener(mesh, peer);
         if (error == EPERM)
             return cecl_fail(ceclInvalidUsage, "rank %d runs as another user", peer);
-        if (is_scarce ? is_late || cecl_ms_left(bear) == 0 : !may_try_again(error))
+        if (bears ? is_late : !may_try_again(error))
             return cecl_fail(ceclSystemError, "sending a message to rank %d: %s", peer,
                              strerror(error));
-        if (is_late && error == ETOOMANYREFS)
+        is_limited = is_limited || error == ETOOMANYREFS;
+        if (is_late && is_limited)
             return cecl_fail(ceclSystemError,
                              "sending to rank %d: this user has as many descriptors under way, "
                              "which no process takes, as a process may open (ulimit -n)",
@@ -389,43 +386,24 @@ ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_l
     return ceclSuccess;
 }
 
-ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
-                            size_t *bytes, int *fds, int *nfds)
+ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
+                            struct cecl_letter *letter)
 {
-    struct cecl_letter letter;
-    CECL_TRY(cecl_inbox_take(&mesh->post, mesh->nranks, message, room, &letter));
-    CECL_TRY(mesh_check_letter(mesh, &letter));
-    *peer = letter.rank;
-    *bytes = letter.bytes;
-    *nfds = letter.nfds;
-    memcpy(fds, letter.fds, (size_t)letter.nfds * sizeof(int));
-    return ceclSuccess;
+    CECL_TRY(cecl_inbox_take(&mesh->post, mesh->nranks, message, room, letter));
+    return mesh_check_letter(mesh, letter);
 }
 
-static void hear_rouse(struct cecl_mesh *mesh)
+bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms)
 {
+    struct pollfd polls[1 + CECL_INBOX_POLLS] = {{.fd = mesh->rouse_fd, .events = POLLIN}};
+    const int count = 1 + (for_messages ? cecl_inbox_polls(&mesh->post, polls + 1) : 0);
+    int ready = poll(polls, (nfds_t)count, wait_ms);
     eventfd_t events;
-    (void)!eventfd_read(mesh->rouse_fd, &events);
-}
-
-bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
-{
-    struct pollfd polls[CECL_INBOX_POLLS + 1];
-    const int count = cecl_inbox_polls(&mesh->post, polls);
-    polls[count] = (struct pollfd){.fd = mesh->rouse_fd, .events = POLLIN};
-    int ready = poll(polls, (nfds_t)count + 1, wait_ms);
-    if (ready > 0 && polls[count].revents) {
-        hear_rouse(mesh);
+    if (ready > 0 && polls[0].revents) {
+        (void)!eventfd_read(mesh->rouse_fd, &events);
         ready--;
     }
     return ready > 0;
-}
-
-void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms)
-{
-    struct pollfd rouse = {.fd = mesh->rouse_fd, .events = POLLIN};
-    if (poll(&rouse, 1, wait_ms) > 0)
-        hear_rouse(mesh);
 }
 
 void cecl_mesh_rouse(struct cecl_mesh *mesh)

@@ -22,13 +22,11 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits at most this
- * many ms for a peer to name that rank, because the peers' timeouts end soon, too. A watchdog, or the
- * kernel of a small call, takes less than this to notice a timeout (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits so many ms for a peer to name
+ * that rank, whose time is up soon, too (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
-/* Fails if this process may not open the descriptors that meshes of `nranks` ranks need, when all of them are in this
- * process. Local. */
+/* Fails if this process may not open the descriptors of the meshes of `nranks` ranks that are all in it. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
 /* A memory that all ranks share, and that can still be used when the mesh is broken or closed. It has numbered parts,
@@ -69,30 +67,22 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
  * invitations  rank r's invitation is `apart` * r bytes behind it
  * shared       is mapped, zeroed. No rank can make it smaller; NULL: it is not needed
  *
- * On failure cecl_mesh_tell_abort tells the peers why, unless this rank could not map the memory, or rank 0 could
- * not send it. Then the peers notice that this rank has left. */
+ * After a failure cecl_mesh_tell_abort tells the peers why, or, without the memory, they notice that this rank leaves. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared);
 
 /* The file of the shared memory, once ranks are connected: what they append follows from *start on. Local. */
 int cecl_mesh_memory(const struct cecl_mesh *mesh, size_t *start);
-
 /* Called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
-
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */
 void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
-
 /* Whether an exchange has failed midway, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* What a rank's goodbye says. */
-struct cecl_mesh_goodbye {
-    uint32_t epoch; /* the last one of the main lane */
-};
 /* Says goodbye to the peers, so that they do not take this rank for dead when its process ends. Local.
- * words: what the goodbye says, or NULL. */
-void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words);
+ * epoch: the last one of the main lane, or NULL. */
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const uint32_t *epoch);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
@@ -106,53 +96,38 @@ void cecl_mesh_close(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes);
 
-/* All ranks return ceclSuccess, or all fail. A rank whose `mine` is not ceclSuccess sends its
- * message (cecl_message()) to all. The first failing rank's result and message, "rank R: ...",
- * become everyone's. Collective. */
+/* All ranks succeed, or all fail with the result and the message, "rank R: ...", of the first rank whose `mine` is not
+ * ceclSuccess. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to every peer and receives theirs: fds[r] is from rank r; it is -1 for this rank. The caller closes them,
  * and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree and cecl_mesh_exchange_fd count 1
- * each, if they move at most a kilobyte. */
+/* Number of exchanges so far: of the three calls above each is one, if it moves at most a kilobyte. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
 
-#define CECL_MESH_POST_BYTES CECL_INBOX_BYTES /* most bytes of a message */
-#define CECL_MESH_POST_FDS CECL_INBOX_FDS     /* most descriptors of a message */
-
-/* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at
- * a time posts. Local.
+/* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at a time posts. Local.
  *
- * bytes     at most CECL_MESH_POST_BYTES; 0 is a message too
- * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; the caller keeps them
+ * bytes     at most CECL_INBOX_BYTES; 0 is a message too
+ * fds       [nfds] descriptors to send along, at most CECL_INBOX_FDS; the caller keeps them
  * deadline  limits the wait while the peer's queue is full
  *
- * ceclTimeout at the deadline. ceclRemoteError
- * when the peer has gone, or after cecl_mesh_interrupt. */
+ * ceclTimeout at the deadline. ceclRemoteError when the peer has gone, or after cecl_mesh_interrupt. */
 ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
                             const int *fds, int nfds, int64_t deadline);
 
-/* Takes the first message that has arrived, from any peer, without waiting. One thread at a time
- * takes. Local.
- *
- * room     bytes at `message`: CECL_MESH_POST_BYTES
- * fds      [CECL_MESH_POST_FDS] the *nfds received descriptors, which are close-on-exec; the caller closes
- *          them
- *
- * ceclInProgress if there is no message. ceclSystemError if this process has no descriptor left for it; the message
- * names the peer. The outputs are set on success only. */
-ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
-                            size_t *bytes, int *fds, int *nfds);
+/* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local.
+ * room: bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError, which names the
+ * peer, if this process has no descriptor left for it. */
+ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
+                            struct cecl_letter *letter);
 
-/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message. Returns whether cecl_mesh_take may find one. Called by
- * the thread that takes messages. Local. */
-bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
-/* Waits up to wait_ms, or until cecl_mesh_rouse. Messages do not end the wait. */
-void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);
+/* Waits up to wait_ms, or until cecl_mesh_rouse, or for a message, if that is asked for. Returns whether cecl_mesh_take
+ * may find one. Called by the thread that takes messages. Local. */
+bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
 /* -- news of peers. Any thread may call these, while another thread is in a call above. -- */
@@ -164,14 +139,12 @@ void cecl_mesh_wake(struct cecl_mesh *mesh);
 /* Looks for news without waiting; results as for cecl_mesh_watch. A thread that has seen a peer's write to this
  * rank's memory also sees the news that the peer told before that write. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. Succeeds for a peer that
- * gave up and has not left, and for this rank itself.
- */
+/* Fails with ceclRemoteError if `peer` has died or has left. Succeeds for one that gave up and has not left, and for
+ * this rank itself. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye. */
+/* Whether `peer` has said goodbye; the second one: with an epoch, which it sets. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye, and with which words. If so, sets *words. */
-bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words);
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. Best effort; never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
 /* Ends waits of this rank's other threads in the calls above, with ceclRemoteError. */

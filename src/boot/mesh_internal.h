@@ -35,8 +35,7 @@ struct mesh_row {
     _Alignas(64) _Atomic uint32_t came; /* to how many exchanges it has come; a futex */
     _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
     _Atomic uint32_t gone;              /* it has said goodbye, perhaps after it gave up */
-    uint32_t has_words;                 /* MESH_LEFT tells it and `words` */
-    struct cecl_mesh_goodbye words;
+    uint32_t has_epoch, epoch;          /* MESH_LEFT tells them */
     /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];

@@ -69,14 +69,13 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
     tell(mesh);
 }
 
-void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const struct cecl_mesh_goodbye *words)
+void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const uint32_t *epoch)
 {
     struct mesh_row *mine = mesh->rows ? &mesh->rows[mesh->rank] : NULL;
     if (!mine || atomic_load(&mine->gone))
         return;
-    if (words)
-        mine->words = *words;
-    mine->has_words = words != NULL;
+    mine->epoch = epoch ? *epoch : 0;
+    mine->has_epoch = epoch != NULL;
     end_as(mesh, MESH_LEFT);
     atomic_store(&mine->gone, 1);
     tell(mesh);
@@ -185,12 +184,11 @@ bool cecl_mesh_left(struct cecl_mesh *mesh, int peer)
     return atomic_load(&mesh->rows[peer].state) == MESH_LEFT;
 }
 
-bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words)
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch)
 {
-    const struct mesh_row *its = &mesh->rows[peer];
-    if (!cecl_mesh_left(mesh, peer) || !its->has_words)
+    if (!cecl_mesh_left(mesh, peer) || !mesh->rows[peer].has_epoch)
         return false;
-    *words = its->words;
+    *epoch = mesh->rows[peer].epoch;
     return true;
 }
 

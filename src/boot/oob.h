@@ -18,7 +18,7 @@
 
 /* A rank's connection to the root, after the join. Ranks of one host close it at once. For a communicator over
  * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
- * ends or gives up.
+ * ends or gives up. A zeroed line is closed, and may be closed. Before two threads use a line it may be copied.
  *
  *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + the parts of all      once all ranks have sent a part
@@ -28,8 +28,8 @@
  *
  * Two threads may use a line: one that exchanges, and one that waits for news. */
 struct cecl_lifeline {
-    int fd; /* -1: closed */
-    int nranks;
+    int nranks;         /* 0: there was no join */
+    int fd;             /* -1: closed */
     int64_t timeout_ms; /* of the join, for messages */
     bool root_may_end;
     _Atomic int left;     /* the first rank that has left, or -1 */
@@ -38,15 +38,9 @@ struct cecl_lifeline {
     pthread_mutex_t lock; /* held by the thread that reads */
 };
 
-/* Owns the descriptor; -1: none yet. NULL: no host memory. */
-struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms);
-/* Closes without a goodbye, and frees. NULL has no effect. */
+/* Closes without a goodbye. */
 void cecl_lifeline_close(struct cecl_lifeline *line);
 
-/* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each. The root's error becomes
- * this thread's. recv NULL: the parts are not needed. */
-ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t bytes,
-                                int64_t deadline);
 /* All-gathers `bytes` bytes of each rank, CECL_OOB_PART_BYTES at most. Collective.
  * recv   [nranks * bytes] in rank order
  * ended  another thread sets it to end the wait for other ranks; NULL: none does
@@ -61,8 +55,8 @@ ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, 
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms);
 /* Reads what the root has sent meanwhile, without waiting. An error: a rank, or the root, has ended or given up. */
 ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line);
-/* Tells all ranks that this one gives up, and why, unless the root has told them of a failure. Does not wait for
- * them, and no more than a second for a thread that reads. */
+/* Tells all ranks that this one gives up, and why, unless the root has told them of a failure. Waits up to a second for
+ * a thread that reads. */
 void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words);
 /* Says goodbye, so that peers do not take this rank for dead, and waits up to a second until the root has heard
  * it. No effect if another thread reads all that time. */
@@ -89,17 +83,15 @@ struct cecl_oob {
      * send  [bytes] at most CECL_OOB_PART_BYTES
      * recv  [nranks * bytes] in rank order; NULL: this rank lacks memory for it, and only sends */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    struct cecl_lifeline
-        *line; /* [out] the connection of an all-gather over TCP, which the caller closes */
+    struct cecl_lifeline line; /* [out] of an all-gather over TCP; the caller closes it */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
     struct cecl_id_offer *
         offers; /* [nranks] for open_line, because nobody would come to an id whose ranks lack memory */
 };
 
-/* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
- * secret; it is never sent. oob->is_known is set when the root knows of this rank. If the join fails after
- * that, the root has failed the job, and the id cannot be used any more. */
+/* TCP (tcp*.c). The id carries an address and a secret. oob->is_known is set when the root knows of this rank. If the
+ * join fails after that, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 /* The same, at this host's address on the way to the root of `line`, which ranks of other hosts reach. */
 ceclResult_t cecl_tcp_unique_id_beside(struct cecl_lifeline *line, ceclUniqueId *id);

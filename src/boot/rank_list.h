@@ -1,9 +1,7 @@
-/* Sets of ranks, and ranks in messages. A message names ranks of its communicator as "rank 3" or "ranks 0, 3 and 5". A long list
- * is cut: "and 984 more".
+/* Sets of ranks, and ranks in messages: "rank 3", "ranks 0, 3 and 5"; a long list is cut: "and 984 more".
  *
- * While a communicator is made out of a parent, the caller has only the parent. So a message that the caller
- * gets must name all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages
- * on. So the numbers are read out of the text itself. */
+ * While a communicator is made out of a parent, the caller has only the parent, so messages must name ranks by its
+ * numbers. Ranks pass messages on, so the numbers are read out of the text itself. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -66,11 +64,8 @@ struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nra
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
-/* Compares the ranks' items. Returns the first rank whose item is the most common one. If all items are
- * alike, `odd` is empty. Otherwise it lists the first rank with another item, and all ranks with the same
- * item as that rank.
- *
- * all    [nranks] of `bytes` each, in rank order */
+/* Returns the first rank whose item is the most common one. `odd` lists the first rank with another item, and all ranks
+ * with the same item as that rank. all: [nranks] of `bytes` each, in rank order */
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
                        bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd);
 
@@ -79,9 +74,8 @@ int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
 
-/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. If there are several such
- * parts, returns the last one: each rank puts its name in front of the reason that it passes on, so the
- * rank named last gave up first. */
+/* Returns the last part of `words` that starts with "rank N gave up: ...", or NULL. Each rank puts its name in front of
+ * the reason that it passes on, so the rank named last gave up first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

@@ -12,10 +12,9 @@
 #include "util/thread.h"
 
 #define ROOT "the rank that made the unique id"
-#define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
-#define REST_MS 20   /* ms between two tries */
-#define SAY_MS 1000  /* how long saying something may take, in ms */
-#define TICK_MS 50   /* how long the end of a wait may go unnoticed, in ms */
+#define REST_MS 20  /* ms until a rank that was put off comes again */
+#define SAY_MS 1000 /* how long saying something may take, in ms */
+#define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
 
 /* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
 static ceclResult_t in_time(const struct cecl_lifeline *line, ceclResult_t result)
@@ -40,35 +39,54 @@ static ceclResult_t say(int fd, uint64_t kind, const void *part, size_t bytes)
     return cecl_net_send(fd, &said, sizeof(said), cecl_deadline(SAY_MS), ROOT);
 }
 
-static void begin_line(struct cecl_lifeline *line, int fd, int nranks, int64_t timeout_ms)
+void cecl_lifeline_close(struct cecl_lifeline *line)
 {
-    *line =
-        (struct cecl_lifeline){.fd = fd, .left = -1, .nranks = nranks, .timeout_ms = timeout_ms};
-    pthread_mutex_init(&line->lock, NULL);
-}
-
-struct cecl_lifeline *cecl_lifeline_new(int fd, int nranks, int64_t timeout_ms)
-{
-    struct cecl_lifeline *line = calloc(1, sizeof(*line));
-    if (line)
-        begin_line(line, fd, nranks, timeout_ms);
-    return line;
-}
-
-static void hang_up(struct cecl_lifeline *line)
-{
-    if (line->fd >= 0)
+    if (line->nranks > 0 && line->fd >= 0)
         cecl_net_close(line->fd);
     line->fd = -1;
 }
 
-void cecl_lifeline_close(struct cecl_lifeline *line)
+/* ---- what the root says */
+
+/* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
+ * message. */
+static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
+                              int64_t deadline)
 {
-    if (!line)
-        return;
-    hang_up(line);
-    pthread_mutex_destroy(&line->lock);
-    free(line);
+    char words[CECL_MESSAGE_BYTES] = "";
+    const size_t most = sizeof(words) - 1;
+    CECL_TRY(hear(line, reply, sizeof(*reply), deadline));
+    const ceclResult_t status = (ceclResult_t)reply->status;
+    if (status == ceclSuccess && reply->bytes == 0) {
+        line->root_may_end = line->root_may_end || reply->left == 0;
+        if (line->left < 0)
+            line->left = (int)reply->left - 1;
+    }
+    if (status == ceclSuccess ||
+        hear(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
+            ceclSuccess)
+        return status;
+    return cecl_fail_with(status, words);
+}
+
+/* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each. The root's error becomes this
+ * thread's. recv NULL: the parts are not needed. */
+static ceclResult_t hear_parts(struct cecl_lifeline *line, void *recv, size_t bytes,
+                               int64_t deadline)
+{
+    struct cecl_tcp_reply reply = {.bytes = 0};
+    char part[CECL_OOB_PART_BYTES];
+    while (reply.bytes == 0) /* the parts come next */
+        CECL_TRY(hear_head(line, &reply, deadline));
+    if (reply.bytes != (uint64_t)line->nranks * sizeof(part))
+        return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
+                         (unsigned long long)reply.bytes, (size_t)line->nranks * sizeof(part));
+    for (int r = 0; r < line->nranks; r++) {
+        CECL_TRY(hear(line, part, sizeof(part), deadline));
+        if (recv)
+            memcpy((char *)recv + (size_t)r * bytes, part, bytes);
+    }
+    return ceclSuccess;
 }
 
 /* ---- joining */
@@ -90,15 +108,13 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
 {
     const union cecl_tcp_address at = cecl_tcp_from_here(id);
     const int family = at.any.sa_family;
-    const int64_t bear = cecl_deadline(BEAR_MS);
+    int64_t since = 0;
     for (;;) {
-        const int fd = cecl_net_open(family, SOCK_STREAM);
+        int fd = cecl_net_open(family, SOCK_STREAM);
         *error = fd >= 0 && connect(fd, &at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
-        if (!cecl_net_is_scarce(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
+        if (!cecl_net_bears(*error, &since) || cecl_ms_left(deadline) == 0)
             return fd;
-        if (fd >= 0)
-            cecl_fds_close(fd);
-        poll(NULL, 0, REST_MS);
+        cecl_net_drop(&fd, 1);
     }
 }
 
@@ -176,7 +192,7 @@ static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_said
             return result;
         if (cecl_ms_left(deadline) == 0)
             return in_time(line, ceclTimeout);
-        hang_up(line);
+        cecl_lifeline_close(line);
         poll(NULL, 0, REST_MS);
     }
 }
@@ -194,25 +210,14 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
                                  .timeout_ms = oob->timeout_ms,
                                  .process = cecl_fork_process()};
     memcpy(said.part, send, bytes);
-    /* without memory for the line, the root is told, and through it the other ranks */
-    struct cecl_lifeline poor, *line = cecl_lifeline_new(-1, oob->nranks, oob->timeout_ms);
-    oob->line = line;
-    if (!line) {
-        line = &poor;
-        begin_line(line, -1, oob->nranks, oob->timeout_ms);
-    }
-    ceclResult_t result = meet_root(&id, &said, line, oob->deadline);
-    oob->is_known = result == ceclSuccess;
-    if (oob->line)
-        return result == ceclSuccess ? cecl_lifeline_hear(line, recv, bytes, oob->deadline)
-                                     : result;
-    if (result == ceclSuccess) {
-        static const char why[] = "no host memory to hear the root";
-        (void)!say(line->fd, CECL_TCP_FAILURE, why, sizeof(why));
-        result = cecl_fail(ceclOutOfMemory, "%s", why);
-    }
-    hang_up(line);
-    return result;
+    oob->line = (struct cecl_lifeline){.nranks = oob->nranks,
+                                       .fd = -1,
+                                       .timeout_ms = oob->timeout_ms,
+                                       .left = -1,
+                                       .lock = PTHREAD_MUTEX_INITIALIZER};
+    CECL_TRY(meet_root(&id, &said, &oob->line, oob->deadline));
+    oob->is_known = true;
+    return hear_parts(&oob->line, recv, bytes, oob->deadline);
 }
 
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
@@ -227,45 +232,6 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
 }
 
 /* ---- the line */
-
-/* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
- * message. */
-static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
-                              int64_t deadline)
-{
-    char words[CECL_MESSAGE_BYTES] = "";
-    const size_t most = sizeof(words) - 1;
-    CECL_TRY(hear(line, reply, sizeof(*reply), deadline));
-    const ceclResult_t status = (ceclResult_t)reply->status;
-    if (status == ceclSuccess && reply->bytes == 0) {
-        line->root_may_end = line->root_may_end || reply->left == 0;
-        if (line->left < 0)
-            line->left = (int)reply->left - 1;
-    }
-    if (status == ceclSuccess ||
-        hear(line, words, reply->bytes < most ? (size_t)reply->bytes : most, deadline) !=
-            ceclSuccess)
-        return status;
-    return cecl_fail_with(status, words);
-}
-
-ceclResult_t cecl_lifeline_hear(struct cecl_lifeline *line, void *recv, size_t bytes,
-                                int64_t deadline)
-{
-    struct cecl_tcp_reply reply = {.bytes = 0};
-    char part[CECL_OOB_PART_BYTES];
-    while (reply.bytes == 0) /* the parts come next */
-        CECL_TRY(hear_head(line, &reply, deadline));
-    if (reply.bytes != (uint64_t)line->nranks * sizeof(part))
-        return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
-                         (unsigned long long)reply.bytes, (size_t)line->nranks * sizeof(part));
-    for (int r = 0; r < line->nranks; r++) {
-        CECL_TRY(hear(line, part, sizeof(part), deadline));
-        if (recv)
-            memcpy((char *)recv + (size_t)r * bytes, part, bytes);
-    }
-    return ceclSuccess;
-}
 
 /* Waits until the root has sent something. */
 static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadline,
@@ -292,7 +258,7 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
     if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
         return said;
     CECL_TRY(await_root(line, deadline, ended));
-    return cecl_lifeline_hear(line, recv, bytes, deadline);
+    return hear_parts(line, recv, bytes, deadline);
 }
 
 ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
@@ -349,7 +315,7 @@ static ceclResult_t news(struct cecl_lifeline *line)
         return hear_head(line, &reply, cecl_deadline(SAY_MS));
     if (look < 0)
         return ceclSuccess;
-    hang_up(line);
+    cecl_lifeline_close(line);
     return line->root_may_end
                ? ceclSuccess
                : cecl_fail(ceclRemoteError, ROOT " has ended, so ranks no longer learn if one of "
@@ -386,6 +352,6 @@ void cecl_lifeline_leave(struct cecl_lifeline *line)
     if (line->fd >= 0 && say(line->fd, CECL_TCP_GOODBYE, "", 0) == ceclSuccess)
         while (cecl_net_recv(line->fd, &rest, 1, deadline, ROOT) == ceclSuccess)
             ;
-    hang_up(line);
+    cecl_lifeline_close(line);
     pthread_mutex_unlock(&line->lock);
 }

@@ -56,8 +56,7 @@ struct cecl_tcp_proof {
 /* Needs no tag: an attacker who could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise an error message of `bytes`
- * bytes. oob.h says what follows on the connection. */
+/* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise a message of `bytes` bytes. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t
@@ -65,8 +64,7 @@ struct cecl_tcp_reply {
     uint64_t bytes;
 };
 
-/* The tags that prove the secret: that of a rank which joins, and the root's answer to it. They differ, so a caller cannot
- * send a tag back as its own. */
+/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a tag back as its own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 
@@ -84,8 +82,7 @@ static inline socklen_t cecl_tcp_length(int family)
                                 : 0;
 }
 
-/* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the previous one
- * is acknowledged, up to 40 ms. */
+/* Otherwise the kernel holds a small message back until the previous one is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
 /* From here on a host that stops answering is noticed, too. */
 void cecl_tcp_keep_alive(int fd);

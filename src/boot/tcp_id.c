@@ -82,27 +82,20 @@ static int fitness(const struct ifaddrs *one, const char *wanted)
     return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
-/* Finds the address that suits best. If none suits, *at is unchanged. */
-static ceclResult_t find_address(const char *wanted, union cecl_tcp_address *at, int *best)
-{
-    struct ifaddrs *all;
-    *best = 0;
-    if (getifaddrs(&all) != 0)
-        return cecl_fail(ceclSystemError, "getifaddrs: %s", strerror(errno));
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next)
-        if (fitness(one, wanted) > *best) {
-            *best = fitness(one, wanted);
-            memcpy(at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
-        }
-    freeifaddrs(all);
-    return ceclSuccess;
-}
-
+/* Finds the address that suits best. */
 static ceclResult_t choose_address(union cecl_tcp_address *at)
 {
     const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
-    int best;
-    CECL_TRY(find_address(wanted, at, &best));
+    struct ifaddrs *all;
+    int best = 0;
+    if (getifaddrs(&all) != 0)
+        return cecl_fail(ceclSystemError, "getifaddrs: %s", strerror(errno));
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+        if (fitness(one, wanted) > best) {
+            best = fitness(one, wanted);
+            memcpy(at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
+        }
+    freeifaddrs(all);
     if (best == 0 && wanted)
         return cecl_fail(ceclSystemError,
                          "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",

@@ -255,7 +255,7 @@ bool cecl_comm_is_done(ceclComm_t comm)
 
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
-    const bool is_broken = comm->net ? comm->net->line->is_broken : cecl_mesh_broken(comm->mesh);
+    const bool is_broken = comm->net ? comm->net->line.is_broken : cecl_mesh_broken(comm->mesh);
     return result == ceclSuccess || !is_broken ? result : cecl_comm_break(comm, result);
 }
 

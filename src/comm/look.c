@@ -36,10 +36,10 @@ struct found {
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
-    struct cecl_mesh_goodbye last;
+    uint32_t last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            (int32_t)(target - last.epoch) > 0)
+            (int32_t)(target - last) > 0)
             return r;
     return -1;
 }

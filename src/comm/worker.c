@@ -53,11 +53,8 @@ static void *work(void *argument)
     struct cecl_worker *worker = &comm->worker;
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        bool comes = false;
-        if (failed) /* messages stay unread, so each wait for one would end at once */
-            cecl_mesh_rest(comm->mesh, REST_MS);
-        else
-            comes = cecl_mesh_await(comm->mesh, REST_MS);
+        /* after a failure messages stay unread, so each wait for one would end at once */
+        const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)
             take_message(comm);

@@ -43,7 +43,7 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", net->name, what);
         if (!net->has_thread) /* during the join, this thread hears of ranks that have ended */
-            CECL_TRY(cecl_lifeline_news(net->line));
+            CECL_TRY(cecl_lifeline_news(&net->line));
         cecl_pause_us(20);
         CECL_TRY(poll_once(net, what, &goes_on));
     }
@@ -158,13 +158,13 @@ ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
     ceclResult_t result =
         all ? prepare(net, &mine)
             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
-    result = cecl_lifeline_agree(net->line, result, deadline, NULL);
+    result = cecl_lifeline_agree(&net->line, result, deadline, NULL);
     if (result == ceclSuccess)
-        result = cecl_lifeline_gather(net->line, &mine, all, sizeof(mine), deadline, NULL);
+        result = cecl_lifeline_gather(&net->line, &mine, all, sizeof(mine), deadline, NULL);
     CECL_TRY(result);
     CECL_TRY(compare(all, net->nranks));
     struct joining joining = {.net = net, .id = all[0].id, .deadline = deadline};
-    CECL_TRY(cecl_lifeline_agree(net->line, net->dev->ops->within(net->dev, make, &joining),
+    CECL_TRY(cecl_lifeline_agree(&net->line, net->dev->ops->within(net->dev, make, &joining),
                                  deadline, NULL));
-    return cecl_lifeline_agree(net->line, cecl_net_watch(net), deadline, NULL);
+    return cecl_lifeline_agree(&net->line, cecl_net_watch(net), deadline, NULL);
 }

@@ -80,12 +80,12 @@ struct cecl_net {
     struct cecl_device *dev;
     int rank, nranks, nhosts;
     int timeout_ms;
-    int max_sms;                /* most SMs of NCCL's kernels; 0: NCCL decides */
-    struct cecl_lifeline *line; /* its own from then on */
+    int max_sms; /* most SMs of NCCL's kernels; 0: NCCL decides */
     void (*fails)(void *context, ceclResult_t result, const char *words); /* any thread calls it */
     void *context;
     /* -- its own -- */
-    uint16_t *host; /* [nranks] the number of each rank's host; its owner fills it in */
+    struct cecl_lifeline line; /* its owner fills it in */
+    uint16_t *host;            /* [nranks] the number of each rank's host; its owner fills it in */
     const struct nccl *nccl;
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */

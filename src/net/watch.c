@@ -33,7 +33,7 @@ static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms)
 {
     char who[48] = "";
-    const int left = atomic_load(&net->line->left);
+    const int left = atomic_load(&net->line.left);
     if (left >= 0)
         snprintf(who, sizeof(who), "; rank %d has left", left);
     return cecl_fail(ceclTimeout,
@@ -57,7 +57,7 @@ static void look(struct cecl_net *net)
 {
     const int64_t now = cecl_now_ms();
     char words[CECL_MESSAGE_BYTES];
-    ceclResult_t result = cecl_lifeline_news(net->line);
+    ceclResult_t result = cecl_lifeline_news(&net->line);
     if (result == ceclSuccess)
         result = look_at_nccl(net, now);
     if (result == ceclSuccess)
@@ -87,14 +87,14 @@ static void *watch(void *argument)
     while (!atomic_load(&net->stop) && !atomic_load(&net->failed)) {
         look(net);
         if (!atomic_load(&net->failed))
-            cecl_lifeline_rest(net->line, net->wake, TICK_MS);
+            cecl_lifeline_rest(&net->line, net->wake, TICK_MS);
     }
     if (atomic_load(&net->failed))
-        cecl_lifeline_fail(net->line, net->words);
+        cecl_lifeline_fail(&net->line, net->words);
     if (!atomic_load(&net->is_held))
         (void)!net->dev->ops->within(net->dev, end_nccl, net);
     if (!atomic_load(&net->failed))
-        cecl_lifeline_leave(net->line);
+        cecl_lifeline_leave(&net->line);
     atomic_store(&net->has_ended, true);
     return NULL;
 }
@@ -153,7 +153,6 @@ bool cecl_net_shut(struct cecl_net *net, bool is_held)
         }
         pthread_join(net->thread, NULL);
     }
-    cecl_lifeline_close(net->line);
-    net->line = NULL;
+    cecl_lifeline_close(&net->line);
     return true;
 }

@@ -459,7 +459,7 @@ static void fuzz_rank(void)
     REQUIRE(all, "no memory");
     cecl_oob_from_id(&oob, &unique, job.nranks, job.rank, 1000);
     const ceclResult_t result = oob.allgather(&oob, part, all, job.part);
-    cecl_lifeline_close(oob.line);
+    cecl_lifeline_close(&oob.line);
     hear(&clients[0]);
     check_answer(root);
     read_answer(root, &proved, &replied);

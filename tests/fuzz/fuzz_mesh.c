@@ -69,7 +69,7 @@ static struct inbox_head head_of(int who, uint32_t number)
 static void say(char kind, const struct inbox_head *head, const void *body, size_t bytes,
                 const int *fds, int nfds)
 {
-    uint8_t message[sizeof(*head) + CECL_MESH_POST_BYTES + 64];
+    uint8_t message[sizeof(*head) + CECL_INBOX_BYTES + 64];
     const int fd = call(kind);
     memcpy(message, head, sizeof(*head));
     if (bytes > 0)
@@ -276,15 +276,15 @@ static void exchange_descriptors(void)
 
 static void peer_posts(void)
 {
-    uint8_t body[CECL_MESH_POST_BYTES + 64];
-    int fds[CECL_MESH_POST_FDS];
+    uint8_t body[CECL_INBOX_BYTES + 64];
+    int fds[CECL_INBOX_FDS];
     const unsigned flags = take_byte(&in);
     struct letter letter = {.who = other_rank(), .seed = flags};
-    letter.bytes = flags & 1 ? CECL_MESH_POST_BYTES - take_byte(&in) % 3u : take_byte(&in);
-    letter.nfds = flags & 2 ? (int)take_below(&in, CECL_MESH_POST_FDS + 1) : 0;
+    letter.bytes = flags & 1 ? CECL_INBOX_BYTES - take_byte(&in) % 3u : take_byte(&in);
+    letter.nfds = flags & 2 ? (int)take_below(&in, CECL_INBOX_FDS + 1) : 0;
     const bool is_too_long = flags >> 4 == 3;
     const struct inbox_head head = head_of(letter.who, take_byte(&in));
-    letter.bytes = is_too_long ? CECL_MESH_POST_BYTES + 1 + take_below(&in, 60) : letter.bytes;
+    letter.bytes = is_too_long ? CECL_INBOX_BYTES + 1 + take_below(&in, 60) : letter.bytes;
     if (nletters == POSTS_MOST)
         return;
     for (size_t i = 0; i < letter.bytes; i++)
@@ -298,34 +298,32 @@ static void peer_posts(void)
 
 static void take(void)
 {
-    uint8_t message[CECL_MESH_POST_BYTES];
-    int fds[CECL_MESH_POST_FDS], nfds = -1, who = -1;
-    size_t bytes = 0;
+    uint8_t message[CECL_INBOX_BYTES];
+    struct cecl_letter taken = {.rank = -1};
     const bool waits = nletters > 0;
     const struct letter letter = letters[0];
-    (void)cecl_mesh_await(mesh, 0);
-    const ceclResult_t result =
-        cecl_mesh_take(mesh, &who, message, sizeof(message), &bytes, fds, &nfds);
+    (void)cecl_mesh_await(mesh, true, 0);
+    const ceclResult_t result = cecl_mesh_take(mesh, message, sizeof(message), &taken);
     REQUIRE(result == (waits ? ceclSuccess : ceclInProgress), "result %d: %s", (int)result,
             cecl_message());
     if (waits)
         memmove(letters, letters + 1, (size_t)--nletters * sizeof(letters[0]));
     if (result != ceclSuccess)
         return;
-    REQUIRE(who == letter.who && bytes == letter.bytes && nfds == letter.nfds,
-            "rank %d, %zu bytes, %d descriptors", who, bytes, nfds);
-    for (size_t i = 0; i < bytes; i++)
-        REQUIRE(message[i] == part_byte(letter.seed, who, i), "byte %zu is wrong", i);
-    for (int i = 0; i < nfds; i++)
-        check_descriptor(fds[i], (int)((letter.seed + (unsigned)i) % FILES));
+    REQUIRE(taken.rank == letter.who && taken.bytes == letter.bytes && taken.nfds == letter.nfds,
+            "rank %d, %zu bytes, %d descriptors", taken.rank, taken.bytes, taken.nfds);
+    for (size_t i = 0; i < taken.bytes; i++)
+        REQUIRE(message[i] == part_byte(letter.seed, letter.who, i), "byte %zu is wrong", i);
+    for (int i = 0; i < taken.nfds; i++)
+        check_descriptor(taken.fds[i], (int)((letter.seed + (unsigned)i) % FILES));
 }
 
 static void post(void)
 {
-    const int who = other_rank(), nfds = (int)take_below(&in, CECL_MESH_POST_FDS + 1);
-    const size_t bytes = take_below(&in, CECL_MESH_POST_BYTES + 1);
-    uint8_t message[CECL_MESH_POST_BYTES], got[CECL_MESH_POST_BYTES];
-    int fds[CECL_MESH_POST_FDS];
+    const int who = other_rank(), nfds = (int)take_below(&in, CECL_INBOX_FDS + 1);
+    const size_t bytes = take_below(&in, CECL_INBOX_BYTES + 1);
+    uint8_t message[CECL_INBOX_BYTES], got[CECL_INBOX_BYTES];
+    int fds[CECL_INBOX_FDS];
     struct cecl_letter letter;
     for (size_t i = 0; i < bytes; i++)
         message[i] = part_byte(5, rank, i);
@@ -356,14 +354,14 @@ static void peer_ends(void)
         memset(row->why, 'c', sizeof(row->why));
         atomic_store(&row->state, take_byte(&in));
         break;
-    case 2: take_bytes(&in, &row->words, sizeof(row->words)); break;
+    case 2: take_bytes(&in, &row->epoch, sizeof(row->epoch)); break;
     default: take_bytes(&in, (char *)row + at, sizeof(uint32_t));
     }
 }
 
 static void hear_news(void)
 {
-    struct cecl_mesh_goodbye words;
+    uint32_t epoch;
     const ceclResult_t result =
         take_below(&in, 2) ? cecl_mesh_news(mesh) : cecl_mesh_watch(mesh, (int)take_below(&in, 2));
     REQUIRE(result == ceclSuccess || (result == ceclRemoteError && is_disturbed), "result %d: %s",
@@ -372,7 +370,7 @@ static void hear_news(void)
     REQUIRE(is_disturbed ||
                 (!cecl_mesh_left(mesh, who) && cecl_mesh_check_peer(mesh, who) == ceclSuccess),
             "rank %d has gone: %s", who, cecl_message());
-    (void)cecl_mesh_left_with(mesh, who, &words);
+    (void)cecl_mesh_left_with(mesh, who, &epoch);
 }
 
 static void step(void)

@@ -386,8 +386,9 @@ static void join_as_a_user(int nranks, int64_t timeout_ms, char said[][CECL_MESS
             be_a_user_of_few(user);
             const ceclUniqueId id = forked_meet(made, r);
             cecl_oob_from_id(&oob, &id, nranks, r, timeout_ms);
-            if (open_mesh(&oob, timeout_ms, &mesh) != ceclSuccess)
-                cecl_keep_message(said[r]);
+            const ceclResult_t result = open_mesh(&oob, timeout_ms, &mesh);
+            if (result != ceclSuccess)
+                snprintf(said[r], CECL_MESSAGE_BYTES, "%d: %.400s", (int)result, cecl_message());
             cecl_mesh_close(mesh);
             _exit(0);
         }
@@ -433,7 +434,7 @@ TEST(a_limit_of_descriptors_under_way_is_named)
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);
     if (!strstr(said[0], "sending to rank 1: ") || !strstr(said[0], "(ulimit -n)"))
-        fail_msg("%s", said[0]);
+        fail_msg("rank 0: %s; rank 1: %s", said[0], said[1]);
 }
 
 /* The first bytes that rank 1 sends: its invitation. */

@@ -16,9 +16,8 @@
 
 /* The result of cecl_mesh_take. */
 struct taken {
-    int peer, nfds, fds[CECL_MESH_POST_FDS];
-    size_t bytes;
-    char text[CECL_MESH_POST_BYTES];
+    struct cecl_letter letter;
+    char text[CECL_INBOX_BYTES];
 };
 
 static int open_ranks(void **state)
@@ -35,18 +34,17 @@ static ceclResult_t post(int from, int to, const char *text, const int *fds, int
 
 static ceclResult_t take(int rank, struct taken *taken)
 {
-    return cecl_mesh_take(ranks[rank].mesh, &taken->peer, taken->text, sizeof(taken->text),
-                          &taken->bytes, taken->fds, &taken->nfds);
+    return cecl_mesh_take(ranks[rank].mesh, taken->text, sizeof(taken->text), &taken->letter);
 }
 
 static void expect_text(int rank, int peer, const char *text)
 {
     struct taken taken;
     assert_int_equal(take(rank, &taken), ceclSuccess);
-    assert_int_equal(taken.peer, peer);
-    assert_int_equal(taken.bytes, strlen(text) + 1);
+    assert_int_equal(taken.letter.rank, peer);
+    assert_int_equal(taken.letter.bytes, strlen(text) + 1);
     assert_string_equal(taken.text, text);
-    assert_int_equal(taken.nfds, 0);
+    assert_int_equal(taken.letter.nfds, 0);
 }
 
 static void expect_nothing(int rank)
@@ -84,14 +82,14 @@ TEST_BETWEEN(many_messages_are_neither_lost_nor_mixed, open_ranks, close_ranks)
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_many, NULL), 0);
     for (int i = 0; i < MANY;) {
         char text[200];
-        cecl_mesh_await(ranks[1].mesh, LONG_MS);
+        cecl_mesh_await(ranks[1].mesh, true, LONG_MS);
         if (take(1, &taken) == ceclInProgress)
             continue;
         snprintf(text, sizeof(text), "%0*d", 1 + i % 190, i);
         assert_string_equal(taken.text, text);
-        assert_int_equal(taken.nfds, i % 3 == 0);
-        if (taken.nfds)
-            close(taken.fds[0]);
+        assert_int_equal(taken.letter.nfds, i % 3 == 0);
+        if (taken.letter.nfds)
+            close(taken.letter.fds[0]);
         if (++i % 5000 == 0)
             usleep(50000);
     }
@@ -213,7 +211,7 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
     assert_int_equal(take(1, &taken), ceclInProgress);
     assert_int_equal(send(silent[SILENT - 1], &head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
     assert_int_equal(take(1, &taken), ceclSuccess);
-    assert_int_equal(taken.bytes, 0);
+    assert_int_equal(taken.letter.bytes, 0);
     for (int i = 0; i < SILENT; i++)
         close(silent[i]);
 }
@@ -254,7 +252,7 @@ TEST_BETWEEN(a_message_ends_the_wait_for_one, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_later, NULL), 0);
-    cecl_mesh_await(ranks[1].mesh, LONG_MS);
+    cecl_mesh_await(ranks[1].mesh, true, LONG_MS);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     pthread_join(ranks[0].thread, NULL);
     expect_text(1, 0, "wake up");
@@ -281,11 +279,11 @@ TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
 {
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, rouse_later, NULL), 0);
-    cecl_mesh_await(ranks[1].mesh, LONG_MS);
+    cecl_mesh_await(ranks[1].mesh, true, LONG_MS);
     pthread_join(ranks[0].thread, NULL);
     const int64_t roused = cecl_now_ms();
     assert_true(roused - start < LONG_MS / 2);
-    cecl_mesh_await(ranks[1].mesh, 50); /* a single wait */
+    cecl_mesh_await(ranks[1].mesh, true, 50); /* a single wait */
     assert_true(cecl_now_ms() - roused >= 50);
 }
 
@@ -293,10 +291,10 @@ TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
 TEST_BETWEEN(the_wait_for_a_message_rests_when_a_caller_has_gone, open_ranks, close_ranks)
 {
     close(call_rank_1());
-    assert_true(cecl_mesh_await(ranks[1].mesh, LONG_MS));
+    assert_true(cecl_mesh_await(ranks[1].mesh, true, LONG_MS));
     expect_nothing(1);
     const int64_t start = cecl_now_ms();
-    assert_false(cecl_mesh_await(ranks[1].mesh, 100));
+    assert_false(cecl_mesh_await(ranks[1].mesh, true, 100));
     assert_true(cecl_now_ms() - start >= 100);
 }
 
@@ -307,7 +305,7 @@ TEST_BETWEEN(a_message_of_a_peer_that_left_is_heard, open_ranks, close_ranks)
     ranks[0].mesh = NULL;
     const int64_t start = cecl_now_ms();
     assert_int_equal(cecl_mesh_watch(ranks[1].mesh, LONG_MS), ceclSuccess); /* reads the goodbye */
-    cecl_mesh_await(ranks[1].mesh, LONG_MS);
+    cecl_mesh_await(ranks[1].mesh, true, LONG_MS);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_true(cecl_mesh_left(ranks[1].mesh, 0));
     expect_text(1, 0, "farewell");

@@ -64,7 +64,7 @@ static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeo
     struct cecl_oob oob;
     cecl_oob_from_id(&oob, id, nranks, rank, timeout_ms);
     const ceclResult_t result = oob.allgather(&oob, &mine, all, sizeof(mine));
-    cecl_lifeline_close(oob.line);
+    cecl_lifeline_close(&oob.line);
     return result;
 }
 

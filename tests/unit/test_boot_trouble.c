@@ -90,7 +90,7 @@ static void *join(void *argument)
     cecl_oob_from_id(&me->oob, &id, RANKS, me->index, refused_to_1 == NONE ? LONG_MS : 3000);
     me->result = me->oob.allgather(&me->oob, &me->index, me->all, sizeof(int));
     cecl_keep_message(me->words);
-    cecl_lifeline_close(me->oob.line);
+    cecl_lifeline_close(&me->oob.line);
     return NULL;
 }
 

@@ -16,7 +16,7 @@
 #define ATTEMPTS 5    /* where the machine stands still for a second, a goodbye is not said */
 #define LONG_MS 60000
 
-static struct cecl_lifeline *line;
+static struct cecl_lifeline line;
 static int root, fd; /* both ends */
 static pthread_barrier_t both;
 static _Atomic bool is_over, has_hung;
@@ -33,8 +33,7 @@ static int open_line(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     root = ends[0];
     fd = ends[1];
-    line = cecl_lifeline_new(fd, RANKS, LONG_MS);
-    assert_non_null(line);
+    line = (struct cecl_lifeline){.nranks = RANKS, .fd = fd, .left = -1, .timeout_ms = LONG_MS};
     pthread_barrier_init(&both, NULL, 2);
     is_over = has_hung = false;
     return 0;
@@ -42,7 +41,7 @@ static int open_line(void **state)
 
 static int close_line(void **state)
 {
-    cecl_lifeline_close(line);
+    cecl_lifeline_close(&line);
     pthread_barrier_destroy(&both);
     close(root);
     return 0;
@@ -51,14 +50,14 @@ static int close_line(void **state)
 /* Another thread reads, so it may close the line and change `fd`. */
 static void *read_for_a_while(void *ms)
 {
-    pthread_mutex_lock(&line->lock);
-    line->fd = -1;
+    pthread_mutex_lock(&line.lock);
+    line.fd = -1;
     pthread_barrier_wait(&both);
     for (int i = 0; i < *(const int *)ms && !is_over; i++)
         usleep(1000);
     has_hung = !is_over;
-    line->fd = fd;
-    pthread_mutex_unlock(&line->lock);
+    line.fd = fd;
+    pthread_mutex_unlock(&line.lock);
     return NULL;
 }
 
@@ -87,7 +86,7 @@ static bool says_goodbye(void)
     open_line(NULL);
     assert_int_equal(pthread_create(&hears, NULL, answer_goodbye, &heard), 0);
     const pthread_t reads = let_another_read(&ms);
-    cecl_lifeline_leave(line);
+    cecl_lifeline_leave(&line);
     pthread_join(reads, NULL);
     shutdown(fd, SHUT_RDWR);
     pthread_join(hears, NULL);
@@ -107,7 +106,7 @@ TEST_BETWEEN(a_failure_does_not_wait_for_long, open_line, close_line)
 {
     const int ms = HUNG_MS;
     const pthread_t reads = let_another_read(&ms);
-    cecl_lifeline_fail(line, "why");
+    cecl_lifeline_fail(&line, "why");
     is_over = true;
     pthread_join(reads, NULL);
     assert_false(has_hung);
@@ -118,7 +117,7 @@ static int open_tcp(void **state)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     open_line(state);
     close(fd);
-    fd = line->fd = socket(AF_INET, SOCK_STREAM, 0);
+    fd = line.fd = socket(AF_INET, SOCK_STREAM, 0);
     return bind(fd, (struct sockaddr *)&at, sizeof(at));
 }
 
@@ -127,7 +126,7 @@ TEST_BETWEEN(the_address_of_a_line_is_not_read_while_another_thread_reads, open_
     const int ms = READS_MS;
     ceclUniqueId id;
     const pthread_t reads = let_another_read(&ms);
-    assert_int_equal(cecl_tcp_unique_id_beside(line, &id), ceclSuccess);
+    assert_int_equal(cecl_tcp_unique_id_beside(&line, &id), ceclSuccess);
     pthread_join(reads, NULL);
 }
 
@@ -152,7 +151,7 @@ TEST_BETWEEN(a_rank_without_memory_takes_part_in_an_agreement, open_line, close_
     assert_int_equal(pthread_create(&thread, NULL, echo, &told), 0);
     no_memory = true;
     const ceclResult_t result =
-        cecl_lifeline_agree(line, ceclSuccess, cecl_deadline(LONG_MS), NULL);
+        cecl_lifeline_agree(&line, ceclSuccess, cecl_deadline(LONG_MS), NULL);
     no_memory = false;
     shutdown(fd, SHUT_RDWR); /* if it has said nothing */
     pthread_join(thread, NULL);

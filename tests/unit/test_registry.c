@@ -195,9 +195,9 @@ static struct cecl_device device = {.ops = &fake_ops};
 #define QUEUE 16
 
 static struct {
-    char bytes[CECL_MESH_POST_BYTES];
+    char bytes[CECL_INBOX_BYTES];
     size_t length;
-    int fds[CECL_MESH_POST_FDS], nfds;
+    int fds[CECL_INBOX_FDS], nfds;
 } queue[QUEUE];
 static int nposted, ntaken;
 
@@ -217,18 +217,15 @@ WRAPPED(ceclResult_t, cecl_mesh_post,
 }
 
 WRAPPED(ceclResult_t, cecl_mesh_take,
-        (struct cecl_mesh * mesh, int *peer, void *message, size_t room, size_t *bytes, int *fds,
-         int *nfds))
+        (struct cecl_mesh * mesh, void *message, size_t room, struct cecl_letter *letter))
 {
     if (ntaken == nposted)
         return ceclInProgress;
     const int at = ntaken++ % QUEUE;
-    *peer = 0;
-    *bytes = queue[at].length;
-    memcpy(message, queue[at].bytes, *bytes);
-    *nfds = queue[at].nfds;
-    for (int i = 0; i < *nfds; i++)
-        fds[i] = queue[at].fds[i];
+    *letter = (struct cecl_letter){.bytes = queue[at].length, .nfds = queue[at].nfds};
+    memcpy(message, queue[at].bytes, letter->bytes);
+    for (int i = 0; i < letter->nfds; i++)
+        letter->fds[i] = queue[at].fds[i];
     return ceclSuccess;
 }
 
