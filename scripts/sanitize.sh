@@ -45,7 +45,7 @@ for kind in ${1:-address thread}; do
     #   replaces functions of a device that other threads use.
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
     left_out="$left_out|^nccl_tests_compares|^script_|^compare_builds|^versions_agree|^exports_|_exports_are_|^documented_"
-    left_out="$left_out|fsdp_(resume|compare|loss_equal|refuses_bad_(data|options|checkpoints))"
+    left_out="$left_out|fsdp_(compare|loss_equal|refuses)|^perf_refuses_bad"
     case $kind in
     address) labels='unit|plan|multi' ;;
     thread)
