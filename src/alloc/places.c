@@ -254,7 +254,7 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* How soon a rank that has not arrived may be expected. The loads are relaxed: a wrong guess costs only a
+/* When a rank that has not arrived is likely to come. The loads are relaxed: a wrong guess costs only a
  * wait, or a FULL outcome. */
 enum missing { SOON, BEHIND, NEVER };
 
@@ -289,7 +289,7 @@ static uint64_t unspent(const struct cecl_places *places)
     return places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
 }
 
-/* The time that longer waits may still take, all together. */
+/* The time that all longer waits together may still take. */
 static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
@@ -304,7 +304,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* pending: the part of `spent` that was waited only because this rank's GPU had work */
+/* pending: the part of `spent` in which this rank waited only because its GPU had work */
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
@@ -368,7 +368,7 @@ struct limits {
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
     uint64_t least;   /* a wait of up to this does not count as spent */
     /* -- how much longer the rank then waits -- */
-    uint64_t worth; /* at any rate, because a LATE call would cost the GPUs that time */
+    uint64_t worth; /* in any case, because a LATE call would cost the GPUs that time */
     uint64_t more;  /* as long as this rank's GPU has work */
 };
 

@@ -34,7 +34,7 @@
 
 #include "util/error.h"
 
-/* The order of arrival is known for up to this many ranks, with one bit for each. With more ranks no rank
+/* The order of arrival is known for up to this many ranks; each has one bit. With more ranks no rank
  * decides LATE: all wait for all. */
 #define CECL_PLACES_ORDERED_RANKS 64
 
@@ -67,11 +67,11 @@ struct cecl_places {
     uint64_t published;     /* number of the last call that this rank published */
     uint64_t finished;      /* number of the last call that this rank finished */
     uint64_t room_for;      /* calls up to this number have free entries */
-    uint64_t most_spent_ns; /* set by the caller: see struct cecl_places_patience */
+    uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
     uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
     uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
-    uint64_t stood_still; /* clock's time, in ns, until which this rank does not wait by `behind` */
+    uint64_t stood_still;   /* clock's time, in ns; until then `behind` causes no wait */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
@@ -124,19 +124,19 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 /* How long a rank waits for late ranks before it decides LATE. It waits while its GPU is behind
  * (below), and then for `wait_ns`. It leaves `wait_ns` out if a late rank has not even published
  * the call before this group. Two longer waits begin after that, at the same time:
- * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It does
- *   not if the late rank has not published the call before this group.
+ * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. This
+ *   wait is left out, too, if the late rank has not published the call before this group.
  * - The rank waits for up to `pending_ns` while `is_pending` returns true. Its GPU has work then,
  *   so the wait costs the GPU nothing. If the GPU has run out of work by the next call, the wait
  *   was not free, so its time beyond `worth_ns` counts CECL_PLACES_DRY times.
- * All longer waits together may count `most_spent_ns`, and 1 / CECL_PLACES_SHARE of the passing
- * time is regained. A single one may take what is left. A wait that ended with FULL within
+ * All longer waits together may spend `most_spent_ns`, and a rank regains 1 / CECL_PLACES_SHARE of
+ * the time that passes. A single wait may take all that is left. A wait that ended with FULL within
  * `worth_ns` has saved the GPUs more time than it took, so it counts 1 / CECL_PLACES_GAINED of its
  * time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its
  * hosts limit its speed.
  *
- * The GPU is behind if it has yet to do calls before the last one that the late rank has published. It needs no
- * host for all these calls, so a wait costs nothing and does not count. But a GPU that stands still for `behind_ns`
+ * The GPU is behind if it has yet to do calls before the last one that the late rank has published. No host is
+ * needed for these calls, so a wait costs nothing and does not count. But a GPU that stands still for `behind_ns`
  * may be waiting for this host. The rank then does not wait in this way for CECL_PLACES_SHARE times as long.
  *
  * A rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has made no call

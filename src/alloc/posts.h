@@ -10,8 +10,8 @@
  * the two ranks comes first, and the second one reads the first one's post. If a graph captures the message,
  * the first rank waits until it learns where the second rank's buffer lies; otherwise it never learns that.
  *
- * A slot is used again once both ranks have finished its message: they have arrived, and have read what they
- * need.
+ * A slot is used again once both ranks have finished its message: both have arrived, and have read
+ * the posts that they need.
  *
  * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
  * slot. No index or size is read from the shared memory.
@@ -27,7 +27,7 @@
 
 #include "util/error.h"
 
-/* Rings take memory for each pair of ranks, so a communicator of more ranks has no rings. */
+/* Each pair of ranks takes memory for rings, so a communicator of more ranks than this has none. */
 #define CECL_POSTS_RANKS 64
 
 /* What a rank does in a message. The peer has the other role. */

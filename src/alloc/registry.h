@@ -1,9 +1,9 @@
 /* Registered memory: memory that the program has allocated itself, and that peers can reach.
  *
- * Each rank has its own windows: one for each allocation, or for each range of addresses in which the program
- * maps memory piece by piece. The pieces are regions. If a call uses a piece that cannot be shared, the whole
- * range becomes private. The rank sends its peers a message about each region. A peer imports the regions at the
- * distances that they have here. Registering is local: a rank that registers memory waits for no other rank.
+ * Each rank has windows of its own memory: one for each allocation, or one for each range of addresses in which the
+ * program maps memory piece by piece. Such a piece is a region. If a call uses a piece that cannot be shared, the whole
+ * range becomes private. The rank sends its peers a message about each region. At the peer the imported regions
+ * have the same distances as here. Registering is local: a rank that registers memory waits for no other rank.
  *
  * A rank never uses a window's number twice. So a kept plan that names a peer's window can never
  * reach other memory that was later allocated at the same address. When a call uses a region, the
@@ -11,8 +11,8 @@
  * and tells its peers to drop the old one. If a pending call uses the old window, the rank tells
  * them only when that call is done, because a peer that comes late to the call needs the old window.
  *
- * Messages are counted. A rank publishes its count along with the places of a call, so that peers know how
- * many messages they have not received yet.
+ * A rank counts the messages that it sends. It publishes the count along with the places of a call,
+ * so that peers know how many messages they have not received yet.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions, message by
  * message.
@@ -76,7 +76,7 @@ struct cecl_registry {
     size_t nleaving, leaving_room;
     uint64_t next_number;
     uint64_t posted;     /* messages to each peer so far */
-    uint64_t changes;    /* how often a window came or went */
+    uint64_t changes;    /* how often a window was made or forgotten */
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
     /* -- used by both threads -- */
@@ -92,7 +92,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
                                 const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. If a communicator ends while work is pending, its
- * registry is not closed: other communicators can then still close memory that this work does not use. */
+ * registry stays open, so that other communicators can still close memory that this work does not use. */
 void cecl_registry_close(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
@@ -121,7 +121,7 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
 
 /* Looks at the memory from a buffer to the last byte that is used. Makes sure that the buffer's
  * window describes it, and that peers know all regions in that range. If there is no window and
- * `make` is set, makes one. registry->changes shows whether a window came or went. */
+ * `make` is set, makes one. registry->changes shows whether a window was made or forgotten. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
 /* How many ns this rank has spent on telling peers about regions since the last call of this function. */
@@ -131,7 +131,7 @@ static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
     registry->telling_ns = 0;
     return took;
 }
-/* All of some memory, which is only read. */
+/* Describes a use that reads all `bytes` bytes. */
 static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, const char *name)
 {
     const uint64_t low = (uint64_t)(uintptr_t)ptr;
@@ -145,11 +145,11 @@ ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *pt
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window);
 
 /* Notes how many messages a peer had sent when it published the places of a call. The count never
- * falls, although a post may be older than what this rank already knows. */
+ * falls: a number that is lower than what this rank already knows is ignored. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until they are
  * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed.
- * If the memory has replaced other memory, this function opens it itself: see registry_process.c. */
+ * Itself opens memory that has replaced other memory: see registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 
@@ -167,10 +167,10 @@ void cecl_imports_drop(struct cecl_imports *imports);
 /* Notes that the current call uses these imports. They then stay open until cecl_imports_used or
  * cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Notes that the call that uses these imports was made. It is done once `done` has reached `target`. */
+/* Notes that the call that uses these imports was made. The call is done once `done` has reached `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
-/* hold true: keeps these imports open for a captured call, which may run again at any time; false: ends that. */
+/* `hold` true: keeps these imports open for a captured call, which may run again at any time; false: lets them go. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
 /* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */

@@ -1,7 +1,7 @@
 /* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
- * this code. It closes nothing, because that may wait for the program's kernels. It holds the lock while it changes
- * the list of imports, but not while it imports, because the driver may take long. A call on another registry may
- * take an import out of the list if the import was dropped, or is of a handle: see registry_process.c. */
+ * this code. It closes nothing, because closing may wait for the program's kernels. It holds the lock while it changes
+ * the list of imports, but not while it imports, because importing may take long. A call on another registry
+ * may take an import out of the list, if the import was dropped or is of a handle: see registry_process.c. */
 #include <stdlib.h>
 
 #include "alloc/registry_internal.h"
@@ -52,7 +52,7 @@ static ceclResult_t import_region(const struct work *work,
     return ceclSuccess;
 }
 
-/* Gives the device access to adjacent imported regions by one call, which takes little longer for many than for one. */
+/* Gives the device access to adjacent imported regions by one call, which takes little longer than for one region. */
 static ceclResult_t open_regions(const struct work *work, struct addresses range)
 {
     struct cecl_registry *registry = work->registry;
@@ -90,14 +90,14 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);
-    /* calls that need only regions before the failed one can go on */
+    /* calls can go on if they need only regions before the failed one */
     const ceclResult_t opened = open_regions(work, beside);
     return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }
 
 /* ---- messages */
 
-/* Checks a message of a peer. Only processes of the same user can send one, but a peer may be
+/* Checks a message of a peer. Only processes of the same user can send messages, but a peer may be
  * broken. */
 static ceclResult_t check(const struct registry_message *message, size_t bytes, int nfds)
 {

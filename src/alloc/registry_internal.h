@@ -115,7 +115,7 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 /* Whether a call of this rank uses an import: the one that is being made, one that is pending, or a captured one. The
  * caller holds the lock. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import);
-/* Takes an import out of its list, at *at. Its memory may not be used from then on. The caller holds the
+/* Takes the import at *at out of its list. From then on the import's memory may not be used. The caller holds the
  * lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */

@@ -1,4 +1,4 @@
-/* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing one. */
+/* Peers' windows, as calls use them: finding a window's import, waiting for it, and closing it. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* All registries of this process, and closing what they have open. A process with several communicators
+/* All registries of this process, and closing the memory that they have open. A process with several communicators
  * may have a peer's memory open once for each of them. If the peer frees the memory and allocates new
- * memory at the same addresses, it tells this rank about the new memory only on the communicator that
- * uses it. CUDA opens the new memory beside the old, with one exception: if both are small and were cut
+ * memory at the same addresses, it announces the new memory only on the communicator that uses the new
+ * memory. CUDA opens the new memory beside the old, with one exception: if both are small and were cut
  * from blocks of the driver, CUDA may refuse until the old memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ uint64_t registry_next_import(void)
 /* How an import relates to the memory that is about to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* Messages of several communicators come in any order. But memory is exported while it exists. So of two
+/* Messages of several communicators come in any order. But a region is exported before its memory is freed. So of two
  * regions at the same addresses, the one that was exported first was also freed first.
  *
  * An import near `exported` may be of the same block, or of a former one at the same addresses. If CUDA
@@ -88,7 +88,7 @@ static enum standing standing_of(const struct cecl_import *import,
 
 /* What a search looks for, and what it finds. */
 struct search {
-    /* looks for former memory at the addresses of this; NULL: for what peers have dropped */
+    /* the search is for former memory at the addresses of this region; NULL: for imports that peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
     bool takes;                /* takes what it finds out of the lists, if no call uses it */
@@ -109,7 +109,7 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
     while (*at) {
         struct cecl_import *import = *at;
         const enum standing standing = standing_in(search, import);
-        /* the owner has freed former memory, whatever it has told on the import's communicator so far */
+        /* the owner has freed former memory, even if it has not said so on the import's communicator yet */
         if (standing == OLDER && search->exported && search->before == 0 &&
             import->state == IMPORT_VALID)
             registry_note_dropped(import);
@@ -238,16 +238,16 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
     return ceclSuccess; /* an error is the import's */
 }
 
-/* Bytes of dropped imports that are still open, and a block more for each. */
+/* Bytes of dropped imports that are still open, plus one block for each import. */
 static _Atomic uint64_t dropped;
 /* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes
- * too long, because a kernel waits for the host, the next wait comes when as much again was
- * dropped. So all waits together take only a few times as long as one. */
+ * too long, because a kernel waits for the host, the next wait begins only when twice as much was
+ * dropped. So all waits together take only a few times as long as one wait. */
 #define DROPPED_BYTES (UINT64_C(256) << 20)
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 
 #define NOW_MS 1
-#define LONG_MS 5000 /* longer than the work that programs enqueue ahead takes */
+#define LONG_MS 5000 /* work that programs enqueue ahead takes less */
 
 void registry_note_dropped(struct cecl_import *import)
 {

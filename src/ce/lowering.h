@@ -63,14 +63,14 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
  * three copies: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
-/* How a call of a group goes beside the others: see lower_group.c. */
+/* How a call of a group is combined with the others: see lower_group.c. */
 enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
-/* lower_reduce.c: how a reduction goes beside other calls. In a bundle its plan uses the main
- * lane alone, and makes all its reductions between its first two barriers, or after them. *staging: the bytes
+/* lower_reduce.c: how a reduction is combined with other calls. In a bundle its plan uses only the main lane,
+ * and makes all reductions between the plan's first two barriers, or after them. *staging: the bytes
  * of staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
 /* reduce_chunks.c: divides a reduction of a pipeline into chunks, each of which takes half of
- * staging at most. Before the last reduction of the pipeline, chunks are as few as that allows. */
+ * staging at most. Every reduction but the pipeline's last has as few chunks as this limit allows. */
 void cecl_staged_follow(struct cecl_part *part, bool last);
 /* lower_staged.c: appends to a group's plan the reductions parts[which[0]], parts[which[1]], ... as a pipeline. All have the
  * same staging. */

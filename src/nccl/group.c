@@ -1,9 +1,9 @@
 /* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group.
  * Most NCCL groups are carried out in one stage. Calls that cecl refuses to have in one group go
- * into consecutive stages. Sends and receives have their own stages after all others, because ranks
- * may have different ones in their groups. Before them come the passed collectives and the passed
- * messages, each in an NCCL group. NCCL orders only the streams of its own group's calls, so a
- * stage also waits for the streams of the group's other calls, and they wait for the stage. */
+ * into consecutive stages. Sends and receives have their own stages after all others, because ranks may send
+ * and receive different messages in a group. Before these stages come the passed collectives and the passed
+ * messages, each in an NCCL group. NCCL orders only the streams of calls in its own group. So a
+ * stage waits for the streams of the group's other calls, too, and these wait for the stage. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"
@@ -45,8 +45,8 @@ bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_
 
 /* ---- stages */
 
-/* Whether the stage of a served call depends on this kept call: a message's on those between the same ranks in the same
- * direction. */
+/* Whether the stage of a served call depends on this kept call. A message depends only on messages
+ * between the same ranks in the same direction. */
 static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
 {
     if (!cecl_nccl_is_served(kept) || kept->comm != call->comm)
@@ -193,8 +193,8 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
     return result;
 }
 
-/* Asks only one communicator, because NCCL completes a group on all of its communicators at once. Its entry is looked
- * up once: after an abort by another thread it would not be found, and NCCL would be asked about freed memory. */
+/* Asks about one communicator only, because NCCL completes a group on all of them at once. Looks it up only once: after
+ * an abort by another thread, a second look-up would find nothing, and NCCL would be asked about freed memory. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group->passed);

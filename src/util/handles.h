@@ -1,4 +1,4 @@
-/* Handles whose memory is never freed, so that the use of a freed one is recognized: its memory is zeros. */
+/* Handles whose memory is never freed. A freed handle is recognized when it is used, because its memory is zeros. */
 #ifndef CECL_UTIL_HANDLES_H
 #define CECL_UTIL_HANDLES_H
 
