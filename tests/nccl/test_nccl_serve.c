@@ -922,29 +922,7 @@ TEST_UNDER("all", a_thread_that_ends_in_a_group_leaves_no_memory)
     assert_true(mallinfo2().uordblks < before + FEW_BYTES);
 }
 
-/* ---- CECL_NCCL=auto: the table of gains.c */
-
-TEST_OF_RANKS_UNDER("auto", auto_serves_the_sizes_at_which_cecl_was_measured_faster, 2)
-{
-    static const struct {
-        size_t bytes; /* of a block */
-        bool is_served;
-    } sizes[] = {{(128 << 10) - 2, false},
-                 {128 << 10, true},
-                 {512 << 10, true},
-                 {1 << 20, false},
-                 {32 << 20, true}};
-    bool is = true;
-    char *memory = calloc(4, 32 << 20);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        mark(r);
-        is = ncclAlltoAll(memory, memory + (64 << 20), sizes[i].bytes / 2, ncclBfloat16, r->comm,
-                          NULL) == 0 &&
-             is_served() == sizes[i].is_served && is;
-    }
-    free(memory);
-    return is;
-}
+/* ---- CECL_NCCL=auto: the table of gains.c, whose sizes test_nccl_gains tests */
 
 enum {
     LARGE = 256 << 10
