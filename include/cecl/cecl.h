@@ -465,8 +465,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
- * another kind; if one rank gets this error, all do), and ceclInvalidUsage (between ceclGroupStart
- * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable.
+ * another kind), and ceclInvalidUsage (between ceclGroupStart and ceclGroupEnd; a rank is in another
+ * call, or refused its own): no communicator is made, and `comm` stays usable.
  * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */

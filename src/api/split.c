@@ -98,6 +98,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 /* ---- split */
 
 struct choice {
+    struct cecl_verdict verdict;
     int32_t color, key;
 };
 _Static_assert(sizeof(struct choice) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
@@ -123,10 +124,9 @@ static bool comes_before(const struct choice *all, int a, int b)
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
+static void list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
-    CECL_TRY(make_room(out, comm->nranks));
     for (int r = 0; r < comm->nranks; r++) {
         int place = 0;
         if (all[r].color != color)
@@ -138,48 +138,19 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
         if (r == comm->rank)
             out->rank = place;
     }
-    return ceclSuccess;
 }
 
-static int64_t deadline_of(ceclComm_t comm)
-{
-    return cecl_deadline(comm->config.init_timeout_ms);
-}
-
-/* Exchanges of all ranks of the parent: over its mesh, or over several hosts over its lifelines. */
-static ceclResult_t gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
-                           size_t bytes)
-{
-    return cecl_comm_exchanged(
-        comm, comm->net ? cecl_lifeline_gather(&comm->net->line, mine, all, bytes,
-                                               deadline_of(comm), &comm->net->failed)
-                        : cecl_mesh_allgather(comm->mesh, kind, mine, all, bytes));
-}
-static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
-{
-    return cecl_comm_exchanged(comm, comm->net ? cecl_lifeline_agree(&comm->net->line, mine,
-                                                                     deadline_of(comm),
-                                                                     &comm->net->failed)
-                                               : cecl_mesh_agree(comm->mesh, mine));
-}
-
-/* Finds the members of this rank's color, in two exchanges of all ranks. `local`: the result of checking this
+/* Finds the members of this rank's color, in an exchange of all ranks of the parent. `local`: the result of checking this
  * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
 {
-    const struct choice mine = {.color = color, .key = key};
-    struct choice *all = comm->launcher->exchange;
-    char words[CECL_MESSAGE_BYTES];
-
-    cecl_keep_message(words);
-    cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    ceclResult_t result = gather(comm, "split", &mine, all, sizeof(mine));
-    if (result == ceclSuccess) {
-        result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
-        result = agree(comm, result);
-    }
-    return local == ceclSuccess ? result : cecl_fail_with(local, words);
+    struct choice mine = {.color = color, .key = key};
+    if (local == ceclSuccess)
+        local = make_room(out, comm->nranks);
+    CECL_TRY(cecl_exchange(comm, "ceclCommSplit", "split", &mine.verdict, sizeof(mine), local));
+    list_members(comm, comm->launcher->exchange, out);
+    return ceclSuccess;
 }
 
 /* Over several hosts the members of each color join by a unique id, which the first of them makes. */
@@ -190,7 +161,7 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     if (joins && members->rank == 0)
         mine.result = (int32_t)cecl_tcp_unique_id_beside(&comm->net->line, &mine.id);
     cecl_keep_message(mine.words);
-    CECL_TRY(gather(comm, "ids", &mine, all, sizeof(mine)));
+    CECL_TRY(cecl_gather(comm, "ids", &mine, all, sizeof(mine)));
     for (int r = 0; r < comm->nranks; r++)
         if (all[r].result != ceclSuccess)
             return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
@@ -204,7 +175,7 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
                                      size_t bytes)
 {
     struct members *members = oob->context;
-    const ceclResult_t met = gather(members->parent, "join", send, members->parts, bytes);
+    const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
     oob->deadline = cecl_deadline(oob->timeout_ms); /* ranks of other colors may have come late */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
@@ -342,7 +313,9 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
         if (all[r].color == 0)
             cecl_rank_set_add(&members.meeting.members, r);
     if (result == ceclSuccess)
-        result = list_members(comm, all, &members);
+        result = make_room(&members, comm->nranks);
+    if (result == ceclSuccess)
+        list_members(comm, all, &members);
     members.meeting.timeout_ms = resolved.init_timeout_ms;
     members.meeting.deadline = oob.deadline = cecl_deadline(resolved.init_timeout_ms);
     result = result == ceclSuccess ? join(&members, &oob, &resolved, newcomm)

@@ -11,6 +11,8 @@
 #include "comm/together.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
+#include "net/net.h"
+#include "util/clock.h"
 #include "util/fds.h"
 
 /* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
@@ -33,7 +35,17 @@ static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verd
                      rank, refuses ? " refused its call" : "", verdict->text);
 }
 
-ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
+ceclResult_t cecl_gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
+                         size_t bytes)
+{
+    struct cecl_net *net = comm->net;
+    return cecl_comm_exchanged(
+        comm, net ? cecl_lifeline_gather(&net->line, mine, all, bytes,
+                                         cecl_deadline(comm->config.init_timeout_ms), &net->failed)
+                  : cecl_mesh_allgather(comm->mesh, kind, mine, all, bytes));
+}
+
+ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
                            struct cecl_verdict *mine, size_t bytes, ceclResult_t local)
 {
     char *all = comm->launcher->exchange;
@@ -47,8 +59,7 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
                                                      : cecl_comm_async(comm)) != ceclSuccess;
     }
     cecl_mesh_activity(comm->mesh, name);
-    ceclResult_t result =
-        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, what, mine, all, bytes));
+    ceclResult_t result = cecl_gather(comm, kind, mine, all, bytes);
     if (local != ceclSuccess)
         return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
@@ -180,21 +191,28 @@ static ceclResult_t compare_calls(const struct cecl_launches *all, const struct 
 static ceclResult_t compare(void *argument)
 {
     struct cecl_launch *launch = argument;
-    launch->is_compared = true;
     return launch->compared = compare_calls(launch->all, launch);
 }
 
-/* Whether an earlier launch of the list is on the same communicator, of which this thread may have several ranks. */
-static bool is_counted(const struct cecl_launch *first, const struct cecl_launch *launch)
+/* The first launch, from this one on, whose ranks compare calls. */
+static struct cecl_launch *find_compared(struct cecl_launch *launch)
 {
-    while (first != launch && first->comm->id != launch->comm->id)
-        first = first->next_compared;
-    return first != launch;
+    while (launch && !launch->all)
+        launch = launch->next;
+    return launch;
 }
 
 static void *next_compared(void *launch)
 {
-    return ((struct cecl_launch *)launch)->next_compared;
+    return find_compared(((struct cecl_launch *)launch)->next);
+}
+
+/* Whether an earlier launch of the list is on the same communicator, of which this thread may have several ranks. */
+static bool is_counted(struct cecl_launch *first, const struct cecl_launch *launch)
+{
+    while (first != launch && first->comm->id != launch->comm->id)
+        first = next_compared(first);
+    return first != launch;
 }
 
 static bool is_checked(ceclComm_t comm)
@@ -203,41 +221,30 @@ static bool is_checked(ceclComm_t comm)
            comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
-/* Lists the launches whose ranks compare calls. */
-static struct cecl_launch *list_compared(const struct cecl_launches *all)
-{
-    struct cecl_launch *first = NULL, **end = &first;
-    for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
-        if (launch->kind != CECL_LAUNCH_COLLECTIVES || !is_checked(launch->comm))
-            continue;
-        launch->all = all;
-        launch->is_compared = false;
-        launch->compared = ceclSuccess;
-        launch->next_compared = NULL;
-        *end = launch;
-        end = &launch->next_compared;
-    }
-    return first;
-}
-
 void cecl_launches_compare(struct cecl_launches *all)
 {
-    struct cecl_launch *first = list_compared(all);
     uint64_t compared = 0;
     ceclComm_t refuses = NULL;
+    for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
+        const bool compares = launch->kind == CECL_LAUNCH_COLLECTIVES && is_checked(launch->comm);
+        launch->all = compares ? all : NULL;
+        launch->compared = ceclInProgress;
+    }
+    struct cecl_launch *const first = find_compared(all->first);
     if (!first)
         return;
-    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared)
+    for (struct cecl_launch *launch = first; launch; launch = next_compared(launch))
         compared += is_counted(first, launch) ? 0 : launch->comm->id;
-    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared)
+    for (struct cecl_launch *launch = first; launch; launch = next_compared(launch))
         launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
     /* at the same time: ranks may use the communicators in any order, in one group or in successive calls */
     const ceclResult_t result = cecl_together(compare, first, next_compared);
-    for (struct cecl_launch *launch = first; launch && !refuses; launch = launch->next_compared)
+    for (struct cecl_launch *launch = first; launch && !refuses; launch = next_compared(launch))
         refuses = launch->compared != ceclSuccess ? launch->comm : NULL;
     (void)!cecl_launches_note(all, refuses, result);
-    for (struct cecl_launch *launch = first; launch; launch = launch->next_compared) {
-        if (!launch->is_compared) /* no thread could be started for it: tells the peers why */
+    for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {
+        if (launch->compared ==
+            ceclInProgress) /* no thread could be started: tells the peers why */
             (void)!compare(launch);
         if (all->failed != ceclSuccess && launch->compared == ceclSuccess &&
             !launch->comm->launcher->compares_alike)

@@ -1,4 +1,4 @@
-/* Exchanges of all ranks over the mesh. */
+/* Exchanges of all ranks. */
 #ifndef CECL_LAUNCH_EXCHANGE_H
 #define CECL_LAUNCH_EXCHANGE_H
 
@@ -19,13 +19,18 @@ struct cecl_verdict {
     char text[180]; /* the message of an error */
 };
 
+/* Collective. Gathers `bytes` bytes of each rank: over the mesh, or, over several hosts, over the ranks' lines. A failure in
+ * its midst fails the communicator. kind: as in cecl_mesh_allgather. */
+ceclResult_t cecl_gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
+                         size_t bytes);
+
 /* Collective. Gathers `bytes` bytes from each rank's `mine` into the launcher's `exchange`. First fills in *mine from `local`,
  * the result of this rank's own checks, whose message must be recorded. Returns this rank's own error if
  * there is one, because its message says most. Otherwise returns the error of the first peer that refused
  * its call.
  *
- * name  of the public call, for messages; what: the exchanged data, for messages */
-ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
+ * name  of the public call, for messages; kind: as in cecl_gather */
+ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
                            struct cecl_verdict *mine, size_t bytes, ceclResult_t local);
 
 /* -- check.c: ranks compare the calls that they are about to make. -- */

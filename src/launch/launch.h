@@ -99,11 +99,10 @@ struct cecl_launch {
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
-    /* while ranks compare calls: check.c's own */
-    struct cecl_launch *next_compared;
+    /* check.c's own. NULL: ranks do not compare the launch's calls */
     const struct cecl_launches *all;
-    bool is_compared;
-    ceclResult_t compared; /* the result, on which all ranks of the communicator agree */
+    ceclResult_t
+        compared; /* the result, equal on all ranks of the communicator; ceclInProgress: not yet */
 
     /* -- what ranks have told each other -- */
     struct cecl_places_group places; /* the entries of the ring that the launch uses */

@@ -171,13 +171,12 @@ TEST(what_one_rank_refuses_all_refuse)
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const double start = multi_seconds();
         char words[128];
-        snprintf(words, sizeof(words), "rank %d: %s", last, refusals[i].words);
+        snprintf(words, sizeof(words), "rank %d refused its call: %s", last, refusals[i].words);
         if (multi_rank == last)
             multi_refused(comm, split_as(&refusals[i], comm, &child), ceclInvalidArgument,
                           refusals[i].words);
         else
-            multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidArgument,
-                          words);
+            multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage, words);
         assert_ptr_equal(child, (ceclComm_t)8);
         assert_true(multi_seconds() - start < PROMPT);
         multi_works(comm, NULL, multi_nranks);
