@@ -55,37 +55,27 @@ DEFINE(ceclAlltoAllvAt, ALL_TO_ALLV_AT,
        .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts, .sdispls = sdispls,
        .recvcounts = recvcounts, .rdispls = rdispls, .peerdispls = peerdispls, .type = datatype)
 
-CECL_API ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
-                                          const uint64_t *sendsplits, void *recvbuff,
-                                          size_t recvrows, uint64_t *recvsplits, size_t rowcount,
-                                          ceclDataType_t datatype, ceclComm_t comm,
-                                          ceclStream_t stream)
-{
-    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, NULL};
-    CALL(ALL_TO_ALLV_DEVICE, .send = sendbuff, .recv = recvbuff, .count = rowcount,
-         .type = datatype, .splits = &splits);
-}
+/* For calls by splits on the device. */
+#define SPLITS_PARAMETERS \
+    const void *sendbuff, size_t sendrows, const uint64_t *sendsplits, void *recvbuff, \
+        size_t recvrows, uint64_t *recvsplits
+#define SPLITS(experts) \
+    .send = sendbuff, .recv = recvbuff, .count = rowcount, .type = datatype, \
+    .splits = &(const struct cecl_splits_args) \
+    { \
+        sendrows, recvrows, sendsplits, recvsplits, experts \
+    }
 
-CECL_API ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
-                                   const uint64_t *sendsplits, void *recvbuff, size_t recvrows,
-                                   uint64_t *recvsplits, const ceclExperts_t *experts,
-                                   size_t rowcount, ceclDataType_t datatype, ceclComm_t comm,
-                                   ceclStream_t stream)
-{
-    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, experts};
-    CALL(DISPATCH, .send = sendbuff, .recv = recvbuff, .count = rowcount, .type = datatype,
-         .splits = &splits);
-}
+DEFINE(ceclAlltoAllvDevice, ALL_TO_ALLV_DEVICE,
+       (SPLITS_PARAMETERS, size_t rowcount, ceclDataType_t datatype), SPLITS(NULL))
 
-CECL_API ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows, const uint64_t *sendsplits,
-                                  void *recvbuff, size_t recvrows, uint64_t *recvsplits,
-                                  const ceclExperts_t *experts, size_t rowcount,
-                                  ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
-{
-    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, experts};
-    CALL(COMBINE, .send = sendbuff, .recv = recvbuff, .count = rowcount, .type = datatype,
-         .splits = &splits);
-}
+DEFINE(ceclDispatch, DISPATCH,
+       (SPLITS_PARAMETERS, const ceclExperts_t *experts, size_t rowcount, ceclDataType_t datatype),
+       SPLITS(experts))
+
+DEFINE(ceclCombine, COMBINE,
+       (SPLITS_PARAMETERS, const ceclExperts_t *experts, size_t rowcount, ceclDataType_t datatype),
+       SPLITS(experts))
 
 DEFINE(ceclGather, GATHER,
        (const void *sendbuff, void *recvbuff, size_t count, ceclDataType_t datatype, int root),
