@@ -48,7 +48,6 @@ void cuda_close(struct cecl_device *dev)
 }
 
 static const struct cecl_device_ops cuda_ops = {
-    .words_overwrite = cuda_words_release,
 #define OP(name) .name = cuda_##name,
 #include "device/ops_list.h"
 };

@@ -339,9 +339,6 @@ struct cecl_device_ops {
      * holds up these writes only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* Like words_release, but wakes no thread: no thread may wait for these words. */
-    ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
-                                    uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
      * work. Waits only for that copy. On CUDA the copy is held up while another thread frees memory,
      * because freeing waits for enqueued work. */

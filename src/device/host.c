@@ -21,7 +21,6 @@ ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 
 static const struct cecl_device_ops host_ops = {
     .check_uses = host_check_uses,
-    .words_overwrite = host_words_overwrite,
 #define OP(name) .name = host_##name,
 #include "device/ops_list.h"
 };

@@ -28,7 +28,6 @@ static inline struct host_device *host_of(struct cecl_device *dev)
 #define OP(name) CECL_DEVICE_OP_DECLARED(host, name)
 #include "device/ops_list.h"
 CECL_DEVICE_OP_DECLARED(host, check_uses)
-CECL_DEVICE_OP_DECLARED(host, words_overwrite)
 
 /* host_memory.c. Whether the first and the last byte of a range can be read. */
 bool host_ends_readable(const void *ptr, size_t bytes);

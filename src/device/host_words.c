@@ -95,14 +95,6 @@ ceclResult_t host_words_release(struct cecl_device *dev, uint32_t *words, size_t
     return ceclSuccess;
 }
 
-ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size_t count,
-                                  uint32_t value)
-{
-    for (size_t i = 0; i < count; i++)
-        atomic_store(atomic_of(&words[i]), value);
-    return ceclSuccess;
-}
-
 ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out)
 {

@@ -114,13 +114,12 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_pro
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {
-    const struct cecl_device_ops *ops = flags->dev->ops;
     uint32_t left = count < CECL_FLAG_VALUES ? count : CECL_FLAG_VALUES;
     while (left > 0) {
         const uint32_t at = (first + 1) % CECL_FLAG_VALUES;
         const uint32_t run = left < CECL_FLAG_VALUES - at ? left : CECL_FLAG_VALUES - at;
-        CECL_TRY(ops->words_overwrite(flags->dev, cecl_flags_source(flags, lane, at), run,
-                                      cecl_flag_value(earlier)));
+        CECL_TRY(flags->dev->ops->words_release(flags->dev, cecl_flags_source(flags, lane, at), run,
+                                                cecl_flag_value(earlier)));
         first += run;
         left -= run;
     }

@@ -57,8 +57,7 @@ TEST(many_words_are_written_alone)
     for (uint32_t value = 77; value < 79; value++) {
         const size_t count = value == 77 ? 200 : MOST;
         must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
-        must((value == 77 ? OPS(gpu[0])->words_release
-                          : OPS(gpu[0])->words_overwrite)(gpu[0], memory.at + 1, count, value));
+        must(OPS(gpu[0])->words_release(gpu[0], memory.at + 1, count, value));
         must(OPS(gpu[0])->words_read(gpu[0], memory.at, count + 2, seen));
         for (size_t i = 0; i < count + 2; i++)
             assert_int_equal(seen[i], i == 0 || i == count + 1 ? 0 : value);
