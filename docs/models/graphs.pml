@@ -1,4 +1,4 @@
-/* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/look.c), for
+/* Captured calls (src/ce/capture.c, src/ce/graph.c, src/comm/progress.c, src/comm/look.c), for
  * Spin. All ranks launch the same sequence, which Spin chooses: graphs whose call has three to five
  * phases, and eager calls, alternately on two streams. Launches run in the order in which the host
  * makes them: each waits for the launch before it. Each call pushes a block to each peer before its

@@ -1,6 +1,5 @@
 /* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
-#include "flags/turns.h"
 
 /* The place of a peer's input, for a reduction. The places that the peer has published show whether the
  * peer's call is in place. */
@@ -78,14 +77,13 @@ ceclResult_t cecl_bind_fused(const struct cecl_engine *engine, const struct cecl
     const bool counts = cecl_plan_is_captured(plan);
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
     if (counts) {
-        bound->counting =
-            cecl_turns_counting(&engine->flags, CECL_NUMBERED_REDUCTION, plan->number);
-        *meeting = cecl_turns_meeting(&engine->flags);
+        *meeting = cecl_bound_captured(&engine->flags, CECL_NUMBERED_REDUCTION, plan->number,
+                                       &bound->counting);
         meeting->does |= fused->does;
         meeting->first = fused->first;
         meeting->last = fused->last;
     } else {
-        *meeting = cecl_flags_meeting(&engine->flags, step->lane);
+        *meeting = cecl_bound_meeting(&engine->flags, step->lane);
         meeting->does = fused->does;
         cecl_bound_value(engine, bound, step->lane, fused->first, &meeting->first);
         cecl_bound_value(engine, bound, step->lane, fused->last, &meeting->last);

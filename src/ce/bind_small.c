@@ -1,7 +1,6 @@
 /* Binds a small call: one operation of the device runs the whole plan of its protocol. */
 #include "ce/bound.h"
 #include "flags/flags.h"
-#include "flags/turns.h"
 
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes no more slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "cecl_small_slots_bytes relies on it");
@@ -10,7 +9,7 @@ _Static_assert(CECL_SLOT_FACTOR == 2, "cecl_small_slots_bytes relies on it");
  * each issue. */
 static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
-    bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
+    bound->small_meeting = cecl_bound_meeting(&engine->flags, CECL_LANE_MAIN);
     bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
     cecl_bound_value(engine, bound, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
     cecl_bound_value(engine, bound, CECL_COUNTER_DONE, 1, &bound->small_meeting.done_value);
@@ -21,8 +20,8 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
 static void bind_captured(const struct cecl_engine *engine, uint32_t number,
                           struct cecl_bound *bound)
 {
-    bound->small_meeting = cecl_turns_meeting(&engine->flags);
-    bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_SMALL, number);
+    bound->small_meeting =
+        cecl_bound_captured(&engine->flags, CECL_NUMBERED_SMALL, number, &bound->counting);
     bound->small.counting = &bound->counting;
 }
 

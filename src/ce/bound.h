@@ -94,6 +94,14 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 
+/* bind_meeting.c: the words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
+ * the values. */
+struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
+/* The same for a captured call that is one kernel, which also counts itself, and writes to flags->replay that it is
+ * running. number: of the call among the captured ones. */
+struct cecl_meeting cecl_bound_captured(const struct cecl_flags *flags, enum cecl_numbering kind,
+                                        uint32_t number, struct cecl_counting *counting);
+
 /* bind_small.c: fills in bound->small, for the only call of the plan. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);

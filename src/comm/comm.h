@@ -12,6 +12,7 @@
 #include "boot/rank_list.h"
 #include "ce/engine.h"
 #include "comm/history.h"
+#include "comm/progress.h"
 #include "comm/waits.h"
 #include "device/device.h"
 #include "flags/flags.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "flags/awaited.h"
-#include "flags/turns.h"
 #include "util/clock.h"
 
 enum kind {

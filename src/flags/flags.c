@@ -18,20 +18,6 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
         (struct cecl_counter){.words = (char *)flags->done, .own = true, .unit = 1};
 }
 
-struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
-{
-    return (struct cecl_meeting){
-        .rank = (uint32_t)flags->rank,
-        .nranks = (uint32_t)flags->nranks,
-        .row = cecl_flags_word(flags, flags->rank, 0, lane),
-        .word = cecl_flags_word(flags, 0, flags->rank, lane),
-        .apart = flags->counters[lane].apart,
-        .ended = cecl_pads_ended(flags),
-        .leaving = cecl_pads_leaving(flags, lane),
-        .done = flags->done,
-    };
-}
-
 /* ---- the trial of copied flags. If copies between two GPUs got lost, a call's first signal would not arrive,
  * so the watchdog would not see that the call has begun, and the call would have no time limit. */
 

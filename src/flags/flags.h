@@ -144,10 +144,6 @@ static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int hold
     return row->own ? words : words + writer;
 }
 
-/* The words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
- * the values. */
-struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane);
-
 /* A word of this rank that holds the flag of a lane at `epoch`. */
 static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, uint32_t epoch)
 {
@@ -196,7 +192,7 @@ static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
     return (flags->epoch[CECL_COUNTER_SLOTS] + 1) & 1;
 }
 
-/* -- release.c: the progress of calls, and ending waits -- */
+/* -- release.c: whether calls are pending, and ending waits -- */
 
 /* A word that other ranks, streams or kernels write. */
 static inline uint32_t cecl_word_read(const uint32_t *word)
@@ -212,6 +208,13 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
+}
+/* The main epoch up to which calls are done. `done` also counts calls without phases. This function assumes
+ * that all calls without phases are done. So the result may be too low by the number of such calls that are
+ * pending, but never too high. */
+static inline uint32_t cecl_flags_epoch_done(const struct cecl_flags *flags)
+{
+    return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 /* Whether work that ends at `target` is over, however old the target is: if no call is pending, `done` has
  * passed every target. */
@@ -230,15 +233,6 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
  * describes the rows. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
-/* How far the collective in progress is. */
-struct cecl_progress {
-    bool started;               /* this rank has signalled to its peers that the call has begun */
-    uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
-    struct cecl_rank_set late;  /* the peers whose flags are furthest behind those of this rank */
-    bool graphs; /* the worker says it: a graph was launched whose captured calls have not ended */
-};
-/* Finds out the progress of the call that runs. */
-ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
 /* Silences flags. From then on no call can begin. Enqueued copies of flags still run when waits are
  * released, but signal nothing to peers. Flags on the host cannot be silenced, because their values are in
  * the stream; peers then learn of the failure only from the mesh. */

@@ -1,9 +1,12 @@
-/* What the watchdog and teardown need from flags: the progress of calls, which peer is late, and ending
- * waits once the communicator has failed. */
+/* Whether calls are pending, and the end of their waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include <sched.h>
+
 #include "flags/awaited.h"
+#include "flags/turns.h"
 #include "plan/layout.h"
+#include "util/clock.h"
 
 /* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
  * counts as later, and any other value counts as earlier. */
@@ -33,42 +36,6 @@ bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_troub
     return true;
 }
 
-/* The main epoch up to which calls are done. `done` also counts calls without phases. This function assumes
- * that all calls without phases are done. So the result may be too low by the number of such calls that are
- * pending, but never too high. */
-static uint32_t epoch_done(const struct cecl_flags *flags)
-{
-    return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
-}
-
-/* How far a peer's flags are behind this rank's signals, on the lane with the larger difference. */
-static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
-                      const struct cecl_progress *progress, int rank)
-{
-    int32_t most = 0;
-    for (int lane = 0; lane < CECL_LANES; lane++) {
-        const int32_t by = (int32_t)(progress->flags[lane] - rows[lane * flags->nranks + rank]);
-        most = by > most ? by : most;
-    }
-    return most;
-}
-
-/* Lists only the peers that are furthest behind, because a peer that is less behind may itself wait for
- * one of them. */
-static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
-                           struct cecl_progress *progress)
-{
-    int32_t most = 0;
-    for (int r = 0; r < flags->nranks; r++) {
-        const int32_t by = r == flags->rank ? 0 : behind(flags, rows, progress, r);
-        if (by > most)
-            progress->late = (struct cecl_rank_set){{0}};
-        most = by > most ? by : most;
-        if (by > 0 && by == most)
-            cecl_rank_set_add(&progress->late, r);
-    }
-}
-
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out)
 {
@@ -86,27 +53,6 @@ ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint
     if (!flags->on_host)
         return ops->words_release(flags->dev, row, (size_t)flags->nranks, value);
     ops->host_write(flags->dev, row, (size_t)flags->nranks, value);
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
-{
-    uint32_t rows[CECL_LANES * CECL_MAX_RANKS]; /* what peers have signalled to this rank */
-    const uint32_t done = epoch_done(flags);
-
-    *progress = (struct cecl_progress){.started = false};
-    if (flags->nranks == 1)
-        return ceclSuccess;
-    /* Reads this rank's last signals from the words in which peers receive them. */
-    const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
-                                 &progress->flags[lane]));
-    CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, flags->rank, 0, CECL_LANE_MAIN),
-                             CECL_LANES * (size_t)flags->nranks, rows));
-    progress->started = (int32_t)(progress->flags[CECL_LANE_MAIN] - cecl_flag_value(done)) > 0;
-    if (progress->started)
-        name_late_ones(flags, rows, progress);
     return ceclSuccess;
 }
 
@@ -139,7 +85,8 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
     atomic_store(&flags->silent, true);
     if (flags->on_host)
         return ceclSuccess; /* the values are in the stream */
-    const uint32_t done = epoch_done(flags), side = atomic_load(&flags->target[CECL_LANE_SIDE]),
+    const uint32_t done = cecl_flags_epoch_done(flags),
+                   side = atomic_load(&flags->target[CECL_LANE_SIDE]),
                    pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,
                    beside = pending * atomic_load(&flags->side_a_main);
     CECL_TRY(overwrite(flags, CECL_LANE_MAIN, done, pending, done - QUARTER));
@@ -154,4 +101,59 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
         CECL_TRY(cecl_flags_write_row(
             flags, lane, cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
     return ceclSuccess;
+}
+
+/* ---- words of captured calls */
+
+/* Whether this rank's stream may wait for the peer: in a call that runs, or at the beginning of the next one for the
+ * last phase of the call before. Such a wait is not seen, because no phase was signalled; but the peer's word shows
+ * that the wait would not end. */
+static bool may_wait_for(const struct cecl_flags *flags, int peer)
+{
+    return cecl_turns_run(flags) || !(cecl_turns_of(flags, peer) & cecl_turns_bit(0, 1));
+}
+
+/* The number for which this rank waits at phase 1; 0: in no call. Of the number the rank's word has only some bits, so if
+ * there are more numbers, one call after the other returns all that have these bits. */
+static uint32_t awaited(struct cecl_flags *flags)
+{
+    const uint32_t word = cecl_turns_of(flags, flags->rank),
+                   bits = word >> CECL_TURNS_SHIFT & (CECL_TURNS_NUMBERS - 1),
+                   most = atomic_load(&flags->numbered),
+                   tries = atomic_fetch_add(&flags->tries, 1) % (most / CECL_TURNS_NUMBERS + 1);
+    return word >> 16 != 0 ? bits + tries * CECL_TURNS_NUMBERS : 0;
+}
+
+static void release_from(const struct cecl_flags *flags, int peer, uint32_t mine)
+{
+    struct cecl_device *dev = flags->dev;
+    dev->ops->host_set_bits(dev, (uint32_t *)cecl_turns_word_of(flags, peer), CECL_TURNS_PHASES);
+    if (mine != 0 && cecl_turns_call_of(flags, peer) != mine)
+        dev->ops->host_write(dev, cecl_flags_word(flags, peer, peer, CECL_COUNTER_CALL), 1, mine);
+}
+
+static void release_once(struct cecl_flags *flags)
+{
+    const uint32_t mine = awaited(flags);
+    for (int r = 0; r < flags->nranks; r++)
+        if (r != flags->rank && may_wait_for(flags, r))
+            release_from(flags, r, mine);
+}
+
+/* Each call waits for a number of its own, and thousands may be enqueued. So this goes on as long as one wait after
+ * the other ends, for a few ms. */
+#define RELEASE_NS 4000000
+#define RELEASE_LOOKS 200
+
+void cecl_turns_release(struct cecl_flags *flags)
+{
+    const int64_t end = cecl_now_ns() + RELEASE_NS;
+    bool goes_on = flags->hosted != NULL;
+    while (goes_on && cecl_now_ns() < end) {
+        const uint32_t before = cecl_turns_of(flags, flags->rank);
+        release_once(flags);
+        for (int i = 0; i < RELEASE_LOOKS && cecl_turns_of(flags, flags->rank) == before; i++)
+            sched_yield();
+        goes_on = cecl_turns_of(flags, flags->rank) != before;
+    }
 }

@@ -76,40 +76,48 @@ static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n, uint32_t number)
  * hosted  NULL: there are no peers */
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
-/* Describes how a captured call of one kernel waits for its peers, and how it is counted. Such a call
- * writes to flags->replay that it is running. number: of the call among the captured ones. */
-struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
-struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind,
-                                         uint32_t number);
+/* The words in which rank `holder` hears of captured calls of one kernel, one for each rank. */
+_Static_assert(CECL_NUMBERINGS == 2, "cecl_hosted_count_words has so many for each rank");
+static inline uint64_t *cecl_turns_counts(const struct cecl_flags *flags, int holder, int kind)
+{
+    return cecl_hosted_counts(flags->hosted, holder) + kind * flags->nranks;
+}
 
-/* -- for the watchdog and for teardown -- */
+/* ---- reading the words */
 
+/* What rank `writer` has written for its latest captured call of this kind, as far as this rank knows: how many there
+ * were, and the call's number among all captured ones. */
+struct cecl_turns_told {
+    uint32_t count, number;
+};
+struct cecl_turns_told cecl_turns_told(const struct cecl_flags *flags, int kind, int writer);
+
+static inline _Atomic uint32_t *cecl_turns_word_of(const struct cecl_flags *flags, int rank)
+{
+    return (_Atomic uint32_t *)cecl_flags_word(flags, rank, rank, CECL_COUNTER_TURN);
+}
+/* A rank's word, without the watchdog's mark. */
+static inline uint32_t cecl_turns_of(const struct cecl_flags *flags, int rank)
+{
+    return atomic_load_explicit(cecl_turns_word_of(flags, rank), memory_order_acquire) &
+           ~CECL_TURNS_SEEN;
+}
+/* The number of the captured call that a rank is in, between its first phase and its last one; 0: in none. */
+static inline uint32_t cecl_turns_call_of(const struct cecl_flags *flags, int rank)
+{
+    return cecl_word_read(cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL));
+}
 /* Whether a captured call is running, according to the words that streams write. A graph that was launched
  * does not count before its first call has signalled its first phase. */
 bool cecl_turns_run(const struct cecl_flags *flags);
-/* Whether a captured call has begun or ended, or signalled a phase, since the last look. Also true if no captured
- * call is running and no peer is behind. (A peer may be behind a call that has ended here: it must still signal its
- * last phase, for which this rank's next call waits.) */
-bool cecl_turns_go_on(const struct cecl_flags *flags);
-/* A value that changes whenever a rank signals a phase of a captured call. */
-uint32_t cecl_turns_sum(const struct cecl_flags *flags);
-/* A peer whose stream runs another captured call than this rank's stream. */
-struct cecl_turns_difference {
-    int rank;
-    uint32_t mine, theirs; /* the numbers of both calls */
-};
-/* Looks for such a peer. Call it only after cecl_turns_go_on was false. What it finds is certain: neither call can
- * end. */
-bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_difference *difference);
-/* Adds to `late` the peers that are behind this rank in captured calls. */
-void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late);
-/* Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the number of the
- * call that runs here to their CALL. Streams of peers may
- * write these words again. So call this function repeatedly, as long as a graph may be replayed. After a
- * failure peers must have been notified, because this also ends their own waits for these words. After an end in
- * order it changes nothing for them: this rank has signalled its last phase, so every peer has signalled the phase
- * before, and only a later call could go on early, which does not take place without this rank. If a graph is
- * launched here nevertheless, peers that still make captured calls may go on early, too (comm/replays.c). */
+
+/* release.c. Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the
+ * number of the call that runs here to their CALL. Streams of peers may write these words again. So call this function
+ * repeatedly, as long as a graph may be replayed. After a failure peers must have been notified, because this also ends
+ * their own waits for these words. After an end in order it changes nothing for them: this rank has signalled its last
+ * phase, so every peer has signalled the phase before, and only a later call could go on early, which does not take
+ * place without this rank. If a graph is launched here nevertheless, peers that still make captured calls may go on
+ * early, too (comm/replays.c). */
 void cecl_turns_release(struct cecl_flags *flags);
 
 #endif

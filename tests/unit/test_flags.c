@@ -3,7 +3,8 @@
  * and releases. */
 #include "host_fixture.h"
 
-#include "flags/flags.h"
+#include "ce/bound.h"
+#include "comm/progress.h"
 
 #define RANKS 3
 #define RANK 1
@@ -340,5 +341,5 @@ TEST_BETWEEN(ending_the_pads_sets_one_word_of_them, open_flags, close_flags)
     assert_int_equal(cecl_pads_end(&flags), ceclSuccess);
     for (size_t i = 0; i < cecl_pads_bytes(RANKS) / sizeof(*pads); i++)
         assert_int_equal(pads[i], &pads[i] == ended);
-    assert_ptr_equal(cecl_flags_meeting(&flags, MAIN).ended, ended);
+    assert_ptr_equal(cecl_bound_meeting(&flags, MAIN).ended, ended);
 }

@@ -2,7 +2,7 @@
  * failure. One rank's view, with all ranks' words in this program's memory. */
 #include "host_fixture.h"
 
-#include "flags/turns.h"
+#include "comm/progress.h"
 
 #define RANKS 4
 #define ME 1

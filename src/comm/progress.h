@@ -1,0 +1,37 @@
+/* What words say of collectives that are pending: how far they are, and which peers are behind. For the watchdog, which
+ * also looks at awaited words (flags/awaited.h). */
+#ifndef CECL_COMM_PROGRESS_H
+#define CECL_COMM_PROGRESS_H
+
+#include "flags/turns.h"
+
+/* How far the collective in progress is. */
+struct cecl_progress {
+    bool started;               /* this rank has signalled to its peers that the call has begun */
+    uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
+    struct cecl_rank_set late;  /* the peers whose flags are furthest behind those of this rank */
+    bool graphs; /* the worker says it: a graph was launched whose captured calls have not ended */
+};
+/* Finds out the progress of the call that runs. */
+ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
+
+/* ---- captured calls */
+
+/* Whether a captured call has begun or ended, or signalled a phase, since the last look. Also true if no captured
+ * call is running and no peer is behind. (A peer may be behind a call that has ended here: it must still signal its
+ * last phase, for which this rank's next call waits.) */
+bool cecl_turns_go_on(const struct cecl_flags *flags);
+/* A value that changes whenever a rank signals a phase of a captured call. */
+uint32_t cecl_turns_sum(const struct cecl_flags *flags);
+/* A peer whose stream runs another captured call than this rank's stream. */
+struct cecl_turns_difference {
+    int rank;
+    uint32_t mine, theirs; /* the numbers of both calls */
+};
+/* Looks for such a peer. Call it only after cecl_turns_go_on was false. What it finds is certain: neither call can
+ * end. */
+bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_difference *difference);
+/* Adds to `late` the peers that are behind this rank in captured calls. */
+void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late);
+
+#endif
