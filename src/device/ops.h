@@ -4,9 +4,6 @@
 
 #include "device/device.h"
 
-/* Few operations need all the arguments that all devices get. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
 /* Declares an operation: cuda_close, host_close and so on. */
 #define CECL_DEVICE_OP_DECLARED(prefix, name) \
     __typeof__(*((const struct cecl_device_ops *)0)->name) prefix##_##name;
