@@ -184,6 +184,8 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
+/* The name of what is pending, if anything is. */
+const char *cecl_comm_pending(ceclComm_t comm);
 /* Refuses call `name`, because another thread is inside call `other` on the same communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
 /* Enters a call. One thread at a time may be inside; a second one is refused before it touches any state of

@@ -144,12 +144,20 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
     return cecl_comm_async(comm);
 }
 
+const char *cecl_comm_pending(ceclComm_t comm)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    if (comm->net || !cecl_flags_calls_idle(flags))
+        return cecl_comm_last_call(comm);
+    return cecl_lines_idle(flags) ? "a graph that was launched" : "a one-sided call";
+}
+
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
     if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending on rank "))
         cecl_fail(result, "%s; pending on rank %d: %s", cecl_message(), comm->rank,
-                  cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
+                  cecl_comm_pending(comm));
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     hear_trouble(comm, true); /* a peer that failed for this reason may have reported it first */

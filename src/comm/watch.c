@@ -116,18 +116,13 @@ void cecl_watch_stop(ceclComm_t comm)
 /* Names the ranks that the watchdog's last look has found. */
 static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
-    const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_rank_set late = {{0}};
     struct cecl_rank_list named;
     if (!comm->net)
         late = cecl_waits_of(&comm->waits, comm->rank, cecl_now_ms() - CECL_WATCH_LATE_MS);
     const char *who =
         cecl_rank_set_count(&late) > 0 ? cecl_comm_to_blame(comm, late, &named) : NULL;
-    return cecl_fail(ceclTimeout, "%s is still pending after %lld ms%s%s",
-                     comm->net                      ? cecl_comm_last_call(comm)
-                     : cecl_flags_idle(flags)       ? "a graph that was launched"
-                     : cecl_flags_calls_idle(flags) ? "a one-sided call"
-                                                    : cecl_comm_last_call(comm),
+    return cecl_fail(ceclTimeout, "%s is still pending after %lld ms%s%s", cecl_comm_pending(comm),
                      (long long)waited_ms, who ? ": it waits for " : "", who ? who : "");
 }
 
