@@ -63,7 +63,7 @@ static bool is_on_host(ceclComm_t comm)
  * pool has room. */
 #define STAGING_MEMORY_SHARE 512
 #define STAGING_LEAST (1u << 20)
-#define POOL_SHARE 8 /* staging, and each kind of slots, take one part in this many of the pool */
+#define POOL_SHARE 8 /* staging takes at most one part in this many of the pool */
 
 /* The default size of staging. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
@@ -97,35 +97,6 @@ static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
     if (config->staging_bytes < 0)
         config->staging_bytes =
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
-}
-
-#define SLOT_UNIT 512u /* slot sizes are multiples of this many bytes */
-/* If the pool has no room for slots of so many bytes, the largest small call of more than two ranks, no call is
- * small. */
-#define SLOT_LEAST_CUDA (256u << 10)
-#define SLOT_LEAST_HOST (4u << 10)
-/* The part of the next rank's staging through which private memory is copied. A chunk is half of it. A chunk of
- * 8 MiB takes 21 us over the link, and a batch of two copies costs about 5 us. */
-#define CARRY_CUDA (16u << 20)
-#define CARRY_HOST (64u << 10)
-
-/* The bytes of a slot: enough for what the largest small call sends to a peer, or less if all slots together
- * would take too much of the pool. 0: there are no slots. */
-static uint64_t slot_bytes(ceclComm_t comm)
-{
-    const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
-                          SLOT_UNIT,
-                   fewest = is_on_host(comm) ? SLOT_LEAST_HOST : SLOT_LEAST_CUDA,
-                   least = fewest < most ? fewest : most,
-                   room = (uint64_t)comm->config.pool_bytes / POOL_SHARE;
-    if (comm->nranks < 2 || comm->nranks > CECL_SMALL_RANKS)
-        return 0;
-    for (uint64_t each = most; each >= least && each >= SLOT_UNIT; each /= 2) {
-        const uint64_t slot = each / SLOT_UNIT * SLOT_UNIT;
-        if (2 * CECL_SLOT_FACTOR * (uint64_t)comm->nranks * slot <= room)
-            return slot;
-    }
-    return 0;
 }
 
 /* The watchdog cannot see the wait of a small call's kernel, so the kernel limits this wait itself. The
@@ -213,8 +184,8 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(cecl_mesh_agree(comm->mesh, cecl_pool_open(&comm->pool, comm->dev, comm->mesh,
                                                         comm->rank, comm->nranks, &pool)));
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
-                              slot_bytes(comm), is_on_host(comm) ? CARRY_HOST : CARRY_CUDA,
-                              &comm->hosted, has_host_flags(comm)));
+                              cecl_tuning_largest_small(&comm->tuning), &comm->hosted,
+                              has_host_flags(comm)));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, open_windows(comm));

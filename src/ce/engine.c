@@ -4,7 +4,38 @@
 #include "ce/bound.h"
 #include "util/grow.h"
 
-#define SLOT_ALIGN 512u
+#define SLOT_ALIGN 512u /* slots have multiples of this many bytes */
+#define POOL_SHARE 8    /* each kind of slots takes at most one part in this many of the pool */
+/* If the pool has no room for slots of so many bytes, the largest small call of more than two ranks, no call is
+ * small. */
+#define SLOT_LEAST_CUDA (256u << 10)
+#define SLOT_LEAST_HOST (4u << 10)
+/* The part of the next rank's staging through which private memory is copied. A chunk is half of it. A chunk of
+ * 8 MiB takes 21 us over the link, and a batch of two copies costs about 5 us. */
+#define CARRY_CUDA (16u << 20)
+#define CARRY_HOST (64u << 10)
+
+static bool is_on_host(const struct cecl_pool *pool)
+{
+    return pool->dev->kind == CECL_KIND_HOST;
+}
+
+/* The bytes of a slot: enough for the largest small call, or less if all slots together would take too much of the
+ * pool. 0: there are no slots. */
+static uint64_t slot_bytes_of(const struct cecl_pool *pool, uint64_t small_bytes)
+{
+    const uint64_t most = cecl_round_up(small_bytes, SLOT_ALIGN),
+                   fewest = is_on_host(pool) ? SLOT_LEAST_HOST : SLOT_LEAST_CUDA,
+                   least = fewest < most ? fewest : most, room = pool->slice / POOL_SHARE;
+    if (pool->nranks < 2 || pool->nranks > CECL_SMALL_RANKS)
+        return 0;
+    for (uint64_t each = most; each >= least && each >= SLOT_ALIGN; each /= 2) {
+        const uint64_t slot = each / SLOT_ALIGN * SLOT_ALIGN;
+        if (2 * CECL_SLOT_FACTOR * (uint64_t)pool->nranks * slot <= room)
+            return slot;
+    }
+    return 0;
+}
 
 /* Bytes of the slots of calls that are not captured. Captured calls have slots of their own, with as many
  * bytes. */
@@ -34,10 +65,11 @@ static ceclResult_t clear_slots(const struct cecl_engine *engine)
 }
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
-                              uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
+                              uint64_t staging_bytes, uint64_t small_bytes,
                               const struct cecl_hosted *hosted, bool host_flags)
 {
-    const uint64_t before = (staging_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    const uint64_t before = cecl_round_up(staging_bytes, SLOT_ALIGN),
+                   carry = is_on_host(pool) ? CARRY_HOST : CARRY_CUDA;
     *engine = (struct cecl_engine){.dev = pool->dev,
                                    .pool = pool,
                                    .hosted = hosted,
@@ -45,8 +77,8 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .nranks = pool->nranks,
                                    .staging_bytes = staging_bytes,
                                    .slots_offset = before,
-                                   .slot_bytes = slot_bytes,
-                                   .carry_bytes = pool->nranks > 1 ? carry_bytes : 0};
+                                   .slot_bytes = slot_bytes_of(pool, small_bytes),
+                                   .carry_bytes = pool->nranks > 1 ? carry : 0};
     engine->captured_slots_offset = before + slots_bytes(engine);
     engine->table_offset = before + 2 * slots_bytes(engine);
     engine->table_bytes = table_bytes(pool->nranks);

@@ -58,11 +58,13 @@ struct cecl_engine {
     uint64_t last_stream;
 };
 
-/* Collective. Opens the flags (see cecl_flags_open). Takes one piece of the pool for staging, slots
- * (slot_bytes: a multiple of 512), the table of splits, and the part through which private memory
- * is carried. A zeroed engine, or one that failed to open, may be closed. */
+/* Collective. Opens the flags (see cecl_flags_open). Takes one piece of the pool for staging, slots,
+ * the table of splits, and the part through which private memory is carried. A zeroed engine, or
+ * one that failed to open, may be closed.
+ *
+ * small_bytes  what the largest small call sends to a peer */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
-                              uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
+                              uint64_t staging_bytes, uint64_t small_bytes,
                               const struct cecl_hosted *hosted, bool host_flags);
 
 /* Local. No work may be pending. */
