@@ -49,7 +49,7 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
             launch, i, cecl_call_check_buffers(&launch->calls[i], &launch->comm->windows)));
     if (launch->nfull > 1 && (launch->kind == CECL_LAUNCH_COLLECTIVES || launch->comm->net))
         CECL_TRY(check_apart(launch));
-    CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));
+    CECL_TRY(cecl_calls_check_arithmetic(launch->calls, launch->nfull));
     cecl_kept_checked(launch);
     return ceclSuccess;
 }

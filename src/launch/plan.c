@@ -78,29 +78,6 @@ static ceclResult_t lower_calls(ceclComm_t comm, const struct cecl_call *calls, 
     return cecl_lower_group(parts, count, plan);
 }
 
-/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even
- * ranks that reduce nothing. A call whose splits are on the device only moves data, so it needs the policy
- * that lets SMs move data. */
-ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (calls[i].options.sm_policy == CECL_SM_NEVER &&
-            calls[i].op->family == CECL_FAMILY_REDUCTION &&
-            (calls[i].nranks > 1 || !calls[i].in_place))
-            return cecl_fail(ceclInvalidUsage,
-                             "%s: CECL_SM_NEVER, but its arithmetic needs SMs; set smPolicy or "
-                             "CECL_SM_POLICY to CECL_SM_REDUCE_ONLY",
-                             calls[i].op->name);
-        if (calls[i].op->family == CECL_FAMILY_SPLITS &&
-            calls[i].options.sm_policy != CECL_SM_ALLOW)
-            return cecl_fail(ceclInvalidUsage,
-                             "%s reads its splits on the device, so kernels on SMs move the rows: "
-                             "set smPolicy or CECL_SM_POLICY to CECL_SM_ALLOW",
-                             calls[i].op->name);
-    }
-    return ceclSuccess;
-}
-
 static bool needs_forbidden_sm(const struct cecl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->ncopies; i++) {

@@ -89,8 +89,6 @@ struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 /* Whether no copy of this call would touch a peer's sendbuff or recvbuff if the call were made alone, in no
  * group. */
 bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
-/* Refuses reductions and calls with splits on the device if their policy forbids the SMs that they need. */
-ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count);
 /* Makes a plan of `count` calls. The caller frees the plan. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);

@@ -198,6 +198,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
  * partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
+/* describe.c: refuses reductions and calls with splits on the device if their policy forbids the SMs that they need. */
+ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count);
 /* apart.c: refuses a group in which one call writes memory that another call uses. `numbers` are
  * those by which the message names the calls. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_t *numbers,

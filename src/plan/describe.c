@@ -153,6 +153,31 @@ ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cec
     return ceclSuccess;
 }
 
+/* ---- what the policy allows */
+
+/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even
+ * ranks that reduce nothing. A call whose splits are on the device only moves data, so it needs the policy
+ * that lets SMs move data. */
+ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (calls[i].options.sm_policy == CECL_SM_NEVER &&
+            calls[i].op->family == CECL_FAMILY_REDUCTION &&
+            (calls[i].nranks > 1 || !calls[i].in_place))
+            return cecl_fail(ceclInvalidUsage,
+                             "%s: CECL_SM_NEVER, but its arithmetic needs SMs; set smPolicy or "
+                             "CECL_SM_POLICY to CECL_SM_REDUCE_ONLY",
+                             calls[i].op->name);
+        if (calls[i].op->family == CECL_FAMILY_SPLITS &&
+            calls[i].options.sm_policy != CECL_SM_ALLOW)
+            return cecl_fail(ceclInvalidUsage,
+                             "%s reads its splits on the device, so kernels on SMs move the rows: "
+                             "set smPolicy or CECL_SM_POLICY to CECL_SM_ALLOW",
+                             calls[i].op->name);
+    }
+    return ceclSuccess;
+}
+
 /* ---- a call as a peer describes it */
 
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
