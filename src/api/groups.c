@@ -1,5 +1,4 @@
 /* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
-#include "api/joins.h"
 #include "api/life.h"
 #include "comm/together.h"
 #include "device/nvtx.h"

@@ -1,14 +1,30 @@
 /* The ways to join: by a unique id over TCP, by the caller's callbacks, or as all ranks in one process. They
  * all call cecl_comm_setup. */
-#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-#include "api/joins.h"
 #include "api/life.h"
 #include "boot/meeting.h"
+#include "comm/together.h"
 #include "launch/group.h"
 #include "util/clock.h"
 #include "util/fds.h"
 #include "util/grow.h"
+
+/* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
+struct cecl_join {
+    struct cecl_join *next;
+    ceclComm_t *out; /* the caller's variable for the communicator */
+    int nranks, rank;
+    struct cecl_meetings meetings; /* in ceclCommInitAll the ranks meet there; zeroed: by the id */
+    ceclUniqueId id;
+    struct cecl_resolved config;
+    /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers
+     * learn why. */
+    ceclResult_t local;
+    char words[CECL_MESSAGE_BYTES]; /* the message of `local` */
+    ceclComm_t comm;                /* the communicator, once it is made */
+};
 
 static ceclResult_t check_nranks(int nranks)
 {
@@ -53,7 +69,8 @@ static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *re
     return cecl_meeting_join(&plan, recv);
 }
 
-ceclResult_t cecl_join_carry_out(void *item)
+/* Collective. Makes the communicator of a join. */
+static ceclResult_t join_now(void *item)
 {
     struct cecl_join *join = item;
     struct cecl_oob oob;
@@ -73,6 +90,68 @@ ceclResult_t cecl_join_carry_out(void *item)
                : cecl_fail(result,
                            "%s; this unique id is used up: make a new one with ceclGetUniqueId",
                            cecl_message());
+}
+
+/* ---- in a group: joins wait for this thread's ceclGroupEnd, as calls and allocations do, so that one thread can join for
+ * many ranks */
+
+static void free_joins(struct cecl_join *join)
+{
+    while (join) {
+        struct cecl_join *next = join->next;
+        free(join);
+        join = next;
+    }
+}
+
+/* Keeps a join, or the error of its arguments, for the end of the open group. */
+static ceclResult_t keep_join(const struct cecl_join *join)
+{
+    struct cecl_group *group = cecl_group_current();
+    struct cecl_join **end = &group->joins, *kept = malloc(sizeof(*kept));
+    ceclResult_t result = join->local;
+    if (!kept)
+        return cecl_group_refuse_call(
+            NULL, cecl_fail(ceclOutOfMemory, "no host memory for a join of a group"));
+    while (*end)
+        end = &(*end)->next;
+    *kept = *join;
+    *end = kept;
+    group->free_joins = free_joins;
+    if (result != ceclSuccess)
+        result = cecl_fail_with(result, join->words);
+    return cecl_group_refuse_call(NULL, result);
+}
+
+static void refuse_all(struct cecl_join *joins, ceclResult_t refused, const char *words)
+{
+    for (struct cecl_join *join = joins; join; join = join->next) {
+        if (join->local != ceclSuccess)
+            continue;
+        join->local = refused;
+        snprintf(join->words, sizeof(join->words), "its group was refused: %.450s", words);
+    }
+}
+
+static void *next_join(void *join)
+{
+    return ((struct cecl_join *)join)->next;
+}
+
+ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words)
+{
+    char why[CECL_MESSAGE_BYTES];
+    if (refused != ceclSuccess)
+        refuse_all(joins, refused, words);
+    const ceclResult_t result = cecl_together(join_now, joins, next_join);
+    cecl_keep_message(why);
+    for (struct cecl_join *join = joins; join; join = join->next) {
+        if (result == ceclSuccess)
+            *join->out = join->comm;
+        else if (join->comm)
+            cecl_comm_take_back(join->comm);
+    }
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }
 
 /* Finds out which GPU the caller means, because the join runs on another thread, which has no current
@@ -108,8 +187,8 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     if (join.local != ceclSuccess)
         cecl_keep_message(join.words);
     if (grouped)
-        return cecl_joins_keep(&join);
-    CECL_TRY(cecl_join_carry_out(&join));
+        return keep_join(&join);
+    CECL_TRY(join_now(&join));
     *comm = join.comm;
     return ceclSuccess;
 }

@@ -20,6 +20,12 @@ uint64_t cecl_setup_pool_bytes(ceclComm_t comm, const struct cecl_hello *hello);
 /* Opens the registry, so that calls can use memory outside the pool. rank, nranks: those of the mesh. */
 ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks);
 
+/* init.c. Carries out the joins of a group at the same time. Collective over each of the new communicators. If one of them
+ * cannot be made, this process keeps none. If the group was already refused (`refused`, with message `words`), none is
+ * made, and the peers learn why. joins: a list, or NULL */
+struct cecl_join;
+ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words);
+
 /* end.c. Memory of zeros for a communicator; NULL: the host has none. */
 ceclComm_t cecl_comm_alloc(void);
 /* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory. If work
