@@ -15,7 +15,6 @@ static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ce
         return ceclOutOfMemory;
     cecl_launches_begin(&one, call->op);
     one.first = launch;
-    one.count = 1;
     (void)!cecl_launches_note(&one, comm, cecl_launch_describe(launch, args, call));
     const ceclResult_t result = cecl_launches_make(&one);
     cecl_launch_drop(launch);

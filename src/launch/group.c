@@ -37,7 +37,6 @@ static void take_out(struct cecl_group *group, const struct ceclComm *comm)
             continue;
         }
         *at = launch->next;
-        group->all.count--;
         cecl_launch_return(launch);
     }
 }
@@ -162,7 +161,6 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
     launch->is_grouped = true;
     launch->next = *at;
     *at = launch;
-    group->all.count++;
     return launch;
 }
 
@@ -290,5 +288,4 @@ void cecl_group_leave(struct cecl_group *group)
         if (!group->all.first || group->all.first->comm != comm)
             cecl_comm_leave(comm);
     }
-    group->all.count = 0;
 }

@@ -15,7 +15,7 @@ struct cecl_group {
     uint32_t
         failed_call; /* the number of that call, until its message has it; 0: it is not known */
     const char *failed_name; /* the call's function */
-    /* joins that wait for the group's end (api/joins.h); freed when the thread ends */
+    /* joins that wait for the group's end (api/init.c); freed when the thread ends */
     struct cecl_join *joins;
     void (*free_joins)(struct cecl_join *joins);
 };

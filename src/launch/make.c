@@ -93,7 +93,7 @@ static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *l
     /* restarts the time, because comparing the calls may have waited for peers */
     cecl_launch_bound_waits(launch);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
-        return cecl_messages_post(launch, all->count == 1);
+        return cecl_messages_post(launch, all->first == launch && !launch->next);
     if (launch->nfull == 0)
         return ceclSuccess;
     const struct cecl_facts facts = cecl_facts_of(launch->calls, launch->nfull);

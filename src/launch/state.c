@@ -6,7 +6,6 @@
 void cecl_launches_begin(struct cecl_launches *all, const struct cecl_op *op)
 {
     all->first = NULL;
-    all->count = 0;
     all->op = op;
     all->pending_ns = UINT64_MAX; /* as the communicator's threshold says */
     all->failed = ceclSuccess;
