@@ -94,7 +94,7 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 
-/* bind_meeting.c: the words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
+/* bind_address.c: the words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
  * the values. */
 struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
 /* The same for a captured call that is one kernel, which also counts itself, and writes to flags->replay that it is
