@@ -43,8 +43,6 @@ void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind k
 ceclResult_t host_standard_open(struct host_device *host);
 /* Ends every stream of the device, and does not wait: a stream that still holds work carries it out first. */
 void host_streams_end(struct host_device *host);
-/* host_stream.c. Number of entries that a stream's queue can hold. For tests. */
-size_t host_stream_capacity(ceclStream_t stream);
 
 /* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
  * single mappings, so only those that are needed are read. Allocates nothing, because calls look at the memory of

@@ -208,11 +208,6 @@ uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work)
     return ((struct host_stream *)work)->id;
 }
 
-size_t host_stream_capacity(ceclStream_t stream)
-{
-    return ((struct host_stream *)stream)->capacity;
-}
-
 ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
                                struct host_stream **out)
 {
