@@ -261,7 +261,7 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
 /* Rank 0 sends the memory to all. All notice later if a rank has gone. */
 static ceclResult_t send_memory(struct cecl_mesh *mesh)
 {
-    ceclResult_t result = ceclSuccess;
+    ceclResult_t result = map_rows(mesh);
     for (int r = 1; r < mesh->nranks && result == ceclSuccess; r++) {
         result = mesh_send(mesh, r, MESH_POST, NULL, 0, &mesh->memory, 1, mesh->init_deadline);
         result = result == ceclRemoteError ? ceclSuccess : result;
@@ -293,8 +293,10 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
+        mesh_take_fds(
+            mesh); /* of ranks that have the memory: too many under way would hold up rank 0 */
     }
-    return ceclSuccess;
+    return map_rows(mesh);
 }
 
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
@@ -303,10 +305,10 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
     for (int r = 0; r < mesh->nranks; r++)
         memcpy(&mesh->peers[r].invitation, (const char *)invitations + (size_t)r * apart,
                sizeof(mesh->peers[r].invitation));
-    CECL_TRY(mesh->rank == 0 ? map_rows(mesh) : ceclSuccess);
-    CECL_TRY(mesh->rank == 0 ? send_memory(mesh) : await_memory(mesh));
-    CECL_TRY(mesh->rows ? ceclSuccess : map_rows(mesh));
-    CECL_TRY(mesh_exchange_fds(mesh, mesh->self, mesh->processes, true));
+    struct mesh_fds fds;
+    mesh_begin_fds(mesh, &fds, mesh->processes, true);
+    const ceclResult_t result = mesh->rank == 0 ? send_memory(mesh) : await_memory(mesh);
+    CECL_TRY(mesh_end_fds(mesh, mesh->self, result));
     cecl_net_drop(&mesh->self, 1);
     return cecl_mesh_agree(mesh, map_shared(mesh, shared));
 }

@@ -93,8 +93,10 @@ struct cecl_mesh {
 size_t mesh_rows_bytes(int nranks);
 /* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
 void mesh_wake_waiters(struct cecl_mesh *mesh);
-/* mesh_rows.c: cecl_mesh_exchange_fd. elsewhere: only with peers in other processes. */
-ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *of, bool elsewhere);
+/* mesh_rows.c: begins and ends an exchange of descriptors; between these, a rank takes what others send. `fd` is sent if
+ * all went well before. */
+void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of, bool elsewhere);
+ceclResult_t mesh_end_fds(struct cecl_mesh *mesh, int fd, ceclResult_t before);
 /* mesh_rows.c: takes what has come of it. */
 void mesh_take_fds(struct cecl_mesh *mesh);
 

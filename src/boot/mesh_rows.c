@@ -294,24 +294,30 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
     return take_rest(mesh, deadline);
 }
 
-ceclResult_t mesh_exchange_fds(struct cecl_mesh *mesh, int fd, int *of, bool elsewhere)
+void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of, bool elsewhere)
 {
-    struct mesh_fds fds = {.number = mesh->sequence, .elsewhere = elsewhere, .of = of};
-    if (mesh->broken != ceclSuccess)
-        return cecl_fail_with(mesh->broken, mesh->broken_text);
-    mesh->fds = &fds;
+    *fds = (struct mesh_fds){.number = mesh->sequence, .elsewhere = elsewhere, .of = of};
+    mesh->fds = fds;
     for (int r = 0; r < mesh->nranks; r++) {
         of[r] = -1;
-        fds.count += is_asked(mesh, r);
+        fds->count += is_asked(mesh, r);
     }
-    const ceclResult_t result = send_and_take(mesh, fd);
-    mesh->fds = NULL;
+}
+
+ceclResult_t mesh_end_fds(struct cecl_mesh *mesh, int fd, ceclResult_t before)
+{
+    const ceclResult_t result = before == ceclSuccess ? send_and_take(mesh, fd) : before;
     if (result != ceclSuccess)
-        cecl_net_drop(of, mesh->nranks);
+        cecl_net_drop(mesh->fds->of, mesh->nranks);
+    mesh->fds = NULL;
     return result;
 }
 
-ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds)
+ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *of)
 {
-    return mesh_exchange_fds(mesh, fd, fds, false);
+    struct mesh_fds fds;
+    if (mesh->broken != ceclSuccess)
+        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    mesh_begin_fds(mesh, &fds, of, false);
+    return mesh_end_fds(mesh, fd, ceclSuccess);
 }

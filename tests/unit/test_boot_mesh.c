@@ -355,8 +355,8 @@ TEST(a_rank_that_died_before_an_exchange_is_named_at_once)
 
 /* ---- a user whose processes may have few descriptors under way */
 
-#define MANY 8 /* ranks, which send 56 descriptors */
-#define FEW 28 /* that the user may have under way */
+#define MANY 24 /* ranks, which send 552 descriptors */
+#define FEW 64  /* that the user may have under way */
 
 static uid_t user_of_this_test(void)
 {
@@ -385,7 +385,8 @@ static void join_as_a_user(int nranks, int64_t timeout_ms, char said[][CECL_MESS
             alarm(200);
             be_a_user_of_few(user);
             const ceclUniqueId id = forked_meet(made, r);
-            cecl_oob_from_id(&oob, &id, nranks, r, timeout_ms);
+            cecl_oob_from_id(&oob, &id, nranks, r,
+                             timeout_ms * (1 + r)); /* rank 0 gives up first */
             const ceclResult_t result = open_mesh(&oob, timeout_ms, &mesh);
             if (result != ceclSuccess)
                 snprintf(said[r], CECL_MESSAGE_BYTES, "%d: %.400s", (int)result, cecl_message());
