@@ -17,7 +17,7 @@
  *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each
  *                rank has a GPU of its own.
  *   peer         another rank of the same communicator.
- *   host device  what ranks run on without GPUs. It carries out the same plans, by threads and
+ *   host device  what ranks run on without GPUs. It carries out the same plans, with threads and
  *                shared memory. Its memory is ordinary memory: the program can read and write what
  *                ceclMemAlloc gives, and calls take any memory of the process. It needs /proc. Its
  *                streams compute in the default floating-point environment.
@@ -81,8 +81,8 @@
  *                SM copies them instead. A private sendbuff is sent from where it lies, and is
  *                carried only if a peer comes late to the call (see Collectives). ceclReduceScatter
  *                needs no bounce buffer.
- * Each call checks which memory is at the address, so memory that was freed is not confused with
- * memory that was allocated there later. On the host device a call checks all bytes from the first
+ * Each call checks which memory is at the address, so memory that was allocated there later is not
+ * taken for memory that was freed. On the host device a call checks all bytes from the first
  * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
  * mappings of files that have become too short. Leave memory as it is until the call is done. If a
  * program frees memory, takes away access rights, or truncates its file while a call is pending, a
@@ -95,8 +95,8 @@
  * message says whether the calls differ in the function, count, datatype, root, op or options, with
  * both values. Small calls (ceclExplain tells which are small), barriers and calls with splits on
  * the device are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog
- * find the difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is
- * more than 64 calls ahead are not compared.) If splits lie on the device, the call's kernels also
+ * find the difference, and the communicator fails with ceclInvalidUsage. (While a rank is more than 64 calls
+ * ahead of another, the two are not compared.) If splits lie on the device, the call's kernels also
  * compare the call, and move no row if ranks differ. With CECL_CHECK=1 in the environment, the
  * ranks' host threads compare every collective before it starts. If calls differ, all ranks refuse
  * them (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
@@ -249,8 +249,8 @@ typedef enum {
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA if each rank has a GPU of its own, otherwise the host device. In that case rank
-     * 0 says so on stderr, once in a process. */
+    /* Default. CUDA if each rank has a GPU of its own, otherwise the host device. If the host
+     * device is chosen, rank 0 says so on stderr, once in a process. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
@@ -371,9 +371,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * exist when it returns.
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
- * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
- *         after any refusal if nranks is 1. Once peers have learned of a failure, the id is used
- *         up, and the message says so.
+ * id      from one call of ceclGetUniqueId on one rank. The id stays usable if `nranks` is refused,
+ *         and after any refusal if nranks is 1. Once peers have learned of a failure, the id is
+ *         used up, and the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
@@ -449,7 +449,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * destroyed in any order, and the failure of one does not affect another. (If a rank dies, all its
  * communicators fail.) Memory of ceclMemAlloc belongs to the communicator that allocated it; for
  * calls on the others it is ordinary memory of the device. Memory that is registered with `comm` is
- * registered with the new communicator too, until that one ends or finds the memory freed.
+ * registered with the new communicator too, until the new one ends or finds that the memory was freed.
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order
  *          of their ranks in `comm`.
@@ -540,8 +540,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * mapped.) The call never hangs: collectives that do not end within the timeout (30 s where there
  * is none) are aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
  * caller's own streams must be over. Registered memory stays the caller's; peers keep it open until
- * they destroy their communicators, or have no pending call for a moment. `comm` is gone even when
- * an error is returned.
+ * they destroy their communicators, or have no pending call for a moment. `comm` has ended even
+ * when an error is returned.
  * Local, blocking (bounded; but on GPUs it also waits for other pending work of this process,
  * because CUDA does when it frees memory). Threads: the last call on comm. Ownership: no longer the
  * caller's.
@@ -624,15 +624,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * open and close memory, which otherwise happens by itself.
  *
  * Peers open memory at the first call that uses it, and each peer waits for that in its own call.
- * They keep it open until this rank notices that it was freed. It notices at a call that uses the
- * address again, or when other memory is registered. Until then the GPU may keep memory that the
+ * They keep it open until this rank notices that it was freed: at a call that uses the address
+ * again, or when this rank registers other memory. Until then the GPU may keep memory that the
  * program has freed. To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
 
 /* Registers memory of the caller before its first use, so that peers have opened it by the time a
- * call uses it. A call that comes sooner waits until they have.
+ * call uses it. A call that comes sooner waits until peers have opened the memory.
  * ptr     start of the range, anywhere inside an allocation of this rank's device. Registers the
  *         whole allocation, or, if this consists of many handles, those that the range touches.
  * bytes   1 or more; the range must be memory throughout.
@@ -736,15 +736,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * The calling thread waits for
  *   - a peer that has not said yet where its buffers lie. Say the peer has made n calls. The thread
  *     waits while this rank's GPU has not done the first n - 1 of them, unless the GPU has stood
- *     still for 50 ms (late.behind_ns). Then it waits for 20 us more (late.wait_ns), but not for a peer
- *     that has not made the call before this one either. It adds
+ *     still for 50 ms (late.behind_ns). Then it waits for 20 us more (late.wait_ns), unless the
+ *     peer has not even made the call before this one. It adds
  *       - the time that this rank has just spent on registering memory, at most 100 ms;
  *       - on GPUs 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *         late.wait_ns_per_mib), because a late call takes that much longer;
- *       - for any peer up to 500 us (late.pending_ns), while an earlier call of this rank is pending
- *         on its GPU.
+ *       - up to 500 us (late.pending_ns), for any peer, while an earlier call of this rank is
+ *         pending on its GPU.
  *     The last two waits together take at most 2 ms plus a 64th of the elapsed time
- *     (late.pending_sum_ns). More than 64 ranks all wait for all. cecl_info --tuning prints these
+ *     (late.pending_sum_ns). With more than 64 ranks, all wait for all. cecl_info --tuning prints these
  *     times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
@@ -1112,7 +1112,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
                                                ceclDataType_t datatype, int root, ceclComm_t comm,
                                                ceclStream_t stream);
 
-/* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two make calls.
+/* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two ranks make calls.
  * sendbuff  [count] elements.
  * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
  *           the two ranks still wait for each other.
@@ -1126,12 +1126,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
  * Each ends once both of its ranks have reached their groups. The two groups may hold different
  * calls. If a group also has collectives, messages come after them. Messages of a group may overlap
- * in memory; but bytes that one receives and another uses are undefined.
+ * in memory, but bytes that one message receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: a group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and
- * at least 16 with more. A rank that is that many messages ahead of its peer's host waits for the
+ * at least 16 with more. A rank that is so many messages ahead of its peer's host waits for the
  * peer. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
  * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, at
@@ -1164,13 +1164,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  *     sendbuff on rank 1: [b0][b1]     recvbuff on rank 1: [a1 + b1]
  *
  * The arithmetic needs a few SMs (ceclConfig_t.maxSms). A small call is one kernel. A larger call
- * goes one of two ways, which ceclGroupExplain tells. Either SMs read the blocks in the peers'
- * memory, if no sendbuff is private and no rank comes late. Or copy engines bring the blocks to
+ * goes one of two ways; ceclGroupExplain tells which. If no sendbuff is private and no rank comes
+ * late, SMs may read the blocks in the peers' memory. Otherwise copy engines bring the blocks to
  * staging in chunks, and a kernel reduces one chunk while the next arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
  * Leave enough other SMs free for kernels that a peer needs before it makes this call, and for
- * calls of other communicators, which a peer may run in another order. Otherwise the ranks wait for
+ * calls on other communicators, which a peer may run in another order. Otherwise the ranks wait for
  * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
  * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
  * the highest priority, in the order of `stream`.
@@ -1199,7 +1199,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
-/* Does what ceclReduceScatter does, but need not round sums to the type of the elements: 16-bit
+/* Does what ceclReduceScatter does, but the sums may have a wider type than the elements: 16-bit
  * gradients travel in 16 bits, and arrive as fp32 sums.
  * sendbuff   [nranks * recvcount] elements of sendtype.
  * recvbuff   [recvcount] elements of recvtype. Must not overlap sendbuff, unless the types are equal.
@@ -1311,14 +1311,14 @@ typedef struct ceclOptions {
  * computation, and take the fastest way in others.
  * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. The call is cheap, because plans
- * are kept for each choice. Threads: one call at a time. Ownership: the caller's.
+ * are kept for each choice of options. Threads: one call at a time. Ownership: the caller's.
  * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
- * exchange of flags. Reductions of one chunk become batches as large as staging has room for
- * (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they were of one
+ * exchange of flags. Reductions of one chunk are carried out in batches, each as large as staging has room
+ * for (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they were all of one
  * call. Each result has the same bits as without a group. ceclCommInitRank and ceclMemAlloc may be
  * in a group too, so that one thread can make these calls for several ranks. Groups may be nested;
  * only the outermost end counts.
@@ -1416,22 +1416,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             one peer arrive in the order in which the host made the calls, even on different
  *             streams: the n-th comes once the first n calls are done. Every signal is counted;
  *             none is lost if the peer waits late.
- *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals
- *             count in the host's order: a wait ends once `count` signals have come that no earlier
- *             wait takes. Waiting takes no SM.
+ *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
+ *             them in the order of the host's calls: a wait ends once `count` signals have come
+ *             that no earlier wait takes. Waiting takes no SM.
  *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
  *             may write where and when; cecl adds no order between peers. A window may lie in
  *             memory that collectives use, too. A put may have no bytes. A put to this rank itself
  *             copies within one GPU, which needs CECL_SM_ALLOW with today's drivers.
- *   Failure   The communicator's timeout limits each wait. The time begins when the stream comes to
- *             the wait, and anew with each signal that comes. The error names the peer. A call to a
+ *   Failure   The communicator's timeout limits each wait. The time begins when the stream comes to the
+ *             wait, and begins again with each signal that comes. The error names the peer. A call to a
  *             peer that has left fails the communicator (ceclRemoteError); so does a wait for its
  *             signals. When the communicator fails, waits end with undefined results, as calls do
  *             (see Failure at the top).
  *
- * These calls are refused inside a group; they need none. On a stream that captures a graph they
- * are refused, too: capture a message or ceclAlltoAllvAt. A communicator of more than
- * CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy and the end of the process
+ * These calls are refused inside a group, which they do not need, and on a stream that captures a
+ * graph: capture a message or ceclAlltoAllvAt instead. A communicator of more than CECL_ONE_SIDED_RANKS
+ * ranks has no such calls. ceclCommFinalize, ceclCommDestroy and the end of the process
  * wait for one-sided calls as for other calls. */
 
 #define CECL_SIGNALS 64
@@ -1575,9 +1575,9 @@ typedef struct {
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
-/* Lends memory of the host that all ranks of `comm` share. There a program's ranks can agree on
- * something without a call. cecl itself never touches it. All ranks may write all of it, so use
- * atomics.
+/* Lends host memory that all ranks of `comm` share, so that a program's ranks can agree on
+ * something without a call. cecl itself never touches this memory. All ranks may write all of it,
+ * so use atomics.
  * memory  [out] this rank's address of it: 64-byte aligned, zeroed when the communicator was made.
  *         Each rank has it at another address.
  * bytes   [out] CECL_LENT_BYTES.
@@ -1597,8 +1597,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
  * stream  [out] written on success only.
  * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy, or
  * else until comm ends: ceclCommDestroy waits for all work that the stream holds, even for calls of
- * other communicators. Work that it holds at its end is carried out; later calls that pass the
- * stream are refused.
+ * other communicators. Work that a stream holds at its end is carried out; later calls that pass
+ * the stream are refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 

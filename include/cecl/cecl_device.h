@@ -220,8 +220,8 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
 
 /* A barrier among one block of each rank: returns when all these blocks have called it. Acquire and
  * release: after the barrier all threads of these blocks see what any of them wrote before it, also
- * to a peer's memory. If one of these blocks had seen writes of other blocks before, all of them
- * see these writes, too.
+ * to a peer's memory. If one of these blocks had seen writes of other blocks before, all these
+ * blocks see those writes, too.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks that run at the same time need slots of their own.
@@ -239,7 +239,7 @@ CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
     if (slot < 0 || slot >= dc.blocks)
         return false;
     cecl_device_meet(true); /* what the block wrote comes before its signals */
-    /* A rank's own word is the count of its barriers; it is written when all have read it. */
+    /* A rank's own word is the count of its barriers; it is written when all threads have read it. */
     uint32_t *own = cecl_device_word(dc, slot, dc.rank);
     const int64_t offset = (char *)own - cecl_device_slice(dc, dc.rank);
     const uint32_t epoch = *(volatile uint32_t *)own + 1;
