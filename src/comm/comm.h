@@ -51,7 +51,7 @@ struct cecl_watch {
     pthread_mutex_t lock; /* held while the communicator is given up */
     bool told, silenced;  /* peers were notified; signals of this rank no longer have an effect */
     bool complained;      /* the user was warned that the driver holds up the end of the waits */
-    /* of the collective in progress, of the driver that does not report its progress, and of captured calls */
+    /* how long waits last: of collectives, of a driver that reports no progress, and of captured calls */
     struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
@@ -119,10 +119,10 @@ struct ceclComm {
     _Atomic bool finalized;
     int ranks_here;  /* ranks in this process, this one included */
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
-    /* on some rank streams share fewer hardware queues than CUDA's default */
+    /* some rank's streams share fewer hardware queues than CUDA's default */
     bool few_queues;
-    uint64_t process; /* that made the communicator: see util/fds.h */
-    ceclComm_t next;  /* in end.c's list of those that something may still touch */
+    uint64_t process; /* the process that made the communicator: see util/fds.h */
+    ceclComm_t next;  /* in end.c's list of communicators that something may still touch */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
      * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;
@@ -140,12 +140,12 @@ struct ceclComm {
     _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
     bool has_ranges;                 /* calls are NVTX ranges */
 
-    /* Guards writes of the asynchronous error. It is set once; its message is written before it. */
+    /* Guards writes of the asynchronous error. The error is set once; its message is written first. */
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: all rows have fitted so far. Otherwise the rows of a call did not fit; that call has ended once
-     * `done` has reached this value minus 2^32 */
+    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit, and the call has ended
+     * once `done` has reached this value minus 2^32 */
     _Atomic uint64_t trouble_seen;
 };
 

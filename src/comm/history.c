@@ -31,7 +31,7 @@ void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *fa
     memcpy(words, facts, sizeof(words));
     atomic_store_explicit(&row->begun, call, memory_order_relaxed);
     for (uint32_t i = 0; i < cecl_facts_words(facts);
-         i++) /* whoever sees one of these sees `begun` */
+         i++) /* a rank that sees one of these words also sees `begun` */
         atomic_store_explicit(&row->facts[i], words[i], memory_order_release);
 }
 

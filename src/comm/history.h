@@ -1,8 +1,8 @@
 /* Which calls each rank has made: a running hash of their signatures, in words that all ranks see. A rank that makes a
  * different call than its peers, or the same call with different arguments, has a different hash from then on. No rank waits: two ranks compare the calls that both have made.
  *
- * Beside the hash a rank tells the facts of the call (plan/facts.h), so that the message can say in what two calls
- * differ.
+ * Beside the hash a rank publishes the facts of the call (plan/facts.h), so that the message can
+ * say in what two calls differ.
  *
  * The hash leaves out where buffers lie, and sizes of blocks that each rank sets for itself. While one rank
  * is more than CECL_HISTORY_CALLS calls ahead of another, the two are not compared. */
@@ -36,7 +36,7 @@ struct cecl_history {
 struct cecl_history_difference {
     int rank;                 /* the other rank */
     uint32_t call;            /* the first call that is known to differ, counted from 1 */
-    bool has_mine, has_facts; /* the facts of this rank's call are known; of both ranks' calls */
+    bool has_mine, has_facts; /* whether this rank's facts are known, and those of both */
     struct cecl_facts mine, theirs;
 };
 

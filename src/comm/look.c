@@ -1,5 +1,5 @@
-/* One look of the watchdog. Each kind of wait only finds who is late and since when; all are published, blamed and ended in
- * one way. */
+/* One look of the watchdog. Each kind of wait has code that finds who is late and since when.
+ * Publishing, blaming and ending are the same for all kinds. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum kind {
 /* What a look has found of the waits of one kind. */
 struct found {
     struct cecl_rank_set late; /* the peers for which streams wait */
-    int64_t since;             /* since when the wait has lasted that has lasted longest */
+    int64_t since;             /* when the longest of these waits began */
     int gone;                  /* a rank that has left although a stream waits for it; -1: none */
     bool is_blind;             /* the driver does not report for which peers the stream waits */
     /* -- of words in the table -- */
@@ -44,8 +44,8 @@ static int missing_for_good(ceclComm_t comm)
 }
 
 /* Flags in memory of the host are read without the driver. The time of the caller's earlier work on the stream does not
- * count, however long it takes. But it does if the driver does not answer, for example because freeing memory waits for
- * the call: then only the time limit is checked, because the mesh reports ends of peers without the driver. */
+ * count, however long that work takes. But it does count if the driver does not answer, for example because freeing
+ * memory waits for the call. Then only the time limit is checked; the mesh reports ends of peers without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -87,8 +87,8 @@ static enum kind kind_of(int row)
     return row < CECL_ROW_SIGNAL ? MESSAGES : row < CECL_ROW_HANDED ? SIGNALS : CAPTURED_MESSAGES;
 }
 
-/* After a captured message a stream resets the word, and then says that its wait has ended. In between the wait seems to
- * last. If it still lasts after this many ms, the word of a rank that has left will not be set. */
+/* After a captured message a stream resets the word, and then says that its wait has ended. Between the two the wait
+ * seems to last. If it still lasts after this many ms, the word will not be set any more by a rank that has left. */
 #define GONE_MS 200
 
 static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t now,
@@ -112,7 +112,7 @@ static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t
     found->missing = missing;
 }
 
-/* A rank's signals arrive before its goodbye. So whether it has left is asked before its words are read. */
+/* A rank's signals arrive before its goodbye. So asks whether a rank has left before it reads the rank's words. */
 static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 {
     const int rows = cecl_awaited_rows(&comm->engine.flags);
@@ -126,8 +126,8 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 
 /* ---- captured collectives */
 
-/* Whether a peer has launched another graph. A peer whose streams a failure has released goes on, too; it has told its
- * peers before. */
+/* Whether a peer has launched another graph. A peer whose streams a failure has released goes on,
+ * too, but has told its peers of the failure before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
@@ -143,9 +143,9 @@ static bool has_found_difference(ceclComm_t comm)
     return true;
 }
 
-/* Whether a graph may wait for peers. At the wait with which a call begins, no word of this rank shows that it waits: only
- * the driver knows whether a graph was launched. The worker asks it, and only while a peer has not ended a call that has
- * ended here. is_certain: [out] false if the driver does not answer. */
+/* Whether a graph may wait for peers. While a call is in its first wait, no word of this rank shows that it
+ * waits: only the driver knows whether a graph was launched. The worker asks the driver, and only while a
+ * peer has not ended a call that has ended here. is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
     struct cecl_progress progress = {.graphs = true};
@@ -154,8 +154,8 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
     return progress.graphs;
 }
 
-/* A late rank that has left, if captured calls have not gone on since the words of `sum` were read; or -1. A rank that
- * leaves writes its last word first. */
+/* A late rank that has left, if captured calls have not gone on since the words of `sum` were read;
+ * or -1. Before a rank leaves, it writes its last word. */
 static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {
     for (int r = 0; r < comm->nranks; r++)

@@ -1,5 +1,5 @@
-/* Graphs that hold captured calls: their calls' numbers and names, and the end of their waits after the communicator has
- * failed or ended. */
+/* Graphs that hold captured calls: the numbers and names of these calls, and how their waits end
+ * after the communicator has failed or ended. */
 #include "comm/comm.h"
 
 #include "flags/awaited.h"
@@ -30,7 +30,7 @@ void cecl_replays_release(ceclComm_t comm)
 
 /* ---- after the end */
 
-/* Runs until no graph holds calls of the communicator, whose memory stays. */
+/* Runs until no graph holds calls of the communicator. The communicator's memory stays mapped. */
 static void *keep(void *argument)
 {
     ceclComm_t comm = argument;

@@ -5,7 +5,7 @@
 
 #include "util/error.h"
 
-/* Calls `run` with all items of a list at the same time, with the first one on the calling thread, and waits for all. The
+/* Calls `run` for all items of a list at the same time, for the first one on the calling thread, and waits for all. The
  * other threads block all signals, so that handlers of the program run on the threads of the program. An error's message
  * is recorded before `run` returns it. If a thread cannot be made, `run` is not called, and the result is ceclSystemError,
  * or ceclOutOfMemory. If a task failed by itself, returns the result of that task. If tasks failed only because of peers,

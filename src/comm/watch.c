@@ -10,7 +10,7 @@
 
 #define TICK_MIN_MS 5
 
-/* Warns once: the watchdog tries again and again. */
+/* Warns only once, although the watchdog tries again and again. */
 static void complain(ceclComm_t comm)
 {
     if (!comm->watch.complained)
@@ -24,7 +24,7 @@ static void tell_peers(ceclComm_t comm)
     if (comm->watch.told)
         return;
     cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-    cecl_mesh_interrupt(comm->mesh); /* a call that this ends tells its peers why */
+    cecl_mesh_interrupt(comm->mesh); /* a call that this interrupts tells its peers why */
     comm->watch.told = true;
 }
 
@@ -33,7 +33,7 @@ static void tell_peers(ceclComm_t comm)
  * cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
-    if (comm->net) /* its own thread does */
+    if (comm->net) /* the thread of src/net does this */
         return;
     struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_watch *watch = &comm->watch;
@@ -77,9 +77,9 @@ static void *watch(void *argument)
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
             const int64_t now = cecl_now_ms();
-            /* for time limits, no time passes while this process stands still and hears nobody */
+            /* time does not count for time limits while this process stands still and hears nobody */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
-            still += skipped; /* never twice in a row, so that each wait ends */
+            still += skipped; /* not twice in a row, so that each wait ends */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);

@@ -2,9 +2,9 @@
  * announce, reads flags, and asks the driver about graphs. It closes no memory, because that waits for the
  * program's kernels, and holds up the program's threads (docs/decisions/0020).
  *
- * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
- * for pending work and holds up other threads that copy, allocate or launch. Only stream memory operations and
- * queries go on (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
+ * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits for pending
+ * work and holds up other threads that copy, allocate or launch. It holds up all but stream memory operations and
+ * queries (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
  * died, the watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
 
@@ -53,7 +53,7 @@ static void *work(void *argument)
     struct cecl_worker *worker = &comm->worker;
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        /* after a failure messages stay unread, so each wait for one would end at once */
+        /* after a failure messages stay unread, so each wait for a message would end at once */
         const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)

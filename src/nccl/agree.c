@@ -31,7 +31,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
         atomic_store(&words[entry->rank].has_left, true);
 }
 
-/* Enters the entry first, so that no part of the entry ends meanwhile. */
+/* Enters the entry first, so that no part of it is freed meanwhile. */
 static void leave_one(struct cecl_nccl_comm *entry)
 {
     if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))

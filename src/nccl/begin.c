@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes the entry ready, unless another thread has given it up. A program that waited gets an error at once, so there is
- * then no entry that reports it later. */
+/* Makes the entry ready, unless another thread has given it up. A program that waits for this gets
+ * an error at once, so then no entry is kept to report the error later. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -52,7 +52,7 @@ static void *make_one_later(void *argument)
     return make_one(&making);
 }
 
-/* For want of memory or of a thread, the communicator is not made. */
+/* Without memory or a thread, the communicator is not made. */
 static void drop(struct making *making)
 {
     making->result = ceclSystemError;
@@ -149,7 +149,7 @@ struct birth {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct birth *first;
-/* how many there are; 0 lets programs without such children skip the lock */
+/* how many such children there are; at 0 programs skip the lock */
 static _Atomic int expected;
 
 ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together)
@@ -166,8 +166,8 @@ ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int toget
     return ceclSuccess;
 }
 
-/* Returns ncclInProgress, or the result of making the child. If the rank gave no color, there is no child,
- * and this succeeds. */
+/* Returns ncclInProgress, or the result of making the child. If the rank gave no color, there is no
+ * child, and the result is success. */
 static ncclResult_t look_at(struct birth *birth)
 {
     struct cecl_nccl_wish *wish = &birth->wish;

@@ -34,7 +34,7 @@ static bool is_collective_in(const struct part *part, int index)
     return is_in(part, index) && !cecl_nccl_is_message(part->kept[index].call.op);
 }
 
-/* The collectives are passed if the part is on several streams, because cecl does not capture the order among streams. */
+/* Collectives of a part on several streams are passed: cecl does not capture the order among streams. */
 static struct part part_of(struct cecl_nccl_kept *kept, int count)
 {
     struct part part = {.kept = kept, .count = count, .may = true};

@@ -2,8 +2,8 @@
  * a call has no part in trials: it follows the decision that was made by trials of other calls,
  * or by the table.
  *
- * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank. If it cannot on
- * one rank, for example because of a buffer, all ranks pass the call to NCCL. Captured messages are passed. */
+ * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank. If a rank
+ * cannot, for example because of a buffer, all ranks pass the call to NCCL. Captured messages are passed. */
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
@@ -31,7 +31,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 /* Notes `count` served collectives. If a rank waits for this rank in an agreement, it sees that this rank
  * makes other calls, and stops waiting. */
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
-/* The same for one call. Captured calls and messages do not count. */
+/* Notes one served call. Captured calls and messages do not count. */
 static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
                                          const struct cecl_nccl_call *call)
 {
@@ -39,9 +39,9 @@ static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
         cecl_nccl_agree_note_calls(comm, 1);
 }
 
-/* Tells whether this rank can. The caller is inside the communicator, and must then call cecl_nccl_agree_await. */
+/* Tells whether this rank can capture. The caller is inside the communicator, and must call cecl_nccl_agree_await. */
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
-/* Waits for all ranks. *all: whether all ranks can; false if there are no words. Fails if the
+/* Waits for all ranks. *all: whether all ranks can capture; false if there are no words. Fails if the
  * communicator has failed or was aborted, if a rank has left or makes other calls instead, and
  * after CECL_TIMEOUT_MS. */
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);

@@ -15,7 +15,7 @@
 #include "util/thread.h"
 
 #define BUCKETS 256
-#define OUT_MS 10000 /* ms that ending a communicator waits for a thread that is inside a call */
+#define OUT_MS 10000 /* ms that the end of a communicator waits for a thread inside a call */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
 /* Held while entries are reserved or removed. So a thread that looks up an entry under the lock, to end
@@ -158,7 +158,7 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 
 /* ---- the end */
 
-/* Waits until at most `most` threads are inside, and returns true. False: the life has left `state`, or
+/* Waits until at most `most` threads are inside, and returns true. False: the entry's life is no longer in `state`, or
  * `deadline` has passed. The number may grow again for a moment, by threads that have not seen the state
  * yet. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
@@ -234,7 +234,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* claims: NCCL's communicator must end, too. Returns whether the caller must end it. */
+/* claims: NCCL's communicator must end, too. Returns whether the caller must end NCCL's communicator. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);

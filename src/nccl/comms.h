@@ -26,7 +26,7 @@ struct cecl_nccl_comm {
     bool is_non_blocking; /* NCCL does its work in the background */
     bool learns;          /* trials decide on the calls */
     int nranks, rank;
-    int together; /* how many communicators the thread made at once, including this one */
+    int together; /* how many communicators the thread made together, including this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* -- used by the thread that makes calls -- */
     uint64_t served, agreed; /* how many served collectives and agreements so far */
@@ -74,7 +74,7 @@ struct cecl_nccl_wish {
     struct cecl_nccl_meeting *meeting; /* see meeting.h; NULL: this rank meets nobody */
 };
 
-/* The handle, or NULL if NCCL has not written it, or writes none. */
+/* The handle; NULL if NCCL has not written the handle yet, or never will. */
 static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish)
 {
     return wish->made ? wish->made : __atomic_load_n(wish->comm, __ATOMIC_ACQUIRE);
@@ -86,8 +86,8 @@ static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
 /* Like cecl_nccl_comms_make, but does not wait, for a communicator that NCCL makes in the background: a
- * thread waits for NCCL, and then makes cecl's. `together` is how many communicators the caller makes at
- * once. Takes over the meeting. */
+ * thread waits for NCCL, and then makes cecl's. `together` is how many communicators the caller
+ * makes in one call or group. Takes over the meeting. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting);
 

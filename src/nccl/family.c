@@ -71,7 +71,7 @@ static bool has_members(void)
     return !cecl_nccl_process()->is_forked;
 }
 
-/* Where the member is in the list; a pointer to NULL: nowhere. The caller holds the lock. */
+/* Where the member is in the list; a pointer to NULL: it is not there. The caller holds the lock. */
 static struct member **find(ncclComm_t comm)
 {
     struct member **at = &members;
@@ -83,7 +83,7 @@ static struct member **find(ncclComm_t comm)
 void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks)
 {
     cecl_nccl_family_forget(
-        comm); /* one with this address may have ended without cecl's knowledge */
+        comm); /* a communicator with this address may have ended without cecl's knowledge */
     struct member *member = has_members() ? calloc(1, sizeof(*member)) : NULL;
     if (!member) /* the calls of its children are passed */
         return;

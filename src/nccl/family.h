@@ -1,5 +1,5 @@
 /* The keys under which the ranks of a communicator meet (meeting.h). All its ranks compute the same key, from
- * NCCL's unique id, or from the parent's key and the number of such children that the parent had before. */
+ * NCCL's unique id or, for a child, from the parent's key and the number of earlier children of its kind. */
 #ifndef CECL_NCCL_FAMILY_H
 #define CECL_NCCL_FAMILY_H
 
@@ -21,7 +21,7 @@ uint64_t cecl_nccl_new_key(void);
 /* For a child of `parent`: a split, what a shrink leaves, or a communicator of more ranks. Ranks count the children
  * of each kind, so each rank that takes part must call the function once for each child.
  * color   negative: this rank gets no child
- * places  how many ranks may meet; 0: those of the parent */
+ * places  how many ranks may meet; 0: all ranks of the parent */
 enum cecl_nccl_child { CECL_NCCL_SPLIT, CECL_NCCL_SHRUNK, CECL_NCCL_GROWN, CECL_NCCL_CHILDREN };
 struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl_child kind,
                                                int color, int places);

@@ -1,6 +1,6 @@
-/* The functions of NCCL that make communicators, end them, and group calls. They are passed on. When NCCL
- * has made a communicator, cecl's is made at once. At the first collective it would be too late, because
- * ranks could not agree whether to make it. In a group both are made when the outermost group ends. If
+/* The functions of NCCL that make communicators, end them, and group calls. They are passed on. When NCCL has
+ * made a communicator, cecl's is made at once. The first collective would be too late, because ranks could
+ * not agree then whether to make cecl's. In a group both are made when the outermost group ends. If
  * NCCL returns ncclInProgress, both are made in the background. */
 #include "nccl/family.h"
 #include "nccl/group.h"
@@ -23,7 +23,7 @@
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name)) \
     return CECL_NCCL_REFUSED
 
-/* NCCL writes the handle of a communicator without a parent at once, and does not need its place any more. The
+/* NCCL writes the handle of a communicator without a parent at once, and then no longer needs the handle's place. The
  * program may use the place for another handle before the group ends. */
 static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
                              int count)

@@ -1,10 +1,10 @@
-/* For which calls cecl is faster than NCCL; see decide.h. Each row is based on a table of docs/data/results.md, which the comment above it names.
- * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured.
+/* For which calls cecl is faster than NCCL; see decide.h. The comment above a row names its table
+ * in docs/data/results.md. Factors are NCCL's time / cecl's. Sizes between two measured ones count as measured.
  *
  * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the
- * loops of nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at
- * the size from which both programs measured cecl faster. No row for 4 ranks begins at a smaller size
- * than that, except the row of all-to-alls. Trials decide on small calls that a program repeats. */
+ * loops of nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins
+ * at the size from which on cecl was faster in both programs. Rows for 4 ranks begin at no smaller
+ * size, except the row of all-to-alls. Trials decide on small calls that a program repeats. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)

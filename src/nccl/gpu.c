@@ -35,8 +35,8 @@ static struct {
 #undef FIELD
 } driver;
 
-/* Only looks for a driver that is loaded: a process that uses a GPU has loaded it before it makes a
- * communicator. */
+/* Only looks for a driver that is already loaded: a process that uses a GPU loads the driver before
+ * it makes a communicator. */
 static void find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

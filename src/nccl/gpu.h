@@ -12,9 +12,9 @@
 /* Whether this process uses the GPU with this number. */
 bool cecl_nccl_gpu_is_used(int ordinal);
 
-/* Whether `stream` is being captured into a CUDA graph. Also true if an error has broken the capture, or if CUDA
- * cannot tell because another stream of this process is being captured. NCCL's rules require this to be equal on all
- * ranks.
+/* Whether `stream` is being captured into a CUDA graph. Also true if an error has broken the
+ * capture, or if CUDA cannot tell because another stream of this process is being captured. By
+ * NCCL's rules the result is equal on all ranks.
  * is_sound  [out] the stream is being captured, and the capture is not broken */
 bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound);
 

@@ -20,7 +20,7 @@ struct cecl_nccl_kept {
 struct cecl_nccl_group {
     int depth; /* how many nested groups are open */
     /* the number of the outermost open group or, if none is open, of the last group; 0: there was
-     * none. Groups of all threads have different numbers */
+     * none. No two groups of the process have the same number */
     uint64_t number;
     struct cecl_nccl_kept *kept;
     int count, room;
@@ -29,7 +29,7 @@ struct cecl_nccl_group {
     ncclResult_t refusal;          /* the result of the first refused call */
     struct cecl_nccl_wish *wishes; /* what the group's end makes */
     int nwishes, wish_room;
-    /* -- the last stream for which the driver was asked whether a graph captures it -- */
+    /* -- the last stream of which the driver said whether a graph captures it -- */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;
@@ -41,7 +41,7 @@ struct cecl_nccl_group {
 
 /* -- group_state.c -- */
 
-/* The calling thread's. */
+/* The calling thread's group. */
 struct cecl_nccl_group *cecl_nccl_group(void);
 
 /* Note that a group was opened, or was ended. cecl_nccl_group_ended returns whether it was the outermost one. */
@@ -64,8 +64,8 @@ bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
 /* Called before NCCL's outermost group ends, unless it is only simulated. Ranks decide on the calls
- * that are not decided on yet. So if a single rank simulates or refuses a group, learning does not see
- * the group's calls. If no call is served, puts all into NCCL's group. Returns the first error. */
+ * that are not decided on yet. So if a single rank simulates or refuses a group, learning does not see the
+ * group's calls. If no call is served, puts all calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */
@@ -76,7 +76,7 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
  * ranks must enqueue the two parts in the same order, or they wait for each other. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group);
 
-/* Stages: served collectives have those from 0 on. */
+/* Stages of served collectives are numbered from 0 on, stages of messages from this number on. */
 #define CECL_NCCL_FIRST_MESSAGE_STAGE (1 << 24)
 #define CECL_NCCL_PASSED_MESSAGES (CECL_NCCL_FIRST_MESSAGE_STAGE - 1)
 #define CECL_NCCL_PASSED_COLLECTIVES (CECL_NCCL_PASSED_MESSAGES - 1)

@@ -16,7 +16,7 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* --stats is updated once in so many calls, and when a trial begins or ends. */
+/* --stats is updated once in this many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
 
 /* The arms of trials: the ways that are tried. cecl_nccl_arm_words names them. */
@@ -80,8 +80,8 @@ struct summary {
     uint32_t counts[2];
 };
 
-/* Which way is compared with NCCL's. It is the one decided on or, if NCCL's was decided on, the
- * best other one. */
+/* The way that is compared with NCCL's: the way decided on or, if that is NCCL's, the best other
+ * way. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -104,7 +104,7 @@ static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t ar
                             .counts = {before->count, after->count}};
 }
 
-/* If another way looks faster but not clearly, says so, because otherwise the choice of NCCL would look wrong. */
+/* If another way looks faster, but not clearly, says so, or else the choice of NCCL would look wrong. */
 static const char *way_of(uint32_t arm, const struct summary *found)
 {
     const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;
@@ -221,7 +221,7 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 
 /* ---- which arms are tried */
 
-/* The arms that treat some call of the period differently. Without CECL_SM_ALLOW there is no WITH_SMS.
+/* The arms that differ from each other in some call of the period. Without CECL_SM_ALLOW there is no WITH_SMS.
  * policy  the communicator's own */
 static uint32_t arms_of_period(const struct cecl_nccl_learn *learn, int policy)
 {
@@ -320,9 +320,9 @@ static bool is_extreme(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
-/* Whether the trial decides on a call. A turn is for calls of the period alone: when the program goes on to other
- * calls, nothing is tried on them before their own trial. On captured calls only a verdict decides: all ranks get it at
- * the same call, so they agree. */
+/* Whether the trial decides on a call. A turn is for calls of the period alone: when the program
+ * goes on to other calls, nothing is tried on them before their own trial. Only a verdict decides
+ * on captured calls: all ranks get the verdict at the same call, so they agree. */
 static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                     bool is_captured)
 {

@@ -35,7 +35,7 @@ uint32_t cecl_nccl_marks_note(struct cecl_nccl_marks *marks, cudaStream_t stream
     return marks->count++;
 }
 
-/* Returns false if the time is not known yet. *ns: 0 if it is lost. */
+/* Returns false if the time is not known yet. *ns: 0 if the time is lost. */
 static bool time_between(struct cecl_nccl_marks *marks, const struct cecl_nccl_time *time,
                          uint64_t *ns)
 {

@@ -1,6 +1,6 @@
 /* See meeting.h. A rank sends each of its letters to all others, and then waits for theirs. If a peer's inbox is
- * gone, the peer has left, but what it sent before may lie in this rank's inbox. So a rank that finds a peer's
- * inbox gone reads its own inbox afterwards. Only then it knows that nothing more will come from that peer. */
+ * gone, the peer has left, but what it sent before may lie in this rank's inbox. So a rank that finds a peer's inbox
+ * gone then reads its own inbox once more. Only after that it knows that nothing more will come from that peer. */
 #include "nccl/meeting.h"
 
 #include <errno.h>
@@ -261,7 +261,7 @@ static ceclResult_t await_letters(struct cecl_nccl_meeting *meeting, const void 
     return ceclSuccess;
 }
 
-/* Copies the peer's bytes to their place in `all`, and learns its rank. False: there are none. */
+/* Copies the peer's bytes to their place in `all`, and notes the peer's rank. False: there are no bytes. */
 static bool take_letter(struct cecl_nccl_meeting *meeting, struct peer *peer, void *all,
                         size_t bytes)
 {
@@ -295,7 +295,7 @@ static int take_letters(struct cecl_nccl_meeting *meeting, void *all, size_t byt
     return missing;
 }
 
-/* The lowest rank that has sent nothing; -1: all have. */
+/* The lowest rank that has sent nothing; -1: all have sent. */
 static int first_absent(const struct cecl_nccl_meeting *meeting)
 {
     for (int rank = 0; rank < meeting->nranks; rank++) {

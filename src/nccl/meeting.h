@@ -1,4 +1,4 @@
-/* Where those ranks of a communicator meet that have this library. They meet on this host, beside NCCL.
+/* Where the ranks of a communicator that have this library meet, on this host and beside NCCL.
  *
  * Each such rank opens an inbox before it calls NCCL: a Unix socket whose name the other ranks can compute. NCCL
  * makes a communicator only when all its ranks have called it. So once it is made, a rank whose inbox is not there,
@@ -24,7 +24,7 @@ void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting);
 uint64_t cecl_nccl_meeting_key(const struct cecl_nccl_meeting *meeting);
 
 /* Must be called once NCCL has made the communicator, before the first gather.
- * life  its gathers end if this is no longer MAKING */
+ * life  the meeting's gathers end if this is no longer MAKING */
 void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nranks,
                              const cecl_nccl_life *life);
 

@@ -8,7 +8,7 @@
  * passes the call on without looking at it. `answer` is the type that the function returns (enum
  * cecl_nccl_answer), for calls that cannot be passed on.
  *
- * A file includes the list wherever it needs it, and defines before what it makes of one name. */
+ * A file first defines what it makes of one name, and then includes this list. */
 #ifndef COUNTED
 #define COUNTED(...)
 #endif

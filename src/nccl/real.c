@@ -1,5 +1,5 @@
-/* Opens the real NCCL. It is searched for by path, because this library has the same name, and because
- * RTLD_NEXT does not find a library that one of the program's libraries would have loaded. */
+/* Opens the real NCCL. The real NCCL is searched for by path, because this library has the same name, and
+ * because RTLD_NEXT does not find a library that one of the program's libraries would have loaded. */
 #include "nccl/process.h"
 
 #include <dlfcn.h>

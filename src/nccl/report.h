@@ -49,8 +49,8 @@ struct cecl_nccl_report {
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* how many trials have begun */
     uint32_t calls;              /* length of the period in calls; 0: none was found */
-    uint32_t arm;                /* the way that was decided on, if one was */
-    struct cecl_verdict verdict; /* of the last trial on a period; if none, it has no times */
+    uint32_t arm;                /* the way that was decided on, if there was a decision */
+    struct cecl_verdict verdict; /* of the last trial on a period; no trial: without times */
     uint32_t repeated;           /* how many periods that trial timed as one step */
     uint64_t told, late;         /* ceclCallStats_t */
 };

@@ -234,8 +234,8 @@ static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
                                     : cecl_fail(ceclOutOfMemory, "no host memory");
 }
 
-/* Does not open the process's own descriptors again, because the program's later output to a file
- * would overwrite the table. Opening a pipe that nobody reads fails at once. */
+/* Writes to the process's own descriptors without opening them again, because the program's later
+ * output to a file would overwrite the table. Opening a pipe that nobody reads fails at once. */
 static int open_stats(const char *file)
 {
     const int own = strcmp(file, "/dev/stdout") == 0   ? STDOUT_FILENO

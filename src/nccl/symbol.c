@@ -78,7 +78,7 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Stores the target at `at`. If two threads do so at once, only the first one warns. */
+/* Stores the target at `at`. If two threads store it at once, only the first one warns. */
 static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *at)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;

@@ -1,20 +1,20 @@
 /* See trial.h. */
 #include "nccl/trial.h"
 
-/* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank comes
- * too late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the
- * next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
+/* From an offer to the decision this many periods pass, so that all ranks have time to offer. If a rank
+ * comes too late, its host is far behind, but by no more launches than a GPU's queue holds, about
+ * 1,000. So the next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 /* If several repetitions of a subject make one period, the trial begins only after this many periods. A turn
  * of such a subject takes hundreds of calls, which a benchmark of one size may not even make. */
 #define EARLY_PERIODS 8u
 #define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
-/* Shorter repetitions are joined to periods of this length, because measuring times costs something. */
+/* Shorter repetitions are joined to periods of this length, because each measurement has a cost. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
 #define LONG_NS UINT64_C(1000000000) /* longer repetitions count as this long */
-#define HOLDS 10000u                 /* for how many periods a verdict holds */
+#define HOLDS 10000u                 /* a verdict holds for this many periods */
 #define LEFT 512u /* periods until a subject is wanted again, if its trial could not begin */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,

@@ -109,9 +109,9 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes the candidate as the period. The period could begin with any of its calls that begin a group; it
- * begins with the call that gives the smallest hash. So if the same sequence is found again, its period
- * begins with the same call. */
+/* Takes the candidate as the period. The period could begin with any of its calls that begin a
+ * group. It begins with the one of these calls that gives the smallest hash. So if the same
+ * sequence is found again, its period begins with the same call. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;

@@ -2,8 +2,8 @@
  * communicator makes the same sequence of collectives, so all ranks find the same period at the same call.
  *
  * Each call is represented by a number, its token. A period is found when the sequence has repeated
- * itself three times, over at least 64 calls. Layers within a step repeat, too. So if a shorter
- * repetition broke off before, the run must be three times as long as that repetition. Once a period
+ * itself three times, over at least 64 calls. Layers within a step repeat, too. So if a shorter repetition
+ * broke off before, the run must be three times as long as the shorter one was. Once a period
  * is found, a new one begins whenever the last `length` calls were exactly one period. So a different
  * step, such as an evaluation, is skipped: periods begin again behind the next regular step.
  *

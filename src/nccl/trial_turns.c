@@ -51,7 +51,7 @@ static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
 struct samples {
     struct cecl_sample list[CECL_TRIAL_SAMPLES];
     size_t count;
-    uint32_t missing; /* how many are not known yet */
+    uint32_t missing; /* how many samples are not known yet */
 };
 
 static struct samples samples_of(const struct cecl_trial *trial)
@@ -115,8 +115,8 @@ static uint32_t alive_of(const struct cecl_trial *trial, const struct samples *k
     return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(known, alive) : alive;
 }
 
-/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
- * further round fits. */
+/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is
+ * left or there is no room for another round. */
 static int next_arm(const struct cecl_trial *trial, const struct samples *known)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
