@@ -101,18 +101,13 @@ enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
                                                        : MESH_ALIVE;
 }
 
-static ceclResult_t left_error(int rank)
-{
-    return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
-                     rank);
-}
-
 ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int rank)
 {
     const enum mesh_state state = mesh_look(mesh, rank);
     char why[MESH_TEXT_BYTES];
     if (state == MESH_LEFT)
-        return left_error(rank);
+        return cecl_fail(ceclRemoteError, "rank %d has left: its process or its communicator ended",
+                         rank);
     if (state == MESH_DEAD)
         return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", rank);
     copy_why(mesh, rank, why);
@@ -170,13 +165,11 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank)
     if (rank == mesh->rank)
         return ceclSuccess;
     const enum mesh_state state = mesh_look(mesh, rank);
-    if (state == MESH_LEFT)
-        return left_error(rank);
     if (state == MESH_ABORTED &&
         (atomic_load(&mesh->peers[rank].has_died) || atomic_load(&mesh->rows[rank].gone)))
         return cecl_fail(ceclRemoteError,
                          "rank %d gave up and then ended, or destroyed its communicator", rank);
-    return state == MESH_DEAD ? mesh_peer_error(mesh, rank) : ceclSuccess;
+    return state == MESH_LEFT || state == MESH_DEAD ? mesh_peer_error(mesh, rank) : ceclSuccess;
 }
 
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer)

@@ -318,6 +318,16 @@ static int let_one_in(struct root *root)
     return 0;
 }
 
+/* Fails the job, because no connection can be accepted. */
+static void give_up(struct root *root, int error)
+{
+    if (root->nranks == 0 || root->failed != ceclSuccess)
+        return;
+    cecl_fail(ceclSystemError, "the process that made the unique id cannot take connections: %s",
+              strerror(error));
+    fail_job(root, ceclSystemError, NULL);
+}
+
 /* Accepts a bounded number of callers, so that a flood of callers cannot keep others from being read. */
 static void let_in(struct root *root)
 {
@@ -328,7 +338,8 @@ static void let_in(struct root *root)
         const bool is_scarce = cecl_net_is_scarce(error);
         if (is_scarce && push_out(root))
             continue;
-        root->trouble = cecl_net_bears(error, &root->scarce_since) || !is_scarce ? 0 : error;
+        if (!cecl_net_bears(error, &root->scarce_since) && is_scarce)
+            give_up(root, error);
         if (error != 0 && error != EINTR && error != ECONNABORTED)
             return; /* no connection is waiting, or none can be accepted */
     }
@@ -388,22 +399,11 @@ static void attend(struct root *root, int wait_ms)
         let_in(root);
 }
 
-/* Fails the job if no connection can be accepted. */
-static void notice_trouble(struct root *root)
-{
-    if (!root->trouble || root->nranks == 0 || root->failed != ceclSuccess)
-        return;
-    cecl_fail(ceclSystemError, "the process that made the unique id cannot take connections: %s",
-              strerror(root->trouble));
-    fail_job(root, ceclSystemError, NULL);
-}
-
 static void let_ranks_in(struct root *root)
 {
     while (!all_came(root)) {
         const int left = cecl_ms_left(root->deadline);
         attend(root, left < 0 || left > TICK_MS ? TICK_MS : left);
-        notice_trouble(root);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
         if (root->failed != ceclSuccess)
