@@ -35,8 +35,8 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Makes a pointer into host memory a cell. It changes from call to call, because small calls
- * alternate between two halves of that memory. */
+/* Makes a pointer into host memory a cell. The pointer changes from call to call, because small
+ * calls alternate between two halves of that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
 {
@@ -135,8 +135,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* The last operation uses the word of slot 0. Makes it use the word of the slot that the caller
- * gives at each issue. */
+/* The last operation so far uses the word of slot 0. Makes it use the word of the slot that the
+ * caller gives at each issue. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -277,7 +277,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* The call's last kernel marks the end of the call if the kernel is able to. Otherwise the stream does so. */
+/* If the call's last kernel can mark the end of the call, it does so. Otherwise the stream does. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);

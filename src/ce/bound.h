@@ -52,9 +52,9 @@ struct cecl_bound {
     /* places in these arrays and in `small` that are filled at each issue */
     struct cecl_cell *cells;
     void *memory;
-    uint32_t steps, copies; /* how many there is room for */
+    uint32_t steps, copies; /* there is room for so many */
     int nlanes;             /* highest lane of a command, plus 1 */
-    /* both ends of each message, if this is a plan of messages; NULL: places come from `told` */
+    /* in a plan of messages, both ends of each message; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
     const uint64_t *given;
@@ -73,8 +73,8 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
  * follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
-/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags. With
- * two writes more than half a cycle apart, a comparison modulo 2^32 could not tell whether the call has begun. */
+/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags. If two
+ * writes were more than half a cycle apart, a comparison modulo 2^32 could not tell whether the call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -85,7 +85,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work, bool is_captured);
 
-/* bind.c: makes a word of the bound plan a cell, which gets the counter's value for +k at each issue. */
+/* bind.c: makes a word of the bound plan a cell, which at each issue gets the counter's value plus `k` steps. */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
@@ -110,8 +110,8 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound);
 
-/* fuse.c: the steps that one kernel carries out. They are a reduction, and the signals to all peers
- * and the waits for all peers around it. */
+/* fuse.c: the steps that one kernel carries out: a reduction, and around it the signals to all
+ * peers and the waits for all peers. */
 struct cecl_fused {
     uint32_t count;       /* number of steps, including the first one */
     uint32_t at;          /* index of the reduction among these steps */

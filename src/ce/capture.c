@@ -7,8 +7,8 @@
 #include "ce/bound.h"
 #include "flags/turns.h"
 
-/* One thing that a captured call does: signal the next phase, wait for the phase that was signalled last, or a
- * step. */
+/* One thing that a captured call does: it signals the next phase, waits for the phase that was
+ * signalled last, or makes a step. */
 enum item_kind { ITEM_SIGNAL, ITEM_WAIT, ITEM_STEP, ITEM_LEFT_OUT };
 struct item {
     enum item_kind kind;
@@ -20,7 +20,7 @@ struct capture {
     uint32_t nitems, nphases;
     uint32_t signal; /* index of the last signal; no wait has followed it if is_open */
     bool is_open;
-    /* by lane: the phases of the call's own plan that are signalled, and those that a wait has covered */
+    /* by lane: how many phases of the call's own plan are signalled, and how many of these a wait has covered */
     uint32_t signalled[CECL_LANES], covered[CECL_LANES];
 };
 

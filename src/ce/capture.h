@@ -1,9 +1,9 @@
 /* The plan of a captured call. It has the copies and reductions of the call's own plan, between
  * signals whose values are fixed, so a graph may run it any number of times.
  *
- * All steps are on the main lane, in the order of the plan. Lanes may run in this order anyway,
- * because they may share one queue of the hardware. Epochs become one word of each rank, which all
- * peers read (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of
+ * All steps are on the main lane, in the order of the plan. This order is always allowed, because
+ * lanes may share one hardware queue. One word of each rank, which all peers read, stands for its
+ * epochs (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of
  * this word. All ranks signal them in the same order, on one lane, so a wait for a phase is also a
  * wait for all phases before it. Each wait is for the phase that was signalled last. A signal is
  * left out if the next signal comes before any wait.
@@ -17,9 +17,9 @@
  * The signal of phase 1 is the number of the call (CECL_COUNTER_CALL), and the wait for phase 1 is for just this
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to staging.
  *
- * Two phases would not be enough. A rank could take a peer's phase 2 of the call before for the
- * peer's phase 2 of this call. Each replay writes the same values, so words do not show to which
- * replay a phase belongs.
+ * Two phases would not be enough. A rank could take a peer's phase 2 of the call before for phase 2
+ * of this call: each replay writes the same values, so words do not show to which replay a phase
+ * belongs.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H

@@ -22,8 +22,8 @@ struct cecl_told {
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: what holds for this rank holds for
-     * all */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are as this rank
+     * is */
     uint64_t *outside;
     size_t noutside;
 };
@@ -39,10 +39,10 @@ struct cecl_engine {
     /* where the first slot of small calls lies, and the first one for captured calls, in bytes from
      * the start of staging. slot_bytes: the bytes of a slot; 0: there are no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
-    /* where the table for calls by splits on the device lies, in bytes from the start of staging,
-     * and its bytes; 0: there is no table, because there are too many ranks */
+    /* the table for calls by splits on the device: where it lies, in bytes from the start of
+     * staging, and its bytes; 0: no table, because there are too many ranks */
     uint64_t table_offset, table_bytes;
-    /* where the part lies that only the rank before this one uses, in bytes from the start of
+    /* the part that only the rank before this one uses: where it lies, in bytes from the start of
      * staging, and its bytes */
     uint64_t carry_offset, carry_bytes;
     /* time limit of waits in small calls' kernels, set by the opener; 0: there is none */
@@ -52,8 +52,8 @@ struct cecl_engine {
     ceclStream_t *lanes;
     /* -- graphs: see cecl_engine_run -- */
     struct cecl_order order; /* `event` is NULL until a call was captured */
-    ceclStream_t before;     /* the event was first recorded here, behind the calls so far */
-    bool used;               /* whether last_stream is set */
+    ceclStream_t before; /* stream where the event was first recorded, behind the calls so far */
+    bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
 };

@@ -66,8 +66,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
     return true;
 }
 
-/* Whether kernels before step `at` have written to peers since this lane's last flags. If so, the stream
- * must signal, because a kernel's signal is only sure to come behind that kernel's own writes. */
+/* Whether kernels before step `at` have written to peers since this lane's last flags. If so, the
+ * stream must signal, because a kernel's signal follows only that kernel's own writes for certain. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&

@@ -1,4 +1,4 @@
-/* Lowers a call to a plan, by the lowering of its family or of small calls, and states the reason
+/* Lowers a call to a plan, by the lowering of its family or of small calls, and sets the reason
  * that ceclExplain gives. */
 #include "ce/lower.h"
 

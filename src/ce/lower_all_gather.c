@@ -10,8 +10,8 @@
  *     where a local copy is large enough, it goes on the side lane, at the same time as the rest;
  *     the main lane waits for the side lane before barrier 2
  *
- *     push, without a local copy (a local copy would run on SMs, or be slower), where some rank is
- *     out of place:
+ *     push, without a local copy (which would run on SMs, or be slower), where some rank is out of
+ *     place:
  *            | barrier 1 | my block -> block r of every peer | barrier 2
  *            | for each rank before me that is out of place: my piece of its block -> that rank | barrier 3 |
  *     and where a rank came late: the same without barrier 2
@@ -25,7 +25,7 @@
  * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call,
  * the later one of two ranks makes both copies between them, in the order of its stream: the block
  * to the receiver, then the piece back to the owner (route.c). No barrier depends on whether the
- * later rank is in place, so its peers need not know it. */
+ * later rank is in place, so its peers need not know whether it is. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -106,8 +106,8 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "pull, one batch");
 }
 
-/* All ranks get the same answer, unless a rank came late. In a late call the barriers do not depend
- * on it. */
+/* The result is equal on all ranks, unless a rank came late. In a late call the barriers do not
+ * depend on it. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < part->call.nranks; i++)

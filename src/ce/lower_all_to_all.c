@@ -14,7 +14,7 @@
  *            | the pieces of the round before, in my staging -> their owners | barrier |
  *            | the pieces of the last round -> their owners | barrier |
  *
- * Pull reads the peers' sendbuffs, so peers must reach all of them. In place, the block that is to
+ * Pull reads the peers' sendbuffs, so every rank must be able to reach them. In place, the block that is to
  * leave still lies where the arriving block belongs. So blocks pass through staging at the
  * receiver, in chunks that fit there:
  *
@@ -29,7 +29,7 @@
  *
  * The first barrier of a chunk says "my staging is free": in stream order it follows the copies
  * that read staging. The second barrier says "your data is there". Stream order also ensures that
- * my own blocks are read before they are overwritten, because this rank itself sends them. */
+ * my blocks are read before they are overwritten, because this rank itself sends them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"

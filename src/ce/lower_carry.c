@@ -7,8 +7,8 @@
  *     here | chunk 2 -> the first half; ...
  *
  * This rank makes all copies itself, and stream order separates its batches. So no flag is needed,
- * and peers need not know. With SMs, or if a copy engine copies locally, a single local copy
- * replaces all of this. */
+ * and peers need not know. With SMs, or if a copy engine can copy locally, a single local copy
+ * replaces all these steps. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)

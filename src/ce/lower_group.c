@@ -8,8 +8,8 @@
 #include "util/grow.h"
 
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has
- * all calls that only move data, and the reductions that need no staging. The other reductions join
- * it as long as staging has room, and then begin the next bundle. Reductions in several chunks come
+ * all calls that only move data, and the reductions that need no staging. The other reductions join the first
+ * bundle as long as staging has room; the rest begin the next bundle. Reductions in several chunks come
  * behind the bundles, as one pipeline (lower_staged.c). Last come the late reductions that can be
  * neither in a bundle nor in the pipeline, one after the other. */
 struct bundles {
@@ -85,7 +85,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* with this much staging the call is lowered in the same way, so may_join gives the same answer */
+        /* this much staging does not change how the call is lowered, so may_join gives the same answer */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;

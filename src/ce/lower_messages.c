@@ -2,8 +2,8 @@
  *
  * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them
  * comes second and knows both buffers. That rank moves the bytes: the sender pushes them, or the
- * receiver pulls them. The counters are in flags/awaited.h. As a group begins, the
- * stream tells this rank's host all its waits.
+ * receiver pulls them. The counters are in flags/awaited.h. When a group begins, the stream tells
+ * this rank's host for what the group waits.
  *
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved
@@ -18,17 +18,17 @@
  *
  * There is no deadlock: a message ends once the sender's group and the receiver's group have begun,
  * whatever other messages do (docs/models/pairs.pml). A group begins when its stream reaches it.
- * NCCL has the same rule, so every program that ends with NCCL ends here. The rule holds because a
- * lane has the messages of one peer, in the order of that peer's groups. With a single lane for all
+ * NCCL has the same rule, so every program that ends with NCCL ends here. The rule holds because a lane
+ * has only the messages of one peer, in the order of that peer's groups. With a single lane for all
  * peers, a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * A captured group has the main lane only, and the sender always comes second. It needs no lane for
  * each peer, because groups meet when they are captured: a group takes a ticket, tells its peers
  * its messages, and waits until they have told theirs. The main lane sends in the order of the
- * tickets of the peers' groups, so each step along a chain of waits leads to a group with a smaller
+ * tickets of the peers' groups. So along a chain of waits, each group waits for one with a smaller
  * ticket. There is no deadlock if all ranks launch in the order in which they captured. (A group
- * that also has collectives takes its ticket before these meet. So two ranks of a message may wait
- * for each other if their groups have different collectives.)
+ * that also has collectives takes its ticket before its collectives meet. So two ranks of a message
+ * may wait for each other if their groups have different collectives.)
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -106,8 +106,8 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
 }
 
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
- * peer or a graph captures the group. Messages with one group of a peer wait together, and their copies are one
- * batch. Returns the lane after the last one that was taken. */
+ * peer or a graph captures the group. All messages with one group of a peer have one wait and one
+ * batch of copies. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

@@ -6,14 +6,14 @@
  *
  * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
  * same link. But the link is idle for a while when copy engines take over from SMs. In that time
- * SMs may reduce the end of a large block (way.reduce.sms_end), as much as they can read and send
- * meanwhile:
+ * SMs may reduce the end of a large block (way.reduce.sms_end), as many bytes as they can read and
+ * send meanwhile:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
  *
- * In a small all-reduce through staging every rank sends its input to all ranks and reduces everything. This
- * takes one exchange less. */
+ * In a small all-reduce through staging every rank sends its input to all ranks and reduces
+ * everything, which takes one exchange less. */
 #include "ce/reducing.h"
 
 /* Sends all of an input to every peer's staging; every rank reduces everything. */

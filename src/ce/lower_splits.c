@@ -3,8 +3,8 @@
  *     main | write my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
  * (sm/splits.h says what the kernels do.) Only these calls use the part of staging where the tables
- * lie. When a call has ended here, peers may still read the rest of their staging, because a
- * reduce-scatter ends with a reduction. A rank writes to its peers' tables at once, because the
+ * lie. (When another call has ended here, peers may still read the rest of their staging: a
+ * reduce-scatter ends with a reduction.) A rank writes to its peers' tables at once, because the
  * last barrier of the previous call by splits said that all ranks had read them. The first barrier
  * says that all lines are there, and that the peers' recvbuffs may be written. No kernel waits. */
 #include "ce/lowering.h"

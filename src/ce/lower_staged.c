@@ -6,11 +6,11 @@
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
  *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
- * Ranks send each chunk in step. A rank that ran ahead would send to the same peer as another rank,
- * and each would get half of that peer's link.
+ * All ranks send the same chunk at the same time. A rank that ran ahead would send to the same peer
+ * as another rank, and each would get half of that peer's link.
  *
- * That is a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because nothing
- * is sent while the last reduction runs. An all-reduce sends results during its last reduction:
+ * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because
+ * nothing is sent while the last reduction runs. An all-reduce sends results during its last reduction:
  * first the results of all chunks except the last, then the rest. (Sending each result behind the
  * chunk that follows it would cost one more exchange for each chunk.) A reduce sends a chunk's
  * result to the root's recvbuff behind the next chunk:
@@ -19,8 +19,8 @@
  *
  * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last
  * chunk of the reduction before, as if they were chunks of one call. So data is sent beside all
- * reductions but the last one, and calls before the last have as few chunks as staging allows. An
- * all-reduce before the last one sends all its results behind the next reduction's first chunk.
+ * reductions but the last one, and calls before the last one have as few chunks as staging allows. An
+ * all-reduce that is not the last call sends all its results behind the next reduction's first chunk.
  *
  * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
  * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
@@ -149,7 +149,7 @@ struct pipeline {
 
 /* A chunk of a pipeline: chunk k of a member. */
 struct turn {
-    uint32_t member; /* index in `which`; the pipeline's count: there is no such chunk */
+    uint32_t member; /* index in `which`; equal to the pipeline's count: no such chunk */
     uint32_t number; /* the chunk's number among the chunks of all members */
     uint64_t k;
     const struct cecl_part *part; /* the member's */
@@ -187,7 +187,7 @@ static bool is_last(const struct pipeline *pipeline, const struct turn *turn)
 }
 
 /* The side lane's steps for a chunk. All ranks' parts of the chunk have arrived when main phase `arrived`
- * is reached. `follows`: a later chunk will take its room. */
+ * is reached. `follows`: a later chunk will take the chunk's room in staging. */
 static void side_turn(const struct turn *turn, struct cecl_plan *plan, uint32_t arrived,
                       bool follows)
 {
@@ -263,7 +263,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* flags would order the inputs too, but CUDA does not see flags as dependencies */
+    /* flags order the inputs, too, but CUDA does not see flags as dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

@@ -1,4 +1,4 @@
-/* What the lowerings share. Internal to src/ce. */
+/* Declarations that the lowerings share. Internal to src/ce. */
 #ifndef CECL_CE_LOWERING_H
 #define CECL_CE_LOWERING_H
 
@@ -129,8 +129,8 @@ static inline const char *cecl_plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* route.c: rewrites a plan that was made from `parts`, the parts of a late call. Pass `parts` as they were before
- * lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
+/* route.c: rewrites a plan that was made from `parts`, the parts of a late call. `parts` must be as
+ * they were before lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
 ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 #endif

@@ -16,7 +16,7 @@ struct cecl_one_sided_signal {
     /* which call of this rank must be done first: the call that sent the previous signal of this number, or
      * the call that waited for the previous signal */
     struct cecl_counted after;
-    struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
+    struct cecl_counted reached; /* for waits: tells this rank's host that the stream waits */
 };
 
 struct cecl_one_sided {

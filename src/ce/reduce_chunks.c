@@ -7,8 +7,8 @@
 /* places in staging are multiples of this, for elements of any type */
 #define SLICE_ALIGN 16u
 
-/* How many bytes a chunk has. That is at most `most`. There are as few chunks as that allows, of
- * about equal size, so the last one is not small. */
+/* How many bytes a chunk has, at most `most`. There are as few chunks as this limit allows, of
+ * about equal size, so the last chunk is not small. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);

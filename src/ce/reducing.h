@@ -60,7 +60,7 @@ static inline struct cecl_place output_at(const struct cecl_part *part, int rank
                                : share_begin(part, block) + first);
 }
 
-/* The unit in which chunks of about `bytes` bytes are measured. */
+/* A chunk of about `bytes` bytes has a multiple of this many bytes. */
 static inline uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;
@@ -106,7 +106,7 @@ struct cecl_chunks {
     /* bytes of staging that a chunk takes, for all senders together, and where in staging the current
      * chunk has its room */
     uint64_t room, at;
-    /* where in its room a reduce has its reduced chunk, or this rank has a chunk of its own tiles */
+    /* where in its room a chunk is put once a reduce has reduced it, or a chunk of this rank's own tiles */
     uint64_t own;
 };
 

@@ -12,8 +12,8 @@
  *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
  *
  * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
- * rank can make a copy within the same wave. If one wave must follow another, both waves move bytes
- * between the same two ranks, so the later rank makes both. Copies to and from staging stay with
+ * rank can make a copy within the same wave. A wave must follow another one only if both move bytes
+ * between the same two ranks, and then the later rank makes both. Copies to and from staging stay with
  * their rank, because every rank knows where staging lies.
  *
  * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
@@ -82,7 +82,7 @@ static void free_others(struct others *others)
     free(others->readers);
 }
 
-/* How far a plan is rewritten. */
+/* How far the rewriting of a plan has come. */
 struct route {
     const struct cecl_plan *plan;
     const struct others *others;

@@ -31,9 +31,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* What the sweep keeps. Ranges come in the order of their low ends. The sweep keeps the written range that
- * ends last, and the two ranges of different calls that end last. That is enough, because written ranges are
- * disjoint as long as no clash was found. */
+/* What the search remembers of the ranges that it has passed, in the order of their low ends: the
+ * written range that ends last, and the two ranges of different calls that end last. That is
+ * enough, because written ranges are disjoint as long as no clash was found. */
 struct seen {
     const struct range *writer, *last, *second;
 };

@@ -84,7 +84,7 @@ struct cecl_block cecl_block_reduced_to_each(const struct cecl_call *call, int f
     return (struct cecl_block){call->bytes, at, call->in_place ? at : 0};
 }
 
-/* The input has no single place: see plan/block.h. */
+/* The input of tiles has no single place: see plan/block.h. */
 struct cecl_block cecl_block_tiles(const struct cecl_call *call, int from, int to)
 {
     (void)from;

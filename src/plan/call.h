@@ -58,8 +58,8 @@ _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t
                    offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 8 * 4,
                "a description is compared by its bytes: it has no gaps");
 
-/* A block that goes from one rank to another. One offset is into the sender's input (in place, the sender's
- * recvbuff), the other into the receiver's recvbuff. The bytes of a strided block are counted as if it were
+/* A block that goes from one rank to another. send_offset is into the sender's input (in place, the sender's
+ * recvbuff), recv_offset into the receiver's recvbuff. The bytes of a strided block are counted as if it were
  * dense. Where the result of a reduction is wider than its input, `bytes` counts the input's bytes. */
 struct cecl_block {
     uint64_t bytes, send_offset, recv_offset;
@@ -72,7 +72,7 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* How far the byte `at` of a block lies behind the block's first byte. `pitch`: the pitch of the block's
+/* How far byte number `at` of a block lies behind the block's first byte. `pitch`: the pitch of the block's
  * rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {
@@ -130,8 +130,8 @@ static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 }
 
 /* Whether the call sends one block from a rank to all ranks, as an all-gather does, and this rank's block is
- * not in this rank's recvbuff yet. Ranks may differ in this. They tell each other, because peers may have to
- * return such a block. */
+ * not in this rank's recvbuff yet. Ranks may differ in this, so they tell each other, because peers
+ * may have to return such a block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
@@ -139,7 +139,7 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
 }
 
 /* Half of the bytes of the blocks that this rank sends to its peers and receives from them. Usually
- * each sender moves its blocks. A rank that is later than its peers moves this much more. */
+ * each sender moves its blocks. A rank that comes later than its peers moves this many bytes more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
@@ -200,8 +200,8 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
 /* describe.c: refuses reductions and calls with splits on the device if their policy forbids the SMs that they need. */
 ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count);
-/* apart.c: refuses a group in which one call writes memory that another call uses. `numbers` are
- * those by which the message names the calls. */
+/* apart.c: refuses a group in which one call writes memory that another call uses. The message
+ * names the calls by `numbers`. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_t *numbers,
                                     uint32_t count);
 

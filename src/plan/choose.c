@@ -6,7 +6,7 @@
 #include "sm/reduce.h"
 #include "util/grow.h"
 
-#define SHARE_ALIGN 256u /* large shares begin where wide loads can begin */
+#define SHARE_ALIGN 256u /* large shares begin at a multiple of this, as wide loads must */
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -14,16 +14,16 @@
 /* Sizes that follow from calculations. Measured ones are thresholds. */
 /* smaller own blocks are copied in the batch of pushes */
 #define SIDE_COPY_MIN (256 * KIB)
-/* for every so many bytes one more peer returns a piece of the own block */
+/* one more peer returns a piece for every so many bytes of the own block */
 #define BYTES_PER_PEER (256 * KIB)
-/* so many bytes take 43 us over a link, far more than an exchange of flags */
+/* these bytes take 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the last round, which overlaps with no other, takes an eighth */
 /* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes, which costs 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk costs 14 us of flags; 1 MiB to each of 3 peers takes 8 us */
 #define CHUNK_LEAST (1 * MIB)
-/* By bulk copies 12 SMs read from three peers at the speed of NVLink. For fewer bytes than this,
+/* With bulk copies, 12 SMs read from three peers at the speed of NVLink. For fewer bytes than this,
  * wide loads on a few SMs are fast enough. */
 #define BULK_LEAST (1 * MIB)
 
@@ -32,7 +32,7 @@
 
 /* ---- calls by copies */
 
-/* Push is about 5 % faster (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. A call
+/* Push is about 5 % faster than pull (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. A call
  * whose own block is returned by peers always pushes, because peers can only return a block that was pushed
  * to them. */
 static enum cecl_direction direction_of(const struct cecl_call *call,
@@ -51,7 +51,7 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
                                 uint64_t returned_most, struct cecl_way *way)
 {
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW || call->bytes <= returned_most;
-    /* the copies of a graph run beside each other by themselves: see cuda_graph.c */
+    /* in a graph copies run beside each other anyway: see cuda_graph.c */
     way->move.beside =
         !way->move.no_sm && !means->late && !call->captured && call->bytes >= SIDE_COPY_MIN;
     way->move.piece_worth = BYTES_PER_PEER;
@@ -116,7 +116,7 @@ struct chunking {
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
     uint64_t staged; /* shares of at least this many bytes go through staging */
-    uint64_t worth;  /* but only if their chunks then have at least this many bytes */
+    uint64_t worth;  /* but only if the chunks then have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)

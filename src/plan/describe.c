@@ -66,7 +66,7 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
 }
 
 /* Whether this rank has input. In a reduction every rank has input. If ranks have no layouts of their
- * own, a rank that sends anything sends a block to the root (to rank 0 if the call has no root). */
+ * own, every rank with input sends a block to the root (to rank 0 if the call has no root). */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;

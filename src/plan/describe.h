@@ -7,7 +7,7 @@
 /* Arguments of calls whose splits are on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* how many rows sendbuff and recvbuff have */
-    /* [nranks] for each expert; offsets follow if the call returns rows */
+    /* [nranks] splits for each expert; offsets follow if the call returns rows */
     const uint64_t *splits;
     uint64_t *out; /* [2][nranks] for each expert */
     const ceclExperts_t *experts;
@@ -44,7 +44,7 @@ struct cecl_scope {
 ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
                                 const struct cecl_args *args, struct cecl_call *call);
 
-/* Rows of cecl_ops name these. */
+/* Rows of cecl_ops name these functions. */
 typedef ceclResult_t cecl_describe_fn(const struct cecl_scope *scope, const struct cecl_args *args,
                                       struct cecl_call *call);
 cecl_describe_fn cecl_describe_dense;   /* blocks of `count` elements */

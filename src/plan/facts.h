@@ -41,7 +41,7 @@ struct cecl_facts_difference {
     const char *field;
     char one[CECL_FACTS_NAME], other[CECL_FACTS_NAME];
 };
-/* Returns false if there is none. */
+/* Returns false if no field differs. */
 bool cecl_facts_differ(const struct cecl_facts *one, const struct cecl_facts *other,
                        struct cecl_facts_difference *difference);
 

@@ -132,7 +132,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         case CECL_STEP_SPLITS: /* calls by splits and small calls are never merged in a group */
         case CECL_STEP_POST: plan->failed = true; break;
         case CECL_STEP_COPY:
-            cecl_plan_close_batch(plan); /* so batches keep their order */
+            cecl_plan_close_batch(plan); /* so that batches keep their order */
             plan->wave = step.phase;
             merge_batch(plan, other, part, &step);
             break;

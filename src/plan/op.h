@@ -18,7 +18,7 @@ struct cecl_plan;
 struct cecl_scope;
 struct cecl_way;
 
-/* What a call does with blocks. Each family has one choice of a way and one lowering. */
+/* What a call does with blocks. Each family has one function that chooses a way, and one lowering. */
 enum cecl_family {
     CECL_FAMILY_NONE,       /* moves no blocks, but ranks may compare the call */
     CECL_FAMILY_GATHERED,   /* one block from a rank to all ranks */
@@ -109,8 +109,8 @@ extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
 /* -- questions about a row -- */
 
-/* Whether only a rank's own block can be in place. Only that rank knows whether it is. Such a call has both
- * buffers even in place. */
+/* Whether only a rank's own block can be in place. Only that rank knows whether its block is. Such
+ * a call has both buffers even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||

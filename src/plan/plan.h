@@ -61,8 +61,8 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
-    /* index of the reduction's call in a group, because the places may all be in staging and do not show
-     * the call */
+    /* index of the reduction's call in a group; the places do not show the call, because they may
+     * all be in staging */
     uint32_t part;
 };
 
@@ -111,12 +111,12 @@ struct cecl_part {
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
-    /* used with means.late: bit r is set if rank r came before this rank, which then knows rank r's
-     * places. Of two ranks, exactly one has the bit of the other rank set */
+    /* used with means.late: bit r is set if rank r came before this rank; this rank then knows rank
+     * r's places. Of two ranks, exactly one has the bit of the other rank set */
     uint64_t earlier;
-    /* [nranks] used if the call is late and each rank has a layout of its own; otherwise NULL. For each
-     * rank that came before: where its block for this rank lies, in bytes from the start of that rank's
-     * sendbuff */
+    /* [nranks] used if the call is late and each rank has a layout of its own; otherwise NULL. For
+     * each rank that came before: where its block for this rank lies, in bytes from the start of
+     * its own sendbuff */
     const uint64_t *send_at;
     /* [cecl_outside_words] bit r % 64 of word r / 64 is the value of cecl_call_is_outside on rank r, as far
      * as this rank knows. NULL: the value is the same on all ranks */
@@ -261,7 +261,7 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
-/* Whether the ranks meet in the plan. If they do not, none touches memory of another. */
+/* Whether the ranks meet in the plan. If they do not, no rank touches another rank's memory. */
 static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 {
     return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;

@@ -32,7 +32,7 @@ static uint64_t input_pitch(const struct cecl_call *call)
 }
 
 /* In a reduction to a root only the root receives. If only the root checked its recvbuff, other ranks would
- * wait for a root that refused. So every rank checks the output that the root has. */
+ * wait for a root that refused the call. So every rank checks a recvbuff of the size that the root needs. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
 {
     const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);

@@ -33,7 +33,7 @@ struct cecl_way {
 
     /* How SMs reduce blocks. */
     struct {
-        /* bytes that each rank reduces; the last ranks may reduce less or nothing */
+        /* bytes that each rank reduces; the last ranks may reduce fewer bytes or none */
         uint64_t share;
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other waiting kernels */

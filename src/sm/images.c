@@ -32,7 +32,7 @@ const struct cecl_image cecl_images[] = {
 };
 const size_t cecl_images_count = sizeof(cecl_images) / sizeof(cecl_images[0]);
 
-/* Whether `a` is the better one of two images that run on a GPU. */
+/* Whether image `a` is better than `b` on a GPU that can run both. */
 static int is_better(const struct cecl_image *a, const struct cecl_image *b)
 {
     if (!b || a->is_ptx != b->is_ptx)

@@ -20,7 +20,7 @@ struct cecl_gpu {
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
 /* The GPUs of an owner of kernels. For each GPU, `loaded` is 1 + the id of the context in which the
- * owner's kernels are loaded, or 0. It is atomic, so launches need no lock. A kernel's handle
+ * owner's kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's handle
  * serves all contexts, but each context loads the kernel at its first use. So a context that
  * replaces a destroyed one loads the kernels again. */
 struct cecl_gpus {
@@ -32,7 +32,7 @@ struct cecl_gpus {
 /* Calls `load` unless it was called in the current context before, in one thread of the process at
  * a time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
-/* Finds the current GPU, for a launch. Prepares it if that was not done in any context. */
+/* Finds the current GPU, for a launch. Prepares the GPU if it was not prepared in any context. */
 ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);
 
 /* Finds a kernel and loads it into the current context. For `load`.

@@ -80,14 +80,14 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
     return counted ? word_load(c.count) : 0;
 }
 
-/* What a word of a meeting holds for `value`, which includes the base. */
+/* What a word of a meeting holds to show `value`, in which the base is included. */
 #define MEET_BITS 12 /* bits of the value in a word of a call that numbers itself */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
 }
 
-/* Whether a word has reached `held`. same: it must also be of the same call. */
+/* Whether a word has reached `held`. same: the word must also be of the same call. */
 template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, bool same)
 {
     if (!counted)
@@ -188,7 +188,7 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
         word_release(m.done, m.done_value);
 }
 
-/* All threads of every block call this at the end. True for one thread, once all blocks have come.
+/* All threads of every block call this at the end. Returns true to a single thread, once all blocks have come.
  *
  * Another stream that sees `done` starts the next call. By then the block has finished reading its
  * sources, and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to

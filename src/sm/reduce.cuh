@@ -197,9 +197,9 @@ template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes
- * up to `strides` elements before it uses the first, so that many loads are in flight. In the wide kernel all
- * threads of the grid call this. In the bulk kernel, where head and tail are shorter than a warp, all readers
- * do. */
+ * up to `strides` elements before it uses the first, so that many loads are in flight. In the wide
+ * kernel all threads of the grid call this. In the bulk kernel, where head and tail are shorter
+ * than a warp, all readers call it. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {

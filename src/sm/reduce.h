@@ -48,12 +48,12 @@ struct cecl_reduction {
     ceclDataType_t type;
     ceclRedOp_t op;
     bool widens; /* dst has fp32: for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: the number of ranks in a call's last reduction, and 0 (or 1: no division) in the
-     * reductions before that. Other operations ignore it. */
+    /* For ceclAvg: in a call's last reduction the number of ranks, in the reductions before that 0
+     * (or 1: no division). Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
-    /* CUDA: further places, usually at peers, where the result is written;
-     * [nalso], read during the call. */
+    /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the
+     * call. */
     void *const *also;
     uint32_t nalso; /* 0 .. CECL_REDUCE_ALSO_MAX */
     /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
@@ -77,7 +77,7 @@ enum cecl_reduce_kernel {
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
 /* Refuses types and operations for which no reduction widens. */
 ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op);
-/* How many bytes the result of `bytes` bytes of a source has. */
+/* How many bytes the result of reducing `bytes` bytes of each source has. */
 static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
 {
     return widens ? 2 * bytes : bytes;

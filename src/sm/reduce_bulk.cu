@@ -53,7 +53,7 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
     while (!over);
 }
 
-/* Arrives at the mbarrier once the loads before have arrived. `brought` combines one word of each
+/* Arrives at the mbarrier once the earlier loads are done. `brought` combines one word of each
  * load; `none` is 0.
  *
  * An arrival is issued behind the loads but does not wait for them. If the loads queue behind
@@ -100,8 +100,8 @@ template <int pieces> DEVICE vector shared_load(const unsigned char *tile, int t
 
 /* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
  * reader. Every reader arrives by itself: for a single arrival the warp would have to be
- * synchronized first, and that is slower. The end of a short tile holds old data. The caller does
- * not write the results of this data. */
+ * synchronized first, and that is slower. The end of a short tile holds old data, whose results the
+ * caller does not write. */
 template <int pieces>
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)

@@ -2,7 +2,7 @@
  *
  * The number of bytes in flight to an SM limits such a kernel, above all over NVLink. So a thread
  * issues the loads of several vectors from several sources, 8 to 16 in all, before it uses the
- * first. That is 64 to 128 KiB in flight for each SM. */
+ * first. This keeps 64 to 128 KiB in flight for each SM. */
 #include "sm/reduce.cuh"
 
 #define THREADS CECL_REDUCE_WIDE_THREADS

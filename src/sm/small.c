@@ -78,7 +78,7 @@ void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args
 {
     struct cecl_small mine = *asked, *const small = &mine;
     if (small->counting)
-        small->epoch = 0; /* the kernel finds the half */
+        small->epoch = 0; /* the kernel finds out which half */
     const uint32_t n = (uint32_t)small->nranks;
     *args = (struct cecl_small_args){
         .send = small->send,

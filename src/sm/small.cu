@@ -41,7 +41,7 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
 }
 
 /* Tells the host for which rank's data the call gave up waiting: see struct cecl_small. The fence
- * makes that visible before the call is done. */
+ * makes this visible before the call is done. */
 DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
 {
     word_store(args.late, 1 + rank);
@@ -69,7 +69,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* The epoch of a call, what its lines hold, and the offset of the call's half from the slots in `args`, in bytes. */
+/* The epoch of a call, the flag in its lines, and how many bytes its half lies behind the slots in `args`. */
 struct turn {
     uint32_t epoch, line;
     uint64_t half;
@@ -138,7 +138,7 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-/* Stores a share after each of its vectors has become `n` vectors. `bytes` is the size of the block before that. */
+/* Stores a share in which each vector has become `n` vectors. `bytes` is the size of the block before that. */
 template <int n>
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
                         const vector v[PER * n])
@@ -287,7 +287,7 @@ DEVICE bool send_bytes(const cecl_small_args &args, const turn &now, const share
 DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t group, uint32_t step,
                      uint32_t vectors)
 {
-    const uint32_t ended = word_load(args.end); /* this load runs beside the first loads of data */
+    const uint32_t ended = word_load(args.end); /* in flight with the first loads of data */
     const bool whole = args.send_stride != 0 && ((uintptr_t)args.send | args.bytes) % 16 == 0;
     for (share s = share_of(group, vectors); s.vectors > 0;
          group += step, s = share_of(group, vectors))
@@ -299,7 +299,7 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
 }
 
 /* In this call's half of the slots, writes a far-away epoch into some lines that the call does not
- * use. Each call takes other lines, so in time every line gets such an epoch. args_renew in small.c
+ * use. Each call takes other lines, so sooner or later every line gets such an epoch. args_renew in small.c
  * chooses the row. */
 template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)

@@ -4,7 +4,7 @@
  * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
  * sees the epoch by an acquire load also sees the data. It need not check the epoch again
  * afterwards, because no rank overwrites a line before it was read (see small.h). Only two waits in
- * a row that end without data could break that order, and by then the communicator has failed.
+ * a row that end without data could break this order, and by then the communicator has failed.
  *
  * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another.
  * It sends all groups before it waits for any, so no peer waits for data behind a wait of this
@@ -59,7 +59,7 @@ static bool line_is_here(const unsigned char *at, uint32_t epoch)
     return atomic_load_explicit(atomic_of(at) + LINE_WORDS, memory_order_acquire) == epoch;
 }
 
-/* Call it after line_is_here. */
+/* Must be called after line_is_here. */
 static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
 {
     for (int w = 0; w < LINE_WORDS; w++)

@@ -105,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- places */
 
-/* What each thread block knows: the table's rows, and where groups of blocks begin. A group is the blocks for
- * one expert of a rank or, on the way back, the blocks from one rank for a rank. */
+/* What each thread block knows: the table's rows, and where groups of blocks begin. A group is all
+ * blocks for one expert of a rank or, on the way back, all blocks from one rank for a rank. */
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
@@ -166,7 +166,7 @@ DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
     p->needed[to] = bounded(needed);
 }
 
-/* Tells the host, unless it was told something before. One thread calls it. */
+/* Reports the first trouble to the host, and ignores later ones. One thread calls it. */
 DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
 {
     if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
@@ -181,8 +181,8 @@ DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
 }
 
 /* Reads the lines of all ranks. Returns whether rows may be moved by them: the communicator has not failed,
- * and all lines are from this call. Each thread block has an answer of its own, the same for all of its
- * threads. */
+ * and all lines are from this call. Each thread block has its own answer, which all of its threads
+ * get. */
 DEVICE bool read_lines(const cecl_splits &call, places *p)
 {
     const uint32_t r = threadIdx.x;

@@ -22,12 +22,12 @@
  * The input's splits lie in the order that is not used for recvbuff. With one expert on each rank
  * both are the order of ranks.
  *
- * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
+ * The tables of all ranks are equal, so ranks agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
  *
- * A seal on each line says which call and which sizes the line is of. No rank moves rows by a line
- * with another seal. Such a line is there if a communicator fails before this call's line has come,
- * or if a rank has called with other sizes. */
+ * A seal on each line says of which call and which sizes the line is. No rank moves rows by a line
+ * with another seal. A rank finds such a line if a communicator fails before this call's line has
+ * come, or if a rank has called with other sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
@@ -60,11 +60,11 @@ struct cecl_splits_form {
 /* A block in its sender's sendbuff: how many rows it has, and the first row. */
 struct cecl_splits_block {
     uint32_t rows, at;
-} __attribute__((aligned(8))); /* a thread of a GPU writes it at once */
+} __attribute__((aligned(8))); /* a thread of a GPU writes it in one store */
 
 /* A rank's line in a table. It tells where the rank's recvbuff and second array lie, where its
- * blocks lie, and which of these is the first that ends beyond sendbuff. It also tells which call
- * it is from. Block number to * experts + expert goes to rank `to`. */
+ * blocks lie, which of these blocks is the first that ends beyond sendbuff, and which call the line
+ * is from. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */

@@ -28,8 +28,8 @@ ceclResult_t cecl_splits_cuda_prepare(void)
     return cecl_gpus_prepare(&known);
 }
 
-/* One block of threads for each SM. But there are at most as many as can give each warp a chunk
- * when all of sendbuff is sent. */
+/* One block of threads for each SM, but no more blocks than give each warp a chunk when all of
+ * sendbuff is sent. */
 static uint32_t blocks_of(const struct cecl_splits *call, uint32_t sms)
 {
     const uint64_t each = CECL_SPLITS_CHUNK * (uint64_t)(CECL_SPLITS_THREADS / 32),
