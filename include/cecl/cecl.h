@@ -489,8 +489,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors: no communicator is made, and all ranks that stay get an error.
- *   ceclInvalidArgument  newcomm NULL; excludeCount out of range; excludeRanks NULL with a count; a
- *                        rank out of range or listed twice; config; the list names the calling rank
+ *   ceclInvalidArgument  newcomm NULL; excludeCount out of range; excludeRanks NULL with a count; a rank out
+ *                        of range or listed twice; a wrong config; the list names the calling rank
  *                        (ranks that do not exclude it get ceclInvalidUsage).
  *   ceclInvalidUsage     Ranks exclude different ranks; the message has both lists. Or the call is
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.

@@ -220,8 +220,8 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
  * function: two ranks differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
-/* The other function: rank `other` makes a different call than this rank. Says how, if the facts of both calls differ. They
- * may be NULL. */
+/* The other function: rank `other` makes a different call than this rank. If the facts of the two
+ * calls differ, says how. Facts may be NULL. */
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                               const struct cecl_facts *mine, const struct cecl_facts *theirs);
 /* The end of a message about ranks that make different calls: how to find the difference. Empty if ranks
@@ -233,7 +233,7 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 /* Fails the communicator with `result` and the last message, because peers rely on work that will
  * not be done. Returns the communicator's error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
-/* Sets the asynchronous error after a peer has gone. The last message says how it went. */
+/* Sets the asynchronous error after a peer has gone. The last message says how the peer went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Whether a peer has told why it gave up. If so this sets the asynchronous error, and the caller blames nobody: a peer
  * that has just given up may look late. */
@@ -258,7 +258,7 @@ bool cecl_comm_is_done(ceclComm_t comm);
  * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. Earlier nobody knows whether the process has other threads that make the peers' calls. */
+ * other. Before a timeout nobody knows whether other threads of the process make the peers' calls. */
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
@@ -299,14 +299,14 @@ void cecl_look(ceclComm_t comm, int64_t now);
 /* -- replays.c: graphs that hold captured calls -- */
 
 /* Gives a launch of collectives that a graph captures its number. Ranks capture the same calls in the same order, so the
- * numbers are equal on all ranks. name: of its first call. */
+ * numbers are equal on all ranks. name: the first call's. */
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
 /* The name of a captured call, also of a peer: the call with this number has the same name here. */
 const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
 /* Ends the waits of graphs that run. Call it repeatedly. */
 void cecl_replays_release(ceclComm_t comm);
-/* Ends the waits of graphs that are launched after the communicator has ended, for as long as graphs hold its
- * calls. The communicator's memory stays. Threads: any. */
+/* Ends the waits of graphs that are launched after the communicator has ended, for as long as
+ * graphs hold its calls. The communicator's memory stays mapped. Threads: any. */
 void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */

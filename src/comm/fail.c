@@ -57,7 +57,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
-        /* the watchdog then notifies the peers and ends waits; over hosts the thread of src/net does */
+        /* the watchdog then notifies the peers and ends waits; over several hosts cecl-net does */
         if (comm->net)
             cecl_net_fail(comm->net, comm->async_message);
         else
@@ -198,8 +198,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                      name, other, comm->rank, cecl_comm_hint(comm));
 }
 
-/* Fails the communicator because a kernel has found a line of splits of another call. There may be a better
- * reason, which is known by then: a peer that fails tells so before it signals without its line. */
+/* Fails the communicator because a kernel has found a line of splits of another call. If there is a better
+ * reason, it is known by then: a peer that fails reports why before it signals without its line. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))

@@ -51,7 +51,7 @@ void cecl_watch_release(ceclComm_t comm)
         cecl_replays_release(comm);
     if (pending && !watch->silenced)
         watch->silenced = cecl_flags_silence(flags) == ceclSuccess;
-    if (!watch->kernels_ended) /* work enqueued behind waiting kernels then goes on */
+    if (!watch->kernels_ended) /* so work that is enqueued behind waiting kernels goes on */
         watch->kernels_ended = cecl_pads_end(flags) == ceclSuccess;
     const bool is_quiet = watch->kernels_ended && (watch->silenced || !pending);
     if (!is_quiet)

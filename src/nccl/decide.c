@@ -61,8 +61,8 @@ static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *pro
                : CECL_NCCL_NO_GAIN;
 }
 
-/* Why a captured call is passed. A thread that has several ranks cannot make one outside of a group, because its ranks
- * would wait for each other. */
+/* Why a captured call is passed. A thread with several ranks cannot make a captured call outside of
+ * a group, because its ranks would wait for each other. */
 static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call,
                                                const struct cecl_nccl_comm *comm, bool in_group)
 {
@@ -110,7 +110,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* groups need this too, to serve or pass their captured calls together; so does counting */
+    /* groups need to know this, too, to serve or pass their captured calls together; so does counting */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))
@@ -137,7 +137,7 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* NCCL itself refuses a call with a rank that does not exist. If the ranks' policies differ, all pass. */
+/* NCCL itself refuses a call with a rank that does not exist. If policies differ, all ranks pass the call. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;
