@@ -9,7 +9,7 @@
  * waits for them.
  *
  * There is no barrier in front, because calls alternate between two halves; the verifier shows that
- * two are enough. No other rank touches a rank's sendbuff and recvbuff. */
+ * two halves are enough. No other rank touches a rank's sendbuff and recvbuff. */
 #include "ce/lowering.h"
 
 static struct cecl_place slot_at(const struct cecl_part *part, int holder, int sender)

@@ -112,7 +112,7 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Why the wait for `rank` must end; ceclSuccess: it goes on. A rank tells before it counts its next
+/* Why the wait for `rank` must end; ceclSuccess: the wait goes on. A rank tells before it counts its next
  * call or leaves. So has_told is called last: a rank that has counted or left, and has still not
  * told, will not tell. */
 static ceclResult_t reason_to_end(const struct cecl_nccl_comm *comm,

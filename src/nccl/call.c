@@ -18,7 +18,7 @@ static ncclResult_t decide_captured(struct cecl_nccl_call *call)
     return result;
 }
 
-/* The thread is inside the communicator's entry while it decides and serves, so no part of the entry ends.
+/* The thread is inside the communicator's entry while it decides and serves, so no part of the entry is freed.
  * It is outside when the call is passed, because an abort must end NCCL's call, but first waits until no
  * thread is inside. If an abort has begun, the call is passed, too, and NCCL returns the error. */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result)
