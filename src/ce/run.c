@@ -79,15 +79,13 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Begins the call's target, fills in values that are only known now, and makes the stream follow the previous
- * call. */
-static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bound *bound,
-                               ceclStream_t work)
+/* Begins the call's target, and fills in values that are only known now. */
+static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     if (!cecl_flags_begin(&engine->flags, &bound->advance))
         return cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
-    return bound->ncommands > 0 ? follow(engine, work) : ceclSuccess;
+    return ceclSuccess;
 }
 
 /* Makes later launches of graphs follow this call. */
@@ -183,7 +181,9 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound
     if (capture->id != 0)
         return add_to_graph(engine, bound, stream, capture, started);
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    ceclResult_t result = begin_call(engine, bound, work);
+    ceclResult_t result = begin_call(engine, bound);
+    if (result == ceclSuccess && bound->ncommands > 0)
+        result = follow(engine, work);
     if (result == ceclSuccess && bound->ncommands > 0) {
         *started = true; /* a driver call that fails may have enqueued a part of its work */
         result = cecl_bound_issue(engine, bound, work, false);

@@ -41,6 +41,13 @@ static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
     return real->memops(dev, work, ops, count);
 }
 
+static uint64_t watched_stream_id(struct cecl_device *dev, ceclStream_t stream)
+{
+    const int here = depth();
+    deepest = here > deepest ? here : deepest;
+    return real->stream_id(dev, stream);
+}
+
 /* The most functions from a warm ceclAllGather in place to the device. */
 static int frames_of(int *buffers[RANKS])
 {
@@ -49,6 +56,7 @@ static int frames_of(int *buffers[RANKS])
     watched = *real;
     watched.copies = watched_copies;
     watched.memops = watched_memops;
+    watched.stream_id = watched_stream_id;
     for (int i = 0; i < CALLS; i++)
         for (int r = 0; r < RANKS; r++) {
             comms[r]->dev->ops = i == CALLS - 1 ? &watched : real;
