@@ -184,6 +184,15 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     return met;
 }
 
+/* A member that gives up because the parent has failed may leave no word where the members join. */
+static ceclResult_t ask_parent(ceclComm_t comm, ceclResult_t joined)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    const ceclResult_t heard = cecl_comm_hear(comm);
+    return heard == ceclSuccess ? cecl_fail_with(joined, words) : heard;
+}
+
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                           const ceclConfig_t *config)
 {
@@ -201,9 +210,11 @@ static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newco
         result = exchange_ids(&members, joins, &id);
         cecl_oob_from_id(&oob, &id, members.count, members.rank, resolved.init_timeout_ms);
     }
-    if (result == ceclSuccess && joins)
+    if (result == ceclSuccess && joins) {
         result = join(&members, &oob, &resolved, newcomm);
-    else if (result == ceclSuccess) {
+        if (result == ceclRemoteError)
+            result = ask_parent(comm, result);
+    } else if (result == ceclSuccess) {
         *newcomm = NULL;
         if (!comm->net)
             result = exchange_in_mesh(&oob, &nothing, NULL, sizeof(nothing));
