@@ -12,11 +12,15 @@ awk -v kept="$1" '
     FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / {
         name = $3
         last = "no reason given"
+        open = ""
     }
     FILENAME != kept && /^skipped: / {
         last = substr($0, length("skipped: ") + 1)
         if (!(name in why))
             why[name] = last
+        if (open != "") # ranks print at the same time: the lines of one may come in between
+            because[open] = last
+        open = ""
     }
     # Parts of a test that cmocka skipped: to ctest the test passes. Each rank prints the reason,
     # and cmocka prints it again at the end.
@@ -25,6 +29,7 @@ awk -v kept="$1" '
         if (!($NF in within)) {
             parts[++nparts] = $NF
             because[$NF] = last
+            open = last == "no reason given" ? $NF : ""
         }
         within[$NF] = add(within[$NF], name)
     }

@@ -49,6 +49,8 @@ expect 0 "skipped, no reason given: three"
 expect_last "all 1 tests that ran passed, 2 skipped: no python3 (1), no reason given (1)"
 run one=0:'skipped: no peer\n[  SKIPPED ] a_part' two=0:"[       OK ] a_part" three=0:"[  SKIPPED ] a_part"
 expect 0 "skipped within one, three: a_part (no peer)"
+run one=0:'[  SKIPPED ] a_part\nskipped: no peer\n[  SKIPPED ] a_part'
+expect 0 "skipped within one: a_part (no peer)"
 run one=0:"[  SKIPPED ] a_part"
 expect 0 "skipped within one: a_part (no reason given)"
 run one=0:'skipped: no peer\n[  SKIPPED ] a_part' two=0:"[       OK ] a_part" three=0
