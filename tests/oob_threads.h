@@ -54,9 +54,11 @@ static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks,
 static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
                                      struct cecl_mesh **out)
 {
-    struct cecl_invitation mine, all[RANKS];
+    struct cecl_invitation mine, all[64];
     struct cecl_mesh *mesh = NULL;
     char words[CECL_MESSAGE_BYTES];
+    if (oob->nranks > 64)
+        return cecl_fail(ceclInternalError, "a test of more than 64 ranks");
     CECL_TRY(cecl_mesh_new(oob, timeout_ms, 0, &mine, &mesh));
     ceclResult_t result = oob->allgather(oob, &mine, all, sizeof(mine));
     cecl_lifeline_close(&oob->line);

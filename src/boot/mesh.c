@@ -339,7 +339,6 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
 {
     const struct cecl_inbox_address *to = &mesh->peers[peer].invitation.at;
     int64_t since = 0;
-    bool is_limited = false;
     for (;;) {
         if (mesh_look(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);
@@ -355,8 +354,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
         if (bears ? is_late : !may_try_again(error))
             return cecl_fail(ceclSystemError, "sending a message to rank %d: %s", peer,
                              strerror(error));
-        is_limited = is_limited || error == ETOOMANYREFS;
-        if (is_late && is_limited)
+        if (is_late && error == ETOOMANYREFS)
             return cecl_fail(ceclSystemError,
                              "sending to rank %d: this user has as many descriptors under way, "
                              "which no process takes, as a process may open (ulimit -n)",
@@ -365,7 +363,8 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        if (kind == MESH_EXCHANGE)
+        /* it is the exchanging thread that sends these */
+        if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);
     }

@@ -231,9 +231,9 @@ void mesh_take_fds(struct cecl_mesh *mesh)
 {
     struct mesh_fds *fds = mesh->fds;
     struct cecl_letter letter;
-    ceclResult_t result;
-    while ((result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0, &letter)) ==
-           ceclSuccess) {
+    ceclResult_t result = ceclInProgress;
+    while (fds->count > 0 && (result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0,
+                                                       &letter)) == ceclSuccess) {
         result = mesh_check_letter(mesh, &letter);
         if (letter.number == fds->number && letter.nfds > 0 && fds->of[letter.rank] < 0 &&
             is_asked(mesh, letter.rank)) {

@@ -64,7 +64,6 @@ struct root {
     int room, count;
     struct peer **callers; /* [room], the oldest first */
     int64_t scarce_since;  /* no connection can be accepted since then; 0: it can */
-    int trouble;           /* errno of that, once it has lasted */
     struct pollfd *polls;  /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
     struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
