@@ -240,11 +240,12 @@ void cecl_launches_compare(struct cecl_launches *all)
     /* at the same time: ranks may use the communicators in any order, in one group or in successive calls */
     const ceclResult_t result = cecl_together(compare, first, next_compared);
     for (struct cecl_launch *launch = first; launch && !refuses; launch = next_compared(launch))
-        refuses = launch->compared != ceclSuccess ? launch->comm : NULL;
+        refuses = launch->compared == ceclSuccess || launch->compared == ceclInProgress
+                      ? NULL /* in progress: no thread could be started */
+                      : launch->comm;
     (void)!cecl_launches_note(all, refuses, result);
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {
-        if (launch->compared ==
-            ceclInProgress) /* no thread could be started: tells the peers why */
+        if (launch->compared == ceclInProgress) /* tells the peers why */
             (void)!compare(launch);
         if (all->failed != ceclSuccess && launch->compared == ceclSuccess &&
             !launch->comm->launcher->compares_alike)
