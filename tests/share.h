@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* How many of `all` rounds a test runs: one in CECL_TEST_SHARE, at least one. CI runs half of them, scripts/test.sh and
- * the sanitizers a quarter. */
+/* How many of `all` rounds a test runs: one in CECL_TEST_SHARE, at least one. scripts/test.sh and the sanitizers run a
+ * quarter of them, .ci/nightly all. */
 static inline int test_share(int all)
 {
     const char *given = getenv("CECL_TEST_SHARE");

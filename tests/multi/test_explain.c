@@ -126,6 +126,8 @@ TEST_BETWEEN(a_finalized_communicator_explains_nothing, set_up, tear_down)
     multi_refused(comm,
                   ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, &e),
                   ceclInvalidUsage, "finalized");
+    multi_refused(comm, ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm, 0),
+                  ceclInvalidUsage, "finalized");
 }
 
 /* ---- options */

@@ -2,6 +2,8 @@
  * mapping of the word. */
 #include "host_fixture.h"
 
+#include "../wrapped_syscall.h"
+
 #include <time.h>
 
 /* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
@@ -10,6 +12,11 @@
 #define ROUNDS 100
 #define TEN 10
 #define WOKEN_MS 400
+
+/* Counts calls of syscall(), with which the library sleeps and wakes sleepers. */
+static _Thread_local int system_calls;
+
+WRAPPED_SYSCALL(system_calls++ < 0)
 
 /* One stream writes i and waits for the other's i; the other stream answers. `say` and `hear` are the same
  * word, maybe at two addresses. So are `answer` and `heard`. */
@@ -109,4 +116,15 @@ TEST_BETWEEN(four_unaligned_bytes_are_copied_like_any, set_up, tear_down)
     copy(NULL, to + 1, from + 1, 4);
     synchronize(NULL);
     assert_string_equal(to, ".abcd.");
+}
+
+TEST_BETWEEN(released_words_wake_a_sleeper_each, set_up, tear_down)
+{
+    enum { COUNT = 10 };
+    uint32_t words[COUNT] = {0};
+    system_calls = 0;
+    assert_int_equal(dev->ops->words_release(dev, words, COUNT, 8), ceclSuccess);
+    assert_int_equal(system_calls, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(words[i], 8);
 }

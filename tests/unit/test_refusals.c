@@ -74,6 +74,7 @@ TEST(communicators)
     config.smPolicy = 17;
     REFUSED("id: NULL", ceclGetUniqueId, NULL);
     REFUSED("nranks -3: 1 to ", ceclCommInitRank, &made, -3, id, 0);
+    REFUSED("nranks 1025: 1 to 1024", ceclCommInitRank, &made, 1025, id, 0);
     REFUSED("rank 4: 0 to 0 expected", ceclCommInitRank, &made, 1, id, 4);
     REFUSED("config.smPolicy = 17: 0 to 2 expected", ceclCommInitRankConfig, &made, 1, id, 0,
             &config);
