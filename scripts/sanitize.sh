@@ -15,7 +15,7 @@ if [ "${1:-}" = --build ]; then
     only_build=1
     shift
 fi
-export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=4
+export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=${CECL_TEST_SHARE:-4}
 export UBSAN_OPTIONS=print_stacktrace=1
 # Freed memory stays mapped for a while. 256 MiB of it, the default, would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}

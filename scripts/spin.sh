@@ -8,11 +8,18 @@ set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 checked=$root/docs/models/checked
-# the models without their comments, and this script
-models=$(cat "$root"/docs/models/*.pml "$root/scripts/spin.sh" | perl -0pe 's{/\*.*?\*/}{}gs; s{\s+}{ }g' | sha256sum)
+# Spin, this script, and each model with its name, without comments
+models=$({
+    spin -V
+    cat "$root/scripts/spin.sh"
+    for file in "$root"/docs/models/*.pml; do
+        basename "$file"
+        perl -0pe 's{/\*.*?\*/}{}gs' "$file"
+    done
+} | sha256sum)
 if [ "${1:-}" = --if-changed ] && [ "$models" = "$(cat "$checked" 2>/dev/null || true)" ]; then
-    echo "the models are as they were when all searches ended as they should"
-    exit
+    echo "skipped: Spin, the models and this script are as they were when all searches ended as they should"
+    exit 77
 fi
 work=$(mktemp -d)
 trap 'wait; rm -rf "$work"' EXIT
