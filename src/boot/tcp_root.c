@@ -386,15 +386,19 @@ static void attend(struct root *root, int wait_ms)
         root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
     if (is_open)
         root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
-    const bool has_polled = poll(root->polls, asked, wait_ms) >= 0;
-    if (!has_polled && errno != EINTR) /* the limit of descriptors was lowered, or memory lacks */
-        cecl_pause_us(REST_MS * 1000);
+    if (poll(root->polls, asked, wait_ms) < 0) { /* then all are tried */
+        if (errno != EINTR) /* the limit of descriptors was lowered, or memory lacks */
+            cecl_pause_us(REST_MS * 1000);
+        while (at < asked)
+            root->polls[at++].revents = POLLIN;
+        at = 0;
+    }
     for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r] && (root->polls[at++].revents || !has_polled))
+        if (root->seats[r] && root->polls[at++].revents)
             hear_rank(root, r);
     for (int i = 0, which = 0; i < count; i++)
-        which += hear_caller(root, which, root->polls[at++].revents || !has_polled);
-    if (is_open && (root->polls[at].revents || !has_polled))
+        which += hear_caller(root, which, root->polls[at++].revents);
+    if (is_open && root->polls[at].revents)
         let_in(root);
 }
 

@@ -221,10 +221,17 @@ static bool is_checked(ceclComm_t comm)
            comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
+/* The first communicator that refuses; NULL: none does. In progress: no thread could be started. */
+static ceclComm_t who_refuses(struct cecl_launch *launch)
+{
+    while (launch && (launch->compared == ceclSuccess || launch->compared == ceclInProgress))
+        launch = next_compared(launch);
+    return launch ? launch->comm : NULL;
+}
+
 void cecl_launches_compare(struct cecl_launches *all)
 {
     uint64_t compared = 0;
-    ceclComm_t refuses = NULL;
     for (struct cecl_launch *launch = all->first; launch; launch = launch->next) {
         const bool compares = launch->kind == CECL_LAUNCH_COLLECTIVES && is_checked(launch->comm);
         launch->all = compares ? all : NULL;
@@ -239,11 +246,7 @@ void cecl_launches_compare(struct cecl_launches *all)
         launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
     /* at the same time: ranks may use the communicators in any order, in one group or in successive calls */
     const ceclResult_t result = cecl_together(compare, first, next_compared);
-    for (struct cecl_launch *launch = first; launch && !refuses; launch = next_compared(launch))
-        refuses = launch->compared == ceclSuccess || launch->compared == ceclInProgress
-                      ? NULL /* in progress: no thread could be started */
-                      : launch->comm;
-    (void)!cecl_launches_note(all, refuses, result);
+    (void)!cecl_launches_note(all, who_refuses(first), result);
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {
         if (launch->compared == ceclInProgress) /* tells the peers why */
             (void)!compare(launch);
