@@ -15,7 +15,8 @@
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3
  *
  * The signal of phase 1 is the number of the call (CECL_COUNTER_CALL), and the wait for phase 1 is for just this
- * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to staging.
+ * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves
+ * only to staging, or from a rank to itself.
  *
  * Two phases would not be enough. A rank could take a peer's phase 2 of the call before for phase 2
  * of this call: each replay writes the same values, so words do not show to which replay a phase
