@@ -101,6 +101,25 @@ TEST(only_one_policy_lets_copies_stay_within_a_gpu)
 /* ---- plans of some calls */
 
 /* Peers return a block, and pass three barriers, only for ranks that are out of place. */
+/* The copies of a graph run beside each other by themselves, but not beside what the call waits for. */
+TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
+{
+    for (uint32_t captured = 0; captured < 2; captured++) {
+        uint32_t batches = 0;
+        struct cecl_part part = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, (uint64_t)64 << 20);
+        part.call.nranks = 4;
+        part.call.captured = captured;
+        part.call.options.sm_policy = CECL_SM_ALLOW;
+        choose(&part);
+        struct cecl_plan plan = lower_at(part, 4, 1);
+        for (uint32_t i = 0; i < plan.nsteps; i++)
+            batches += plan.steps[i].kind == CECL_STEP_COPY;
+        assert_int_equal(cecl_plan_local_copies(&plan), 1);
+        assert_int_equal(batches, captured ? 1 : 2);
+        cecl_plan_free(&plan);
+    }
+}
+
 TEST(peers_return_what_is_out_of_place_alone)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
