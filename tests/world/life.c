@@ -66,8 +66,8 @@ int life_exchange(void *context, const void *send, void *recv, size_t bytes)
     if (p->within)
         p->within(life);
     while (atomic_load(&p->venue->brought[round]) < p->n) {
-        if (p->gives_up(life))
-            return 1;
+        if (p->gives_up(life) && atomic_load(&p->venue->brought[round]) < p->n)
+            return 1; /* a rank may give up after the last part has come */
         usleep(100);
     }
     for (int r = 0; r < p->n; r++)
