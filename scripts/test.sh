@@ -4,7 +4,7 @@
 # output of each run stays in build/test/logs.
 # Long random tests on the CPU run a quarter of their rounds; CECL_TEST_SHARE=1 runs all, as .ci/nightly does.
 set -euo pipefail
-minutes=10 # for the build and all tests, on 2 cores that have nothing else to do
+minutes=6 # for the build and all tests, on 2 cores that have nothing else to do
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/test
 # shellcheck source=scripts/common.sh
