@@ -297,11 +297,16 @@ def _along_fake(*call):
     return _along_new(*call[:-1], dist.distributed_c10d._resolve_process_group(call[-1]))
 
 
+def _along_back(tensor, scatter_dim, gather_dim, _length, group_name):
+    """The exchange that takes a gradient back."""
+    return gather_dim, scatter_dim, tensor.shape[scatter_dim], group_name
+
+
 class _Along(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, scatter_dim, gather_dim, length, group_name):
-        ctx.kept = gather_dim, scatter_dim, tensor.shape[scatter_dim], group_name
-        return _along(tensor, scatter_dim, gather_dim, length, group_name)
+    def forward(ctx, *call):
+        ctx.kept = _along_back(*call)
+        return _along(*call)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -327,8 +332,7 @@ _define("all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] i
 _define("all_to_all_permute(Tensor input, Tensor(a!) out, int scatter_dim, int gather_dim, str group_name) -> ()",
         lambda tensor, out, *call: collectives.all_to_all_permute(out, tensor, *call))
 _define("all_to_all_along_dims(Tensor input, int scatter_dim, int gather_dim, SymInt? length, str group_name) -> Tensor",
-        _along, _along_fake, lambda gradient, *call: torch.ops.cecl.all_to_all_along_dims(gradient, *call),
-        lambda tensor, scatter, gather, _length, group: (gather, scatter, tensor.shape[scatter], group))
+        _along, _along_fake, lambda gradient, *call: torch.ops.cecl.all_to_all_along_dims(gradient, *call), _along_back)
 _define("all_to_all_vdev(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(b!) out_splits_offsets, str group_name) -> ()",
         lambda tensor, out, splits, offsets, group: experts.alltoallv_device(out, offsets, tensor, splits, group))
 _define("all_to_all_vdev_2d(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(b!) out_splits_offsets, str group_name, "
