@@ -293,8 +293,8 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        mesh_take_fds(
-            mesh); /* of ranks that have the memory: too many under way would hold up rank 0 */
+        /* of ranks that have the memory: too many under way would hold up rank 0 */
+        mesh_take_fds(mesh);
     }
     return map_rows(mesh);
 }
