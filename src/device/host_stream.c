@@ -222,15 +222,17 @@ ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, siz
 
 void host_add(struct host_stream *stream, struct work work)
 {
-    if (stream->capture)
+    if (stream->capture) {
         stream->capture->work[stream->capture->count++] = work;
-    else if (work.kind != WORK_NOTHING)
+    } else if (work.kind != WORK_NOTHING) {
+        if (stream->count == 0) /* only then the thread sleeps */
+            pthread_cond_signal(&stream->filled);
         *slot(stream, stream->count++) = work;
+    }
 }
 
 void host_finish_adding(struct host_stream *stream)
 {
-    pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
 }
 

@@ -89,9 +89,9 @@ static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *
     _Static_assert(2 + CECL_SPLITS_ARRAYS <= CECL_USES, "check_uses takes so many");
     size_t nunshared = 0;
     *changed = false;
-    if (!cecl_call_has_buffers(call))
-        return ceclSuccess;
-    const int count = cecl_call_touched(call, touched);
+    const int count = may_be_registered(comm, call->send) || may_be_registered(comm, call->recv)
+                          ? cecl_call_touched(call, touched)
+                          : 0;
     for (int i = 0; i < count && comm->registry.changes == before; i++) {
         if (!may_be_registered(comm, touched[i].buffer))
             continue;

@@ -67,10 +67,10 @@ static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_ca
     record->recv_offset = call->recv.offset;
     record->flags = signature_of(call, launch->nfull) | (readable ? INPUT_READABLE : 0) |
                     (cecl_call_is_outside(call) ? OUTSIDE : 0);
-    record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
-    record->spare[SEND_ROOM] = cecl_call_send_needed(call);
     if (!has_own_layout(call))
         return ceclSuccess;
+    record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
+    record->spare[SEND_ROOM] = cecl_call_send_needed(call);
     for (int r = 0; r < nranks; r++)
         record->per_peer[r] = cecl_call_block(call, call->rank, r).send_offset;
     return ceclSuccess;
@@ -328,9 +328,10 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     struct cecl_places *places = &launch->comm->launcher->places;
     struct cecl_told *told = &launch->told;
-    told->inputs_readable = cecl_tell_alone(launch->calls, launch->nfull).inputs_readable;
-    if (!launch->is_open)
+    if (!launch->is_open) {
+        told->inputs_readable = cecl_tell_alone(launch->calls, launch->nfull).inputs_readable;
         return ceclSuccess;
+    }
     const enum cecl_places_outcome outcome = meet_peers(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
@@ -353,9 +354,7 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count)
 {
     struct cecl_told told = {.inputs_readable = true};
-    for (uint32_t i = 0; i < count; i++) {
-        const struct cecl_buffer input = input_of(&calls[i]);
-        told.inputs_readable = told.inputs_readable && is_readable(input);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        told.inputs_readable = told.inputs_readable && is_readable(input_of(&calls[i]));
     return told;
 }

@@ -103,12 +103,6 @@ static inline bool cecl_call_is_empty(const struct cecl_call *call)
     return call->bytes == 0 && !cecl_op_always(call->op);
 }
 
-/* Whether the call uses memory of its caller. Equal on all ranks. */
-static inline bool cecl_call_has_buffers(const struct cecl_call *call)
-{
-    return call->op->family != CECL_FAMILY_BARRIER && !cecl_call_is_empty(call);
-}
-
 /* Whether recvbuff is also the input, so that the call has no sendbuff: all blocks are in place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
 {
