@@ -135,9 +135,10 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 
 /* ---- taking */
 
-/* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. An answer of
- * 0, that the other end has closed, can come before its last message: if it sends and closes while the kernel finds
- * nothing to receive. Nothing can be sent after the close, so the second answer is final. */
+/* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. The message
+ * stays in the socket, so descriptors for which this process has no room yet can be received later. An answer of 0, that
+ * the other end has closed, can come before its last message: if it sends and closes while the kernel finds nothing to
+ * receive. Nothing can be sent after the close, so the second answer is final. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
     const struct msghdr asked = *message;
@@ -146,7 +147,7 @@ static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *l
     cecl_fds_begin();
     do {
         *message = asked;
-        got = recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = recvmsg(socket, message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         ends += got == 0;
     } while ((got < 0 && errno == EINTR) || (got == 0 && ends < 2));
     const int error = errno;
@@ -208,7 +209,7 @@ static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
     const int error = fd < 0 ? errno : 0;
     if (error == 0)
         inbox->caller = fd;
-    if (!cecl_net_bears(error, &inbox->scarce_since) && cecl_net_is_scarce(error))
+    if (!cecl_net_bears(error, inbox->lack) && cecl_net_is_scarce(error))
         *result = cecl_fail(ceclSystemError, "messages of other ranks cannot be taken: %s",
                             strerror(error));
     return error == 0 || error == EINTR || error == ECONNABORTED;
@@ -228,6 +229,8 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         }
         const enum heard heard = hear(inbox, inbox->caller, nranks, message, room, letter);
         struct pollfd next = {.fd = inbox->listener, .events = POLLIN};
+        if (heard == LETTER && cecl_net_bears(letter->has_lost_fds ? EMFILE : 0, inbox->lack))
+            return ceclInProgress;
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
         else if (poll(&next, 1, 0) > 0)

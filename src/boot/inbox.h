@@ -28,7 +28,7 @@ struct cecl_inbox {
     int listener;
     uint8_t secret[16];
     int caller; /* a connection by which nothing has come yet; the next one replaces it. -1: none */
-    int64_t scarce_since; /* no connection could be accepted since then, in ms; 0: it could */
+    int64_t lack[2]; /* of descriptors for connections, and for those that come */
 };
 
 /* Where a message comes from, and what came with its bytes. */
@@ -37,7 +37,7 @@ struct cecl_letter {
     uint32_t number; /* the sender's */
     size_t bytes;
     int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
-    bool has_lost_fds;             /* this process had no descriptor left for them */
+    bool has_lost_fds;             /* for a second this process had no descriptor left for them */
 };
 
 /* Opens a socket of this type at an abstract name: this one, and `kind`. SOCK_SEQPACKET: it listens. */

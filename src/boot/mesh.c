@@ -338,13 +338,13 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
                        size_t bytes, const int *fds, int nfds, int64_t deadline)
 {
     const struct cecl_inbox_address *to = &mesh->peers[peer].invitation.at;
-    int64_t since = 0;
+    int64_t lack[2] = {0};
     for (;;) {
         if (mesh_look(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);
         const int error =
             cecl_inbox_send(to, kind, mesh->rank, mesh->sequence, message, bytes, fds, nfds);
-        const bool bears = cecl_net_bears(error, &since), is_late = cecl_ms_left(deadline) == 0;
+        const bool bears = cecl_net_bears(error, lack), is_late = cecl_ms_left(deadline) == 0;
         if (error == 0)
             return ceclSuccess;
         if (error == ECONNREFUSED)

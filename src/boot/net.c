@@ -12,6 +12,7 @@
 
 #define BACKLOG 4096
 #define BEAR_MS 1000  /* how long descriptors or memory may lack before that is an error */
+#define UNSEEN_MS 500 /* after which a lack that was not looked at counts as another one */
 #define REST_US 20000 /* rest meanwhile: a listener stays readable */
 
 bool cecl_net_is_closed(int error)
@@ -30,13 +31,15 @@ bool cecl_net_is_scarce(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-bool cecl_net_bears(int error, int64_t *since)
+bool cecl_net_bears(int error, int64_t lack[2])
 {
+    const int64_t now = cecl_now_ms();
     const bool is_scarce = cecl_net_is_scarce(error);
-    *since = !is_scarce ? 0 : *since == 0 ? cecl_now_ms() : *since;
+    lack[0] = now - lack[1] < UNSEEN_MS ? lack[0] : now;
+    lack[1] = is_scarce ? now : 0;
     if (is_scarce)
         cecl_pause_us(REST_US);
-    return is_scarce && cecl_now_ms() - *since < BEAR_MS;
+    return is_scarce && now - lack[0] < BEAR_MS;
 }
 
 static const char *kind_of(int family)

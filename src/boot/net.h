@@ -17,9 +17,10 @@
 bool cecl_net_is_closed(int error);
 bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
-/* In the last case rests a moment, and returns true until that has been so for a second.
- * since: [in, out] since when, in ms; 0: not now */
-bool cecl_net_bears(int error, int64_t *since);
+/* In the last case rests a moment, and returns true until that has been so for a second. A lack that nobody has looked
+ * at for a while begins anew, because it may have been over meanwhile.
+ * lack: [in, out] since when, and when it was last seen, in ms; zeroed: not now */
+bool cecl_net_bears(int error, int64_t lack[2]);
 
 /* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */
 int cecl_net_open(int family, int type);

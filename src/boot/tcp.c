@@ -108,11 +108,11 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
 {
     const union cecl_tcp_address at = cecl_tcp_from_here(id);
     const int family = at.any.sa_family;
-    int64_t since = 0;
+    int64_t lack[2] = {0};
     for (;;) {
         int fd = cecl_net_open(family, SOCK_STREAM);
         *error = fd >= 0 && connect(fd, &at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
-        if (!cecl_net_bears(*error, &since) || cecl_ms_left(deadline) == 0)
+        if (!cecl_net_bears(*error, lack) || cecl_ms_left(deadline) == 0)
             return fd;
         cecl_net_drop(&fd, 1);
     }

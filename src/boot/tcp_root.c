@@ -63,7 +63,7 @@ struct root {
     int listener; /* -1: ranks no longer join */
     int room, count;
     struct peer **callers; /* [room], the oldest first */
-    int64_t scarce_since;  /* no connection can be accepted since then; 0: it can */
+    int64_t lack[2];       /* of descriptors for connections */
     struct pollfd *polls;  /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
     struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
@@ -337,7 +337,7 @@ static void let_in(struct root *root)
         const bool is_scarce = cecl_net_is_scarce(error);
         if (is_scarce && push_out(root))
             continue;
-        if (!cecl_net_bears(error, &root->scarce_since) && is_scarce)
+        if (!cecl_net_bears(error, root->lack) && is_scarce)
             give_up(root, error);
         if (error != 0 && error != EINTR && error != ECONNABORTED)
             return; /* no connection is waiting, or none can be accepted */

@@ -216,11 +216,12 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
         close(silent[i]);
 }
 
-/* The limit of open files leaves room for only some of the descriptors. */
-TEST_BETWEEN(lost_descriptors_are_told, open_ranks, close_ranks)
+/* The limit of open files leaves room for only some of the descriptors: at first for a moment, then for good. */
+TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open_ranks, close_ranks)
 {
     struct rlimit limit;
     struct taken taken;
+    ceclResult_t result;
     enum { GAPS = 16 }; /* more than there are below the highest descriptor */
     int gaps[GAPS];
     for (int i = 0; i < GAPS; i++)
@@ -230,7 +231,17 @@ TEST_BETWEEN(lost_descriptors_are_told, open_ranks, close_ranks)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     const struct rlimit low = {.rlim_cur = (rlim_t)gaps[GAPS - 1] + 3, .rlim_max = limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    const ceclResult_t result = take(1, &taken);
+    result = take(1, &taken);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(result, ceclInProgress);
+    assert_int_equal(take(1, &taken), ceclSuccess);
+    assert_int_equal(taken.letter.nfds, 8);
+    for (int i = 0; i < 8; i++)
+        close(taken.letter.fds[i]);
+    assert_int_equal(post(0, 1, "more", fds, 8), ceclSuccess);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while ((result = take(1, &taken)) == ceclInProgress)
+        ;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(result,
                      ceclSystemError); /* rank 1's own lack of descriptors, not rank 0's fault */

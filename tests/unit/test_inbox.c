@@ -1,12 +1,15 @@
 /* A message whose sender closes right after it. recvmsg is replaced: it can answer as the kernel does if the other end
  * sends its last message and closes just then: 0, though the message can be received. (A thread that reads while
- * another one sends and closes sees this about once in 7,000 times.) */
+ * another one sends and closes sees this about once in 7,000 times.) And how long a lack of descriptors is borne. */
 #include "../with_cmocka.h"
 
+#include <errno.h>
 #include <sys/socket.h>
 
 #include "../descriptors.h"
 #include "boot/inbox.h"
+#include "boot/net.h"
+#include "util/clock.h"
 
 #define KIND 't'
 
@@ -69,4 +72,17 @@ TEST(a_caller_that_closes_without_a_message_is_forgotten)
     assert_int_equal(take(&letter), ceclInProgress);
     assert_int_equal(inbox.caller, -1);
     cecl_inbox_close(&inbox);
+}
+
+TEST(a_lack_is_borne_for_a_second_and_one_that_nobody_saw_go_on_begins_anew)
+{
+    int64_t lack[2] = {0};
+    const int64_t start = cecl_now_ms();
+    assert_false(cecl_net_bears(EAGAIN, lack));
+    while (cecl_net_bears(EMFILE, lack))
+        ;
+    assert_true(cecl_now_ms() - start >= 1000);
+    cecl_pause_us(600000);
+    assert_true(cecl_net_bears(EMFILE, lack));
+    assert_false(cecl_net_bears(0, lack));
 }
