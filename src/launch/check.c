@@ -54,9 +54,12 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
     mine->status = (int32_t)local;
     mine->has_failed = false;
     if (local != ceclSuccess) {
-        cecl_shorten(mine->text, sizeof(mine->text), words);
-        mine->has_failed = (local == ceclRemoteError ? cecl_comm_hear(comm)
-                                                     : cecl_comm_async(comm)) != ceclSuccess;
+        const ceclResult_t failed =
+            local == ceclRemoteError ? cecl_comm_hear(comm) : cecl_comm_async(comm);
+        mine->has_failed = failed != ceclSuccess;
+        if (mine->has_failed) /* peers fail by that, and not by this rank's argument */
+            mine->status = (int32_t)failed;
+        cecl_shorten(mine->text, sizeof(mine->text), mine->has_failed ? cecl_message() : words);
     }
     cecl_mesh_activity(comm->mesh, name);
     ceclResult_t result = cecl_gather(comm, kind, mine, all, bytes);

@@ -1,10 +1,13 @@
-/* CECL_CHECK=1 on the host device: one line of a process says that GPUs would refuse a call's memory. */
+/* What exchanges about calls say, on the host device: under CECL_CHECK=1 one line of a process says that GPUs would refuse a
+ * call's memory; and peers of a rank that refuses a call learn if its communicator has failed. */
 #define RANKS 2
 #include "../with_cmocka.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "comms.h"
+#include "launch/exchange.h"
 
 #define COUNT 100
 
@@ -65,4 +68,33 @@ TEST_BETWEEN(private_memory_is_named_once_and_other_memory_never, open_checked, 
     assert_int_equal(lines_of(file, out), 0);
     assert_int_equal(lines_of(own, out), 1);
     assert_int_equal(lines_of(own, out), 0);
+}
+
+static char heard[CECL_MESSAGE_BYTES];
+
+static void *exchange_as_rank_1(void *result)
+{
+    struct cecl_verdict mine;
+    *(ceclResult_t *)result =
+        cecl_exchange(comms[1], "ceclCommSplit", "split", &mine, sizeof(mine), ceclSuccess);
+    cecl_keep_message(heard);
+    return NULL;
+}
+
+TEST_BETWEEN(a_failure_is_told_and_not_a_wrong_argument_beside_it, open_all, NULL)
+{
+    pthread_t thread;
+    ceclResult_t result = ceclSuccess;
+    struct cecl_verdict mine;
+    assert_int_equal(pthread_create(&thread, NULL, exchange_as_rank_1, &result), 0);
+    usleep(20000);
+    cecl_comm_set_async(comms[0], ceclTimeout, "a stream is late");
+    const ceclResult_t local = cecl_fail(ceclInvalidArgument, "color -5");
+    assert_int_equal(cecl_exchange(comms[0], "ceclCommSplit", "split", &mine, sizeof(mine), local),
+                     local);
+    pthread_join(thread, NULL);
+    assert_true(result == ceclTimeout || result == ceclRemoteError);
+    assert_non_null(strstr(heard, "rank 0 gave up: a stream is late"));
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
 }
