@@ -201,12 +201,17 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     return ceclSuccess;
 }
 
+/* Where ranks time out, this rank's own failure is the better reason: others wait for a like one. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
     struct mesh_verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
     if (mine != ceclSuccess)
-        cecl_shorten(verdict.text, sizeof(verdict.text), cecl_message());
-    CECL_TRY(cecl_mesh_allgather(mesh, kind, &verdict, all, sizeof(verdict)));
+        cecl_shorten(verdict.text, sizeof(verdict.text), words);
+    const ceclResult_t met = cecl_mesh_allgather(mesh, kind, &verdict, all, sizeof(verdict));
+    if (met != ceclSuccess)
+        return met == ceclTimeout && mine != ceclSuccess ? cecl_fail_with(mine, words) : met;
     for (int r = 0; r < mesh->nranks; r++)
         if (all[r].result != ceclSuccess)
             return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.*s", r, MESH_TEXT_BYTES,
@@ -279,18 +284,13 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
     const int64_t deadline = mesh_deadline(mesh);
     ceclResult_t result = ceclSuccess;
-    char words[CECL_MESSAGE_BYTES];
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         if (is_asked(mesh, r))
             result = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
         if (result == ceclRemoteError) /* all notice if a rank has gone */
             result = ceclSuccess;
     }
-    cecl_keep_message(words);
-    const ceclResult_t agreed = agree(mesh, "fd", result);
-    if (result != ceclSuccess && mesh->broken == ceclTimeout) /* others wait for a like reason */
-        return cecl_fail_with(result, words);
-    CECL_TRY(agreed);
+    CECL_TRY(agree(mesh, "fd", result));
     return take_rest(mesh, deadline);
 }
 

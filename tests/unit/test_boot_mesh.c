@@ -97,6 +97,10 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
                      ceclTimeout);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_string_equal(cecl_message(), words);
+    /* but a failure of its own is the better reason */
+    const ceclResult_t own = cecl_fail(ceclSystemError, "no descriptor left (ulimit -n)");
+    assert_int_equal(cecl_mesh_agree(ranks[0].mesh, own), ceclSystemError);
+    assert_string_equal(cecl_message(), "no descriptor left (ulimit -n)");
     close_ranks(NULL);
 }
 
