@@ -5,6 +5,8 @@
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +22,9 @@
 #define NAP_MAX_NS 1000000 /* or, if longer, NAP_RANK_NS a rank: looks keep few cores busy */
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
-#define LOGGED_BYTES 16384 /* room that the log must have for each rank: 8 calls */
-#define READING_MS 1000    /* until a rank has read how its call ends */
-#define TOLD_MAX 8         /* most failures that a rank which does not come is told of */
+#define LOGGED_BYTES 8192 /* of the log that are reserved for each rank: at least 4 calls */
+#define READING_MS 1000   /* until a rank has read how its call ends */
+#define TOLD_MAX 8        /* most failures that a rank which does not come is told of */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
@@ -65,10 +67,25 @@ struct stay {
     ceclResult_t result;
 };
 
+/* Allocates the log's first pages, so that a lack of memory fails all ranks, here. Later it would end the call of the rank
+ * that cannot write, and the others would wait for it. */
+static ceclResult_t reserve(int log, size_t start, size_t bytes)
+{
+    int failed;
+    do
+        failed = fallocate(log, FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)bytes);
+    while (failed && errno == EINTR);
+    return failed ? cecl_fail(ceclOutOfMemory, "%zu bytes of shared memory for meetings: %s", bytes,
+                              strerror(errno))
+                  : ceclSuccess;
+}
+
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
                                 int nranks)
 {
-    CECL_TRY(cecl_file_check_limit("shared memory", start + (size_t)nranks * LOGGED_BYTES));
+    const size_t bytes = (size_t)nranks * LOGGED_BYTES;
+    CECL_TRY(cecl_file_check_limit("shared memory", start + bytes));
+    CECL_TRY(rank == 0 ? reserve(log, start, bytes) : ceclSuccess);
     *meetings = (struct cecl_meetings){.log = log,
                                        .rank = rank,
                                        .nranks = nranks,

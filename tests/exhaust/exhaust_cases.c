@@ -273,6 +273,7 @@ static const struct {
     {"join", "socket@net.c"},
     {"join", "connect@inbox.c"},
     {"join", "sendmsg@inbox.c"},
+    {"join", "fallocate@meeting.c"},
     {"join-callbacks", "open@introduce.c"},
     {"join-callbacks", "recvmsg@inbox.c"},
     {"join-tuned", "fopen@tuning_file.c"},

@@ -203,6 +203,7 @@ WRAP(int, listen, -1, (int fd, int backlog), (fd, backlog))
 WRAP(void *, mmap, MAP_FAILED, (void *at, size_t bytes, int rights, int flags, int fd, off_t from),
      (at, bytes, rights, flags, fd, from))
 WRAP(int, ftruncate, -1, (int fd, off_t bytes), (fd, bytes))
+WRAP(int, fallocate, -1, (int fd, int mode, off_t from, off_t bytes), (fd, mode, from, bytes))
 WRAP(int, pthread_create, errors[CALL_pthread_create],
      (pthread_t * thread, const pthread_attr_t *options, void *(*run)(void *), void *argument),
      (thread, options, run, argument))

@@ -36,6 +36,7 @@
     CALL(listen, ENOMEM) \
     CALL(mmap, ENOMEM) \
     CALL(ftruncate, ENOSPC) \
+    CALL(fallocate, ENOSPC) \
     CALL(fclose, ENOSPC) /* written data may be lost */ \
     CALL(pthread_create, EAGAIN) \
     CALL(pthread_key_create, EAGAIN) \

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "boot/meeting.h"
@@ -127,6 +128,14 @@ static int end_all(void **state)
 }
 
 #define TEST_OF_MEMBERS(name) TEST_BETWEEN(name, plan_all, end_all)
+
+TEST_OF_MEMBERS(the_first_calls_need_no_more_memory)
+{
+    struct stat info;
+    assert_int_equal(fstat(log_fd, &info), 0);
+    assert_int_equal(info.st_size, START);
+    assert_in_range(512 * info.st_blocks, RANKS * 8 * EVENT_BYTES, RANKS * 16 * EVENT_BYTES);
+}
 
 TEST_OF_MEMBERS(members_get_all_parts_in_rank_order)
 {
