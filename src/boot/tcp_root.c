@@ -107,7 +107,7 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
 
 /* Ends the job with the message that was recorded last. Tells every rank that has joined, and the one that is refused, or
  * NULL; those of the root's process last, because it, and the root with it, may end as soon as they know. Ranks that come
- * within LINGER_MS are told as well. */
+ * within LINGER_MS are told as well; also one that tries again, because the reason tells it more than a closed port. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
