@@ -50,12 +50,6 @@ struct cecl_meeting_seat {
     int64_t came;                 /* where it says that it has come; 0: it does not wait */
     uint64_t call;                /* its number */
     struct cecl_rank_set members; /* its last list */
-    struct told {
-        int64_t at;                  /* of the failure */
-        struct cecl_rank_set failed; /* the ranks that have failed by it */
-    } told
-        [TOLD_MAX]; /* failures that end its next calls, one each, unless they do not concern it */
-    int ntold;
 };
 
 /* This rank's call. */
@@ -179,35 +173,40 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* A rank fails by a failure that it was told of. That one, and those before it, are used up. */
-static void use_up(struct cecl_meetings *meetings, int rank, int which)
-{
-    struct cecl_meeting_seat *seat = &meetings->seats[rank];
-    const int64_t at = seat->told[which].at;
-    seat->ntold -= which + 1;
-    memmove(seat->told, seat->told + which + 1, (size_t)seat->ntold * sizeof(seat->told[0]));
-    for (int r = 0; r < meetings->nranks; r++)
-        for (int i = 0; i < meetings->seats[r].ntold; i++)
-            if (meetings->seats[r].told[i].at == at)
-                cecl_rank_set_add(&meetings->seats[r].told[i].failed, rank);
-}
-
-/* Whether a rank that calls with a list has been told of a failure that concerns it: a rank that has failed by it, and
- * the one at fault, are on the list.
+/* Whether a rank that calls with a list owes its end to a failure that concerns it: a rank that has failed by it, and the
+ * one at fault, are on the list. Such a failure, and those before it, are used up; otherwise all are.
  * why  [out] the failure */
-static bool is_told(struct stay *stay, int rank, const struct cecl_rank_set *list,
+static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
 {
-    struct cecl_meeting_seat *seat = &stay->meetings->seats[rank];
-    for (int i = 0; i < seat->ntold; i++)
-        if (intersect(list, &seat->told[i].failed) &&
-            read_event(stay->meetings, seat->told[i].at, why) &&
-            (why->missing == NOBODY || cecl_rank_set_has(list, why->missing))) {
-            use_up(stay->meetings, rank, i);
-            return true;
+    struct cecl_meetings *meetings = stay->meetings;
+    const int count = meetings->nfailures;
+    bool found = false;
+    meetings->nfailures = 0;
+    for (int i = 0; i < count; i++) {
+        struct cecl_meeting_failure *failure = &meetings->failures[i];
+        if (!found && cecl_rank_set_has(&failure->owed, rank)) {
+            cecl_rank_set_remove(&failure->owed, rank);
+            found = intersect(list, &failure->failed) && read_event(meetings, failure->at, why) &&
+                    (why->missing == NOBODY || cecl_rank_set_has(list, why->missing));
+            if (found)
+                cecl_rank_set_add(&failure->failed, rank);
         }
-    seat->ntold = 0;
-    return false;
+        if (!equal(&failure->owed, &nobody))
+            meetings->failures[meetings->nfailures++] = *failure;
+    }
+    return found;
+}
+
+/* Keeps a failure; of too many, the oldest is forgotten. */
+static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
+{
+    if (equal(&failure->owed, &nobody))
+        return;
+    if (meetings->nfailures == CECL_MEETING_FAILURES)
+        memmove(meetings->failures, meetings->failures + 1,
+                (size_t)--meetings->nfailures * sizeof(*failure));
+    meetings->failures[meetings->nfailures++] = *failure;
 }
 
 /* Which waiting ranks a failure ends: those with the failing rank's list; those that list this rank; or also those that
@@ -278,7 +277,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
     struct event why;
     seat->members = event->members;
     seat->call = event->call;
-    if (is_told(stay, event->rank, &event->members, &why)) {
+    if (is_owed(stay, event->rank, &event->members, &why)) {
         end_call(stay, event->rank, &why);
         return;
     }
@@ -287,17 +286,17 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
         meet(stay, &event->members);
 }
 
-/* Fails the calls that end with an event. Who is on their lists and has not come is told. */
+/* Fails the calls that end with an event. It is kept for those who are on their lists and have not come. */
 static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;
     const bool is_listed = cecl_rank_set_has(&event->members, event->rank);
-    struct cecl_rank_set ended, lists;
+    struct cecl_rank_set ended, lists, owed = nobody;
     struct event why;
     if (event->kind == REFUSES)
         meetings->seats[event->rank].members = event->members;
     /* the rank's call has ended before, or this refusal is a part of a failure that others know */
-    if (event->kind == REFUSES ? is_told(stay, event->rank, &event->members, &why)
+    if (event->kind == REFUSES ? is_owed(stay, event->rank, &event->members, &why)
                                : meetings->seats[event->rank].came == 0)
         return;
     find_ended(meetings, event->rank, &event->members,
@@ -309,10 +308,11 @@ static void hear_failure(struct stay *stay, const struct event *event, int64_t a
         struct cecl_meeting_seat *seat = &meetings->seats[r];
         if (seat->came != 0 && cecl_rank_set_has(&ended, r))
             end_call(stay, r, event);
-        else if (r != event->rank && seat->came == 0 && seat->ntold < TOLD_MAX &&
+        else if (r != event->rank && seat->came == 0 &&
                  (!is_listed || cecl_rank_set_has(&lists, r)))
-            seat->told[seat->ntold++] = (struct told){at, ended};
+            cecl_rank_set_add(&owed, r);
     }
+    keep_failure(meetings, &(struct cecl_meeting_failure){at, ended, owed});
 }
 
 /* Reads on until this rank's call is over, or to the end. Returns whether anything was read. */

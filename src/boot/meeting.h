@@ -12,6 +12,16 @@
 
 #define CECL_MEETING_PART_BYTES 632u /* most bytes that a member brings */
 
+#define CECL_MEETING_FAILURES 8
+
+/* A failure for which ranks that were listed did not wait. The next call of each fails by it, unless it does not concern
+ * that call. */
+struct cecl_meeting_failure {
+    int64_t at; /* in the log */
+    struct cecl_rank_set failed,
+        owed; /* the ranks that have failed by it; those that did not wait */
+};
+
 /* A communicator's meetings, as one rank has read of them. */
 struct cecl_meetings {
     int log; /* the caller's */
@@ -19,6 +29,8 @@ struct cecl_meetings {
     uint64_t calls;                  /* of this rank */
     int64_t next;                    /* where in the log this rank reads on */
     struct cecl_meeting_seat *seats; /* [nranks] */
+    struct cecl_meeting_failure failures[CECL_MEETING_FAILURES]; /* the latest, in order */
+    int nfailures;
 };
 
 /* log    a memory file that all ranks append to (cecl_memory_make); the caller closes it after cecl_meetings_close

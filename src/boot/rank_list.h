@@ -28,6 +28,11 @@ static inline void cecl_rank_set_add(struct cecl_rank_set *set, int rank)
     set->words[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
+static inline void cecl_rank_set_remove(struct cecl_rank_set *set, int rank)
+{
+    set->words[rank / 64] &= ~(UINT64_C(1) << (rank % 64));
+}
+
 static inline void cecl_rank_set_join(struct cecl_rank_set *all, const struct cecl_rank_set *more)
 {
     for (int i = 0; i < CECL_RANK_WORDS; i++)
