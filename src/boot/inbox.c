@@ -165,7 +165,7 @@ static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *l
     return got;
 }
 
-enum heard { NOTHING_YET, NO_RANK, LETTER };
+enum heard { NOTHING_YET, NO_RANK, LETTER, CUT_OFF };
 
 /* Reads what a caller has sent. */
 static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void *message,
@@ -189,17 +189,15 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
                           head.magic == MAGIC && head.rank < (uint64_t)nranks &&
                           cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret)) &&
                           is_same_user(fd);
-    letter->has_lost_fds = asked.msg_flags & MSG_CTRUNC;
-    if (!is_known || letter->has_lost_fds) {
+    const bool is_cut_off = asked.msg_flags & MSG_CTRUNC;
+    if (!is_known || is_cut_off)
         cecl_net_drop(letter->fds, letter->nfds);
-        letter->nfds = 0;
-    }
     if (!is_known)
         return NO_RANK;
     letter->rank = (int)head.rank;
     letter->number = head.number;
     letter->bytes = (size_t)got - sizeof(head);
-    return LETTER;
+    return is_cut_off ? CUT_OFF : LETTER;
 }
 
 /* Accepts one more connection. Returns false if there is none, or if this process lacks descriptors or memory. */
@@ -229,7 +227,7 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         }
         const enum heard heard = hear(inbox, inbox->caller, nranks, message, room, letter);
         struct pollfd next = {.fd = inbox->listener, .events = POLLIN};
-        if (heard == LETTER && cecl_net_bears(letter->has_lost_fds ? EMFILE : 0, inbox->lack))
+        if (cecl_net_bears(heard == CUT_OFF ? EMFILE : 0, inbox->lack))
             return ceclInProgress;
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
@@ -240,6 +238,11 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
             return ceclInProgress;
         if (heard == LETTER)
             return ceclSuccess;
+        if (heard == CUT_OFF) /* our own limit, not the peer's fault */
+            return cecl_fail(ceclSystemError,
+                             "no descriptor is left for those that rank %d sent; is the limit of "
+                             "open files (ulimit -n) reached?",
+                             letter->rank);
     }
     return result;
 }

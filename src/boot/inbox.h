@@ -37,7 +37,6 @@ struct cecl_letter {
     uint32_t number; /* the sender's */
     size_t bytes;
     int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
-    bool has_lost_fds;             /* for a second this process had no descriptor left for them */
 };
 
 /* Opens a socket of this type at an abstract name: this one, and `kind`. SOCK_SEQPACKET: it listens. */
@@ -58,7 +57,8 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
                     const void *message, size_t bytes, const int *fds, int nfds);
 
 /* Takes the next message without waiting. nranks: the sender is one of so many. room: no message is longer.
- * ceclInProgress: there is none. ceclSystemError: no connection could be accepted for a second. */
+ * ceclInProgress: there is none. ceclSystemError: for a second this process has had no descriptor left for a connection,
+ * or for the descriptors of a message, which are then lost. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
 /* Lists what becomes readable when there may be a message. polls: [CECL_INBOX_POLLS]. Returns how many. */

@@ -376,22 +376,10 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
     return mesh_send(mesh, peer, MESH_POST, message, bytes, fds, nfds, deadline);
 }
 
-ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_letter *letter)
-{
-    /* Our own descriptor limit, not the peer's fault. The lost descriptors cannot be sent again. */
-    if (letter->has_lost_fds)
-        return cecl_fail(ceclSystemError,
-                         "rank %d has no descriptor left for those that rank %d sent; is the limit "
-                         "of open files (ulimit -n) reached?",
-                         mesh->rank, letter->rank);
-    return ceclSuccess;
-}
-
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter)
 {
-    CECL_TRY(cecl_inbox_take(&mesh->post, mesh->nranks, message, room, letter));
-    return mesh_check_letter(mesh, letter);
+    return cecl_inbox_take(&mesh->post, mesh->nranks, message, room, letter);
 }
 
 bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms)

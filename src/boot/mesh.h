@@ -120,8 +120,8 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
                             const int *fds, int nfds, int64_t deadline);
 
 /* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local.
- * room: bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError, which names the
- * peer, if this process has no descriptor left for it. */
+ * room: bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError: as of
+ * cecl_inbox_take. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
 

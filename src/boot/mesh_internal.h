@@ -103,8 +103,6 @@ void mesh_take_fds(struct cecl_mesh *mesh);
 /* mesh.c: sends a message to an inbox of a peer. Waits while that is full. */
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,
                        size_t bytes, const int *fds, int nfds, int64_t deadline);
-/* mesh.c: the error for a message whose descriptors were lost; ceclSuccess if it is good. */
-ceclResult_t mesh_check_letter(const struct cecl_mesh *mesh, const struct cecl_letter *letter);
 /* mesh.c: whether a peer is in another process, whose end this rank would outlive. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
 /* mesh.c: fails if a peer has ended, or has left, which may not have had the memory to say so. */

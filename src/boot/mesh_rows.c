@@ -239,7 +239,6 @@ void mesh_take_fds(struct cecl_mesh *mesh)
     ceclResult_t result = ceclInProgress;
     while (fds->count > 0 && (result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0,
                                                        &letter)) == ceclSuccess) {
-        result = mesh_check_letter(mesh, &letter);
         if (letter.number == fds->number && letter.nfds > 0 && fds->of[letter.rank] < 0 &&
             is_asked(mesh, letter.rank)) {
             fds->of[letter.rank] = letter.fds[0];
@@ -247,8 +246,6 @@ void mesh_take_fds(struct cecl_mesh *mesh)
             letter.fds[0] = -1;
         }
         cecl_net_drop(letter.fds, letter.nfds);
-        if (result != ceclSuccess)
-            break;
     }
     if (result != ceclInProgress && fds->result == ceclSuccess) {
         fds->result = result;
