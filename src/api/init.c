@@ -216,15 +216,12 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
  * all. */
 static ceclResult_t meet_by_id(struct cecl_oob *oob)
 {
-    struct cecl_id_offer mine = {.result = ceclSuccess}, *all = oob->offers;
+    struct cecl_id_offer mine = {.id = {{0}}}, *all = oob->offers;
     const char nothing = 0;
-    if (oob->rank == 0)
-        mine.result = (int32_t)cecl_tcp_unique_id(&mine.id);
-    if (mine.result != ceclSuccess)
-        cecl_keep_message(mine.words);
+    mine.vote = cecl_vote_of(oob->rank == 0 ? cecl_tcp_unique_id(&mine.id) : ceclSuccess);
     ceclResult_t result = ask_caller(oob, &mine, all, sizeof(mine));
-    if (result == ceclSuccess && all[0].result != ceclSuccess)
-        result = cecl_fail((ceclResult_t)all[0].result, "rank 0: %.450s", all[0].words);
+    if (result == ceclSuccess)
+        result = cecl_votes_count(all, sizeof(mine), 1);
     if (result == ceclSuccess) {
         struct cecl_oob tcp;
         cecl_oob_from_id(&tcp, &all[0].id, oob->nranks, oob->rank, oob->timeout_ms);

@@ -157,14 +157,12 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
-    struct cecl_id_offer mine = {.result = ceclSuccess}, *all = (void *)members->parts;
-    if (joins && members->rank == 0)
-        mine.result = (int32_t)cecl_tcp_unique_id_beside(&comm->net->line, &mine.id);
-    cecl_keep_message(mine.words);
+    struct cecl_id_offer mine = {.id = {{0}}}, *all = (void *)members->parts;
+    mine.vote = cecl_vote_of(joins && members->rank == 0
+                                 ? cecl_tcp_unique_id_beside(&comm->net->line, &mine.id)
+                                 : ceclSuccess);
     CECL_TRY(cecl_gather(comm, "ids", &mine, all, sizeof(mine)));
-    for (int r = 0; r < comm->nranks; r++)
-        if (all[r].result != ceclSuccess)
-            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
+    CECL_TRY(cecl_votes_count(all, sizeof(mine), comm->nranks));
     if (joins)
         *id = all[members->parent_ranks[0]].id;
     return ceclSuccess;

@@ -91,7 +91,7 @@ ceclResult_t cecl_memory_make(size_t *bytes, int *fd)
 /* Opens what this rank listens with, and what it sends to its peers. */
 static ceclResult_t open_mine(struct cecl_mesh *mesh, struct cecl_inbox_address *at)
 {
-    if (!mesh->polls || !mesh->verdicts || !mesh->processes)
+    if (!mesh->polls || !mesh->votes || !mesh->processes)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
     CECL_TRY(listen_to_peers(mesh, at));
     CECL_TRY(open_self(mesh));
@@ -119,7 +119,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
     mesh->memory = mesh->self = mesh->life = -1;
     pthread_mutex_init(&mesh->lock, NULL);
     mesh->polls = calloc(n + 1, sizeof(*mesh->polls));
-    mesh->verdicts = calloc(n, sizeof(*mesh->verdicts));
+    mesh->votes = calloc(n, sizeof(*mesh->votes));
     mesh->processes = malloc(n * sizeof(*mesh->processes));
     for (size_t r = 0; r < n && mesh->processes; r++)
         mesh->processes[r] = -1;
@@ -147,7 +147,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
         munmap(mesh->rows, mesh_rows_bytes(mesh->nranks));
     pthread_mutex_destroy(&mesh->lock);
     free(mesh->polls);
-    free(mesh->verdicts);
+    free(mesh->votes);
     free(mesh->processes);
     free(mesh);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "boot/mesh.h"
+#include "boot/rank_list.h"
 
 #define MESH_TEXT_BYTES 256
 #define MESH_PIECE_BYTES 1024 /* most bytes that a rank brings to an exchange at a time */
@@ -39,12 +40,6 @@ struct mesh_row {
     /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];
-};
-
-/* What a rank brings to cecl_mesh_agree. */
-struct mesh_verdict {
-    int32_t result;
-    char text[MESH_TEXT_BYTES];
 };
 
 /* An exchange of descriptors. */
@@ -81,9 +76,9 @@ struct cecl_mesh {
     _Atomic bool interrupted; /* waits of exchanges and posts end */
     ceclResult_t broken; /* why an exchange failed midway; no more exchanges are possible then */
     char broken_text[CECL_MESSAGE_BYTES];
-    pthread_mutex_t lock;          /* held while this rank's row says how it ends */
-    struct pollfd *polls;          /* [nranks + 1], for the thread that watches */
-    struct mesh_verdict *verdicts; /* [nranks], for cecl_mesh_agree */
+    pthread_mutex_t lock;    /* held while this rank's row says how it ends */
+    struct pollfd *polls;    /* [nranks + 1], for the thread that watches */
+    struct cecl_vote *votes; /* [nranks], for cecl_mesh_agree */
     /* [nranks] readable once the peer's process has ended; -1: it is this process, or not known yet */
     int *processes;
     struct mesh_peer peers[];

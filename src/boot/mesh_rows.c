@@ -11,7 +11,6 @@
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
-#include "boot/rank_list.h"
 #include "util/clock.h"
 
 /* ns between two looks at the ranks that do not come, and as many more for each rank: the looks of many ranks would
@@ -204,19 +203,11 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
 /* Where ranks time out, this rank's own failure is the better reason: others wait for a like one. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
-    struct mesh_verdict verdict = {.result = (int32_t)mine}, *all = mesh->verdicts;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    if (mine != ceclSuccess)
-        cecl_shorten(verdict.text, sizeof(verdict.text), words);
-    const ceclResult_t met = cecl_mesh_allgather(mesh, kind, &verdict, all, sizeof(verdict));
+    const struct cecl_vote vote = cecl_vote_of(mine);
+    const ceclResult_t met = cecl_mesh_allgather(mesh, kind, &vote, mesh->votes, sizeof(vote));
     if (met != ceclSuccess)
-        return met == ceclTimeout && mine != ceclSuccess ? cecl_fail_with(mine, words) : met;
-    for (int r = 0; r < mesh->nranks; r++)
-        if (all[r].result != ceclSuccess)
-            return cecl_fail((ceclResult_t)all[r].result, "rank %d: %.*s", r, MESH_TEXT_BYTES,
-                             all[r].text);
-    return ceclSuccess;
+        return met == ceclTimeout && mine != ceclSuccess ? cecl_fail_with(mine, vote.words) : met;
+    return cecl_votes_count(mesh->votes, sizeof(vote), mesh->nranks);
 }
 
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)

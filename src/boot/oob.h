@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "boot/rank_list.h"
 #include "util/error.h"
 
 #define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others at a time */
@@ -66,9 +67,8 @@ void cecl_lifeline_leave(struct cecl_lifeline *line);
 
 /* A unique id, as the rank that makes it tells the others. */
 struct cecl_id_offer {
-    int32_t result;
+    struct cecl_vote vote;
     ceclUniqueId id;
-    char words[CECL_MESSAGE_BYTES];
 };
 _Static_assert(sizeof(struct cecl_id_offer) <= CECL_OOB_PART_BYTES, "an offer fits into a part");
 

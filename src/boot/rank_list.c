@@ -35,7 +35,7 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list)
     return list->text;
 }
 
-/* ---- comparing */
+/* ---- comparing, and agreeing */
 
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
                        bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd)
@@ -60,6 +60,24 @@ int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
         cecl_rank_list_add(odd, r);
     }
     return common;
+}
+
+struct cecl_vote cecl_vote_of(ceclResult_t mine)
+{
+    struct cecl_vote vote = {.result = (int32_t)mine};
+    cecl_keep_message(vote.words);
+    return vote;
+}
+
+ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        const struct cecl_vote *its = (const void *)((const char *)all + (size_t)r * apart);
+        if (its->result != ceclSuccess)
+            return cecl_fail((ceclResult_t)its->result, "rank %d: %.*s", r, CECL_MESSAGE_BYTES - 1,
+                             its->words);
+    }
+    return ceclSuccess;
 }
 
 /* ---- ranks in messages */

@@ -74,6 +74,17 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list);
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
                        bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd);
 
+/* What a rank tells the others where all succeed or all fail. */
+struct cecl_vote {
+    int32_t result; /* ceclResult_t, with `words` */
+    char words[CECL_MESSAGE_BYTES];
+};
+/* This rank's vote; its message must be recorded. */
+struct cecl_vote cecl_vote_of(ceclResult_t mine);
+/* Fails with the result and the message, "rank R: ...", of the first rank that voted against.
+ * all: [nranks], each `apart` bytes behind the last one */
+ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
+
 /* Turns a message of the new communicator into one of the parent. A message that becomes too long is cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,

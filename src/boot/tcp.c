@@ -271,28 +271,19 @@ ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, 
     return result;
 }
 
-struct verdict {
-    int32_t result;
-    char words[CECL_MESSAGE_BYTES];
-};
-_Static_assert(sizeof(struct verdict) <= CECL_OOB_PART_BYTES, "a verdict fits into a part");
-
 ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
                                  const _Atomic bool *ended)
 {
-    struct verdict verdict = {.words = ""}, *all = calloc((size_t)line->nranks, sizeof(*all));
+    struct cecl_vote *all = calloc((size_t)line->nranks, sizeof(*all));
     if (!all && mine == ceclSuccess) /* the others learn of it */
         mine =
             cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", line->nranks);
-    verdict.result = (int32_t)mine;
-    cecl_keep_message(verdict.words);
-    ceclResult_t result =
-        cecl_lifeline_gather(line, &verdict, all, sizeof(verdict), deadline, ended);
-    for (int r = 0; r < line->nranks && all && result == ceclSuccess; r++)
-        if (all[r].result != ceclSuccess)
-            result = cecl_fail((ceclResult_t)all[r].result, "rank %d: %.450s", r, all[r].words);
+    const struct cecl_vote vote = cecl_vote_of(mine);
+    ceclResult_t result = cecl_lifeline_gather(line, &vote, all, sizeof(vote), deadline, ended);
+    if (result == ceclSuccess && all)
+        result = cecl_votes_count(all, sizeof(vote), line->nranks);
     free(all);
-    return mine == ceclSuccess ? result : cecl_fail_with(mine, verdict.words);
+    return mine == ceclSuccess ? result : cecl_fail_with(mine, vote.words);
 }
 
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms)

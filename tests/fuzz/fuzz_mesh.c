@@ -157,7 +157,7 @@ static bool hand_out(void)
 /* All send their processes, one of them perhaps not, and come to the exchanges of a join. Returns whether all do. */
 static bool come_to_join(void)
 {
-    const struct mesh_verdict good = {.result = ceclSuccess};
+    const struct cecl_vote good = {.result = ceclSuccess};
     const int silent = take_below(&in, 16) == 1 ? other_rank() : -1;
     for (int r = 0; r < nranks; r++) {
         if (r == rank)
@@ -230,13 +230,12 @@ static void agree(void)
     const bool was_broken = cecl_mesh_broken(mesh);
     bool all_agree = own == ceclSuccess;
     for (int r = 0; r < nranks; r++) {
-        struct mesh_verdict verdict = {.result = take_below(&in, 4) ? 0 : take_byte(&in) - 3};
-        memset(verdict.text, 'c', take_below(&in, sizeof(verdict.text) + 1));
-        memcpy(part + (size_t)r * PART_MOST, &verdict, sizeof(verdict));
-        all_agree = all_agree && (r == rank || verdict.result == 0);
+        struct cecl_vote vote = {.result = take_below(&in, 4) ? 0 : take_byte(&in) - 3};
+        memset(vote.words, 'c', take_below(&in, sizeof(vote.words) + 1));
+        memcpy(part + (size_t)r * PART_MOST, &vote, sizeof(vote));
+        all_agree = all_agree && (r == rank || vote.result == 0);
     }
-    const bool is_even =
-        all_come("agree", part, sizeof(struct mesh_verdict), take_below(&in, 8) == 1);
+    const bool is_even = all_come("agree", part, sizeof(struct cecl_vote), take_below(&in, 8) == 1);
     check_result(cecl_mesh_agree(mesh, own), was_broken || !all_agree, is_even && all_agree);
 }
 
@@ -266,7 +265,7 @@ static void exchange_descriptors(void)
         if (r != rank)
             say(MESH_EXCHANGE, &head, NULL, 0, &files[file[r]], 1);
     }
-    const bool is_even = all_come("fd", part, sizeof(struct mesh_verdict), oddly);
+    const bool is_even = all_come("fd", part, sizeof(struct cecl_vote), oddly);
     const ceclResult_t result = cecl_mesh_exchange_fd(mesh, files[0], fds);
     check_result(result, was_broken, is_even);
     for (int r = 0; r < nranks && result == ceclSuccess; r++)
