@@ -177,7 +177,7 @@ def time_ulysses(args):
     for sequence in (8192, 16384, 32768, 65536):
         x = torch.randn(args.batch, sequence // ranks, heads, dim, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         gradient = torch.randn_like(x)
-        rows = {side: {"away": [], "graph": [], "round": [], "product": [], "both": []} for side in away}
+        rows = {side: {"away": [], "graph": [], "round": [], "round_graph": [], "product": [], "both": []} for side in away}
         alone = []
         for side in away:
             y = back[side](away[side](x))
@@ -190,23 +190,35 @@ def time_ulysses(args):
             result.zero_()
             graph.replay()
             good &= torch.equal(result, away["nccl"](still))
+        leaf = still.clone().requires_grad_()  # one whose gradient no stream outside the graphs has accumulated
+
+        def there_and_back(side, x):
+            return torch.autograd.grad(back[side](away[side](x)), x, gradient)[0]  # noqa: B023
+
+        rounds = {side: captured(lambda: there_and_back(side, leaf), 10) for side in away}  # noqa: B023
+        for graph, result in rounds.values():
+            result.zero_()
+            graph.replay()
+            good &= torch.equal(result, gradient)
         for number in range(args.rounds + 2):
             alone.append(beside(product, lambda: None, stream)[0])
             for side, row in rows.items():
                 row["away"].append(elapsed(lambda: away[side](still), 20))  # noqa: B023
                 row["graph"].append(elapsed(graphs[side][0].replay, 1) / 20)
-                row["round"].append(elapsed(lambda: torch.autograd.grad(back[side](away[side](x)), x, gradient), 20))  # noqa: B023
+                row["round"].append(elapsed(lambda: there_and_back(side, x), 20))  # noqa: B023
+                row["round_graph"].append(elapsed(rounds[side][0].replay, 1) / 10)
                 times = beside(product, lambda: away[side](still), stream)  # noqa: B023
                 row["product"].append(times[0])
                 row["both"].append(times[1])
         middle = {side: {what: statistics.median(times[2:]) for what, times in row.items()} for side, row in rows.items()}
         lone = statistics.median(alone[2:])
         for side, row in middle.items():
-            say(f"sequence {sequence:6}  {side}  away {row['away']:8.1f}, in a graph {row['graph']:8.1f}  away, back and backward {row['round']:8.1f}  "
-                f"product beside it {row['product'] / lone:.3f} x alone  both {row['both'] / lone:.3f} x")
+            say(f"sequence {sequence:6}  {side}  away {row['away']:8.1f}, in a graph {row['graph']:8.1f}  away, back and backward {row['round']:8.1f}, "
+                f"in a graph {row['round_graph']:8.1f}  product beside it {row['product'] / lone:.3f} x alone  both {row['both'] / lone:.3f} x")
         say(f"sequence {sequence:6}  nccl / cecl: away {middle['nccl']['away'] / middle['cecl']['away']:.3f}, in a graph "
                 f"{middle['nccl']['graph'] / middle['cecl']['graph']:.3f}, away, back and "
-            f"backward {middle['nccl']['round'] / middle['cecl']['round']:.3f}")
+            f"backward {middle['nccl']['round'] / middle['cecl']['round']:.3f}, in a graph "
+            f"{middle['nccl']['round_graph'] / middle['cecl']['round_graph']:.3f}")
     return good
 
 

@@ -421,6 +421,30 @@ def graphs_capture_operators(at):
         dist.barrier()
 
 
+def a_graph_captures_gradients(at):
+    """Heads scattered and gathered, and both ways back, in one graph; a replay takes new numbers."""
+    x = torch.zeros(2, 3, 2 * at.size, 4, device=at.device, requires_grad=True)
+    weights = at.numbers(0, x.numel()).view_as(x)
+
+    def gradient():
+        return torch.autograd.grad(ulysses.gather_heads(ulysses.scatter_heads(x).pow(2)), x, weights)[0]
+
+    gradient()
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = gradient()
+    for number in range(2):
+        with torch.no_grad():
+            x.copy_(weights + number)
+        graph.replay()
+        torch.cuda.synchronize()
+        equal(got, 2 * x.detach() * weights, f"replay {number}")
+    del graph
+    dist.barrier()
+
+
 def memory_of_peers_by_handles(at):
     following, last = (at.rank + 1) % at.size, (at.rank - 1) % at.size
     for group in (None, ops.name(), dist.new_group(backend="gloo")):
@@ -507,7 +531,7 @@ TESTS = (memory_of_peers_by_handles, blocks_are_reduced_to_their_owners, tiles_a
          groups_that_are_split, operators_equal_plain_loops, operators_have_gradients_and_compile, operators_that_write_compile,
          operators_pass_opcheck, rows_for_experts_by_operators, heads_and_sequences, attention_equals_that_of_one_rank,
          wrong_arguments_are_named)
-TESTS_OF = {"cpu": (operators_equal_gloo, a_group_over_hosts_is_named), "cuda": (graphs_capture_operators,)}
+TESTS_OF = {"cpu": (operators_equal_gloo, a_group_over_hosts_is_named), "cuda": (graphs_capture_operators, a_graph_captures_gradients)}
 
 
 def run(rank, size, kind, file):
