@@ -170,7 +170,7 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call)
 
 bool cecl_mesh_broken(const struct cecl_mesh *mesh)
 {
-    return mesh->broken != ceclSuccess;
+    return mesh->broken.result != ceclSuccess;
 }
 
 void cecl_mesh_interrupt(struct cecl_mesh *mesh)

@@ -45,10 +45,9 @@ struct mesh_row {
 /* An exchange of descriptors. */
 struct mesh_fds {
     uint32_t number;
-    bool elsewhere;      /* only with peers in other processes */
-    int count, *of;      /* how many have not come; [nranks] those that have, or -1 */
-    ceclResult_t result; /* the first error of taking, with its words */
-    char words[CECL_MESSAGE_BYTES];
+    bool elsewhere;          /* only with peers in other processes */
+    int count, *of;          /* how many have not come; [nranks] those that have, or -1 */
+    struct cecl_vote failed; /* the first error of taking */
 };
 
 struct mesh_peer {
@@ -74,10 +73,10 @@ struct cecl_mesh {
     int rouse_fd;               /* eventfd: makes cecl_mesh_await return */
     int life; /* where pidfd_open is refused: the end of a pipe, which closes when this process ends; or -1 */
     _Atomic bool interrupted; /* waits of exchanges and posts end */
-    ceclResult_t broken; /* why an exchange failed midway; no more exchanges are possible then */
-    char broken_text[CECL_MESSAGE_BYTES];
-    pthread_mutex_t lock;    /* held while this rank's row says how it ends */
-    struct pollfd *polls;    /* [nranks + 1], for the thread that watches */
+    struct cecl_vote
+        broken;           /* why an exchange failed midway; no more exchanges are possible then */
+    pthread_mutex_t lock; /* held while this rank's row says how it ends */
+    struct pollfd *polls; /* [nranks + 1], for the thread that watches */
     struct cecl_vote *votes; /* [nranks], for cecl_mesh_agree */
     /* [nranks] readable once the peer's process has ended; -1: it is this process, or not known yet */
     int *processes;

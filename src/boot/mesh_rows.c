@@ -181,16 +181,14 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
                          .bytes = bytes,
                          .since = cecl_now_ms(),
                          .deadline = mesh_deadline(mesh)};
-    if (mesh->broken != ceclSuccess)
-        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    CECL_TRY(cecl_vote_again(&mesh->broken));
     size_t done = 0;
     do {
         x.piece = bytes - done < MESH_PIECE_BYTES ? bytes - done : MESH_PIECE_BYTES;
         const ceclResult_t met = meet(mesh, &x);
         if (met != ceclSuccess) { /* a peer may still come to this exchange */
-            mesh->broken = cecl_fail(met, "%s: %s", mesh->activity, cecl_message());
-            cecl_keep_message(mesh->broken_text);
-            return mesh->broken;
+            mesh->broken = cecl_vote_of(cecl_fail(met, "%s: %s", mesh->activity, cecl_message()));
+            return met;
         }
         CECL_TRY(collect(mesh, &x));
         done += x.piece;
@@ -206,7 +204,7 @@ static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t
     const struct cecl_vote vote = cecl_vote_of(mine);
     const ceclResult_t met = cecl_mesh_allgather(mesh, kind, &vote, mesh->votes, sizeof(vote));
     if (met != ceclSuccess)
-        return met == ceclTimeout && mine != ceclSuccess ? cecl_fail_with(mine, vote.words) : met;
+        return met == ceclTimeout && mine != ceclSuccess ? cecl_vote_again(&vote) : met;
     return cecl_votes_count(mesh->votes, sizeof(vote), mesh->nranks);
 }
 
@@ -238,10 +236,8 @@ void mesh_take_fds(struct cecl_mesh *mesh)
         }
         cecl_net_drop(letter.fds, letter.nfds);
     }
-    if (result != ceclInProgress && fds->result == ceclSuccess) {
-        fds->result = result;
-        cecl_keep_message(fds->words);
-    }
+    if (result != ceclInProgress && fds->failed.result == ceclSuccess)
+        fds->failed = cecl_vote_of(result);
 }
 
 /* Takes the descriptors of ranks that have sent them. */
@@ -250,8 +246,7 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
     struct mesh_fds *fds = mesh->fds;
     struct cecl_rank_list list = {0};
     for (mesh_take_fds(mesh); fds->count > 0; mesh_take_fds(mesh)) {
-        if (fds->result != ceclSuccess)
-            return cecl_fail_with(fds->result, fds->words);
+        CECL_TRY(cecl_vote_again(&fds->failed));
         if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
             return mesh_interrupted(mesh);
         if (cecl_ms_left(deadline) == 0)
@@ -304,8 +299,7 @@ ceclResult_t mesh_end_fds(struct cecl_mesh *mesh, int fd, ceclResult_t before)
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *of)
 {
     struct mesh_fds fds;
-    if (mesh->broken != ceclSuccess)
-        return cecl_fail_with(mesh->broken, mesh->broken_text);
+    CECL_TRY(cecl_vote_again(&mesh->broken));
     mesh_begin_fds(mesh, &fds, of, false);
     return mesh_end_fds(mesh, fd, ceclSuccess);
 }

@@ -81,6 +81,12 @@ struct cecl_vote {
 };
 /* This rank's vote; its message must be recorded. */
 struct cecl_vote cecl_vote_of(ceclResult_t mine);
+/* Returns it, with its message recorded again. */
+static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
+{
+    return vote->result == ceclSuccess ? ceclSuccess
+                                       : cecl_fail_with((ceclResult_t)vote->result, vote->words);
+}
 /* Fails with the result and the message, "rank R: ...", of the first rank that voted against.
  * all: [nranks], each `apart` bytes behind the last one */
 ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);

@@ -283,7 +283,7 @@ ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, 
     if (result == ceclSuccess && all)
         result = cecl_votes_count(all, sizeof(vote), line->nranks);
     free(all);
-    return mine == ceclSuccess ? result : cecl_fail_with(mine, vote.words);
+    return mine == ceclSuccess ? result : cecl_vote_again(&vote);
 }
 
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms)
