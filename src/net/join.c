@@ -80,9 +80,11 @@ void cecl_net_free(struct cecl_net *net)
 
 /* What a rank tells the others. */
 struct offer {
+    struct cecl_vote vote; /* first, because a rank that has failed before brings nothing else */
     int32_t version;
     struct nccl_id id; /* rank 0's */
 };
+_Static_assert(sizeof(struct offer) <= CECL_OOB_PART_BYTES, "an offer fits into a part");
 
 ceclResult_t cecl_net_refuse_hosts(int nhosts)
 {
@@ -158,10 +160,11 @@ ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
     ceclResult_t result =
         all ? prepare(net, &mine)
             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
-    result = cecl_lifeline_agree(&net->line, result, deadline, NULL);
-    if (result == ceclSuccess)
-        result = cecl_lifeline_gather(&net->line, &mine, all, sizeof(mine), deadline, NULL);
+    mine.vote = cecl_vote_of(result);
+    result = cecl_lifeline_gather(&net->line, &mine, all, sizeof(mine), deadline, NULL);
+    CECL_TRY(cecl_vote_again(&mine.vote)); /* says more than a peer's */
     CECL_TRY(result);
+    CECL_TRY(cecl_votes_count(all, sizeof(mine), net->nranks));
     CECL_TRY(compare(all, net->nranks));
     struct joining joining = {.net = net, .id = all[0].id, .deadline = deadline};
     CECL_TRY(cecl_lifeline_agree(&net->line, net->dev->ops->within(net->dev, make, &joining),
