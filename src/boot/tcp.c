@@ -142,8 +142,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifel
     if (error != 0)
         return cecl_fail(error == ETIMEDOUT ? ceclTimeout : ceclSystemError,
                          "connecting to " ROOT ": %s", strerror(error));
-    cecl_tcp_send_at_once(line->fd);
-    cecl_tcp_keep_alive(line->fd);
+    cecl_tcp_set_up(line->fd);
     return ceclSuccess;
 }
 

@@ -82,10 +82,9 @@ static inline socklen_t cecl_tcp_length(int family)
                                 : 0;
 }
 
-/* Otherwise the kernel holds a small message back until the previous one is acknowledged, up to 40 ms. */
-void cecl_tcp_send_at_once(int fd);
-/* From here on a host that stops answering is noticed, too. */
-void cecl_tcp_keep_alive(int fd);
+/* Sets up a connection: small messages are not held back until earlier ones are acknowledged, up to 40 ms; and a host that
+ * stops answering is noticed. */
+void cecl_tcp_set_up(int fd);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);

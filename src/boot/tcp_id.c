@@ -28,23 +28,18 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said 
     return cecl_siphash(secret, text, sizeof(text));
 }
 
-void cecl_tcp_send_at_once(int fd)
-{
-    const int one = 1;
-    /* a failure only makes messages slower */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-}
-
 /* A host that answers nothing for this long counts as lost: its first probe, and four more. */
 #define QUIET_S 10
 #define PROBE_S 5
 #define PROBES 4
 
-void cecl_tcp_keep_alive(int fd)
+/* A failure only makes messages slower, or the loss of a host. */
+void cecl_tcp_set_up(int fd)
 {
     const struct {
         int level, name, value;
-    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
                    {IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S},
                    {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
                    {IPPROTO_TCP, TCP_KEEPCNT, PROBES},

@@ -311,7 +311,7 @@ static int let_one_in(struct root *root)
         free(peer);
         return error;
     }
-    cecl_tcp_send_at_once(peer->fd);
+    cecl_tcp_set_up(peer->fd);
     peer->since = cecl_now_ms();
     root->callers[root->count++] = peer;
     return 0;
@@ -527,12 +527,7 @@ static void hear_rank(struct root *root, int rank)
 {
     struct peer *peer = root->seats[rank];
     const bool is_open = hear(peer);
-    if (peer->got > 0 && !root->has_lines && root->listener < 0) {
-        root->has_lines = true;
-        for (int r = 0; r < root->nranks; r++)
-            if (root->seats[r])
-                cecl_tcp_keep_alive(root->seats[r]->fd);
-    }
+    root->has_lines = root->has_lines || (peer->got > 0 && root->listener < 0);
     if (peer->got == sizeof(peer->said))
         consider_said(root, rank);
     else if (!is_open && root->listener >= 0)
