@@ -123,27 +123,15 @@ static ceclResult_t known_result(int32_t status)
                                                                      : ceclInternalError;
 }
 
-static bool are_one_version(const void *one, const void *other)
-{
-    const struct cecl_hello *a = one, *b = other;
-    return a->magic == b->magic && a->version == b->version;
-}
-
 /* Compares versions first, because the rest of a different version's introduction cannot be read. */
 static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
 {
-    struct cecl_rank_list odd;
-    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
-    if (odd.count > 0)
-        return cecl_fail(
-            ceclInvalidUsage,
-            "rank %d has a different version of cecl than rank %d and most others: %d, not %d",
-            odd.ranks[0], common, (int)all[odd.ranks[0]].version, (int)all[common].version);
-    return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidUsage,
-                           "the other ranks have a different version of cecl: %d, not %d",
-                           (int)all[0].version, CECL_VERSION);
+    for (int r = 1; r < nranks; r++)
+        if (all[r].magic != all[0].magic || all[r].version != all[0].version)
+            return cecl_fail(ceclInvalidUsage,
+                             "rank %d has a different version of cecl than rank 0: %d, not %d", r,
+                             (int)all[r].version, (int)all[0].version);
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks)

@@ -35,32 +35,7 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list)
     return list->text;
 }
 
-/* ---- comparing, and agreeing */
-
-int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
-                       bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd)
-{
-    const char *items = all, *first_odd = NULL;
-    int common = 0, most = 0;
-    for (int r = 0; r < nranks; r++) {
-        int same = 0;
-        for (int q = 0; q < nranks; q++)
-            same += alike(items + (size_t)q * bytes, items + (size_t)r * bytes);
-        if (same > most) {
-            most = same;
-            common = r;
-        }
-    }
-    odd->count = 0;
-    for (int r = 0; r < nranks; r++) {
-        const char *item = items + (size_t)r * bytes;
-        if (alike(item, items + (size_t)common * bytes) || (first_odd && !alike(item, first_odd)))
-            continue;
-        first_odd = first_odd ? first_odd : item;
-        cecl_rank_list_add(odd, r);
-    }
-    return common;
-}
+/* ---- agreeing */
 
 struct cecl_vote cecl_vote_of(ceclResult_t mine)
 {

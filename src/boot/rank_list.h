@@ -69,11 +69,6 @@ struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nra
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
-/* Returns the first rank whose item is the most common one. `odd` lists the first rank with another item, and all ranks
- * with the same item as that rank. all: [nranks] of `bytes` each, in rank order */
-int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
-                       bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd);
-
 /* What a rank tells the others where all succeed or all fail. */
 struct cecl_vote {
     int32_t result; /* ceclResult_t, with `words` */

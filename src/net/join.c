@@ -111,22 +111,14 @@ static ceclResult_t prepare(struct cecl_net *net, struct offer *mine)
                : ceclSuccess;
 }
 
-static bool are_one_version(const void *one, const void *other)
-{
-    return ((const struct offer *)one)->version == ((const struct offer *)other)->version;
-}
-
-/* Names the ranks that differ from most others. */
 static ceclResult_t compare(const struct offer *all, int nranks)
 {
-    struct cecl_rank_list odd;
-    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
-    return odd.count == 0
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidUsage,
-                           "ranks have different versions of NCCL: %d on %s, %d on most others",
-                           (int)all[odd.ranks[0]].version, cecl_rank_list_words(&odd),
-                           (int)all[common].version);
+    for (int r = 1; r < nranks; r++)
+        if (all[r].version != all[0].version)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks have different versions of NCCL: %d on rank %d, %d on rank 0",
+                             (int)all[r].version, r, (int)all[0].version);
+    return ceclSuccess;
 }
 
 struct joining {
