@@ -34,10 +34,12 @@ else()
   list(APPEND kernel_options -I${PROJECT_SOURCE_DIR}/cmake/nvrtc -default-device)
 endif()
 
-# kernel_image(FILE CAPABILITY cubin|ptx): adds to kernel_images, and a line to kernel_lines.
+# kernel_image(FILE CAPABILITY cubin|ptx): adds to kernel_images, and a line to kernel_lines. NVRTC makes a cubin from PTX,
+# so one run gives both.
 function(kernel_image file capability kind)
   set(source ${PROJECT_SOURCE_DIR}/src/sm/${file}.cu)
   set(image ${image_folder}/${file}.${capability}.${kind})
+  set(made ${image})
   set(arch sm_${capability})
   if(kind STREQUAL "ptx")
     set(arch compute_${capability})
@@ -45,10 +47,15 @@ function(kernel_image file capability kind)
   if(CECL_KERNEL_COMPILER STREQUAL "nvcc")
     set(command ${compile} -${kind} -arch=${arch} -o ${image} ${source})
   else()
-    set(command ${compile} ${source} ${image} --gpu-architecture=${arch} ${kernel_options})
+    if(kind STREQUAL "cubin" AND "${capability}-virtual" IN_LIST architectures)
+      list(APPEND made ${image_folder}/${file}.${capability}.ptx)
+    elseif(kind STREQUAL "ptx" AND "${capability}-real" IN_LIST architectures)
+      set(made "")
+    endif()
+    set(command ${compile} ${source} ${made} --gpu-architecture=${arch} ${kernel_options})
   endif()
-  if(NOT CECL_KERNEL_FOLDER)
-    add_custom_command(OUTPUT ${image} COMMAND ${command} DEPENDS ${source} ${kernel_headers}
+  if(made AND NOT CECL_KERNEL_FOLDER)
+    add_custom_command(OUTPUT ${made} COMMAND ${command} DEPENDS ${source} ${kernel_headers}
                        COMMENT "Compiling the kernels of ${file}.cu by ${CECL_KERNEL_COMPILER} for ${arch}"
                        VERBATIM)
   endif()

@@ -5,8 +5,8 @@ nvrtc.py --find
     Prints, one a line: the library's path, its version, and folders of CUDA's headers. Looks among this
     Python's packages (nvidia-cuda-nvrtc-cu12, nvidia-cuda-runtime-cu12 and nvidia-nvtx-cu12 of PyPI, or
     those of CUDA 13). Ends with 1 and says what is missing.
-nvrtc.py LIBRARY SOURCE OUTPUT OPTION...
-    Compiles SOURCE to OUTPUT: a cubin for --gpu-architecture=sm_N, PTX for compute_N.
+nvrtc.py LIBRARY SOURCE OUTPUT... OPTION...
+    Compiles SOURCE once, and writes a cubin (for --gpu-architecture=sm_N alone) or PTX, as each OUTPUT's name ends.
 """
 import ctypes
 import importlib.util
@@ -49,7 +49,7 @@ class Nvrtc:
         self.call(get, program, data)
         return data.raw
 
-    def compile(self, source, options):
+    def compile(self, source, outputs, options):
         program = ctypes.c_void_p()
         self.call("nvrtcCreateProgram", ctypes.byref(program), source.read_bytes(),
                   str(source).encode(), 0, None, None)
@@ -60,9 +60,12 @@ class Nvrtc:
             log = self.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
             sys.stderr.write(log.rstrip(b"\0").decode())
             raise
-        if any("compute_" in option for option in options):
-            return self.text(program, "nvrtcGetPTXSize", "nvrtcGetPTX").rstrip(b"\0")
-        return self.text(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN")
+        for output in outputs:
+            if output.endswith(".ptx"):
+                image = self.text(program, "nvrtcGetPTXSize", "nvrtcGetPTX").rstrip(b"\0")
+            else:
+                image = self.text(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN")
+            Path(output).write_bytes(image)
 
 
 def find():
@@ -79,9 +82,11 @@ def main(arguments):
         return find()
     if len(arguments) < 3:
         sys.exit(__doc__)
-    library, source, output, *options = arguments
+    library, source, *rest = arguments
+    options = [word for word in rest if word.startswith("-")]
+    outputs = [word for word in rest if not word.startswith("-")]
     try:
-        Path(output).write_bytes(Nvrtc(library).compile(Path(source), options))
+        Nvrtc(library).compile(Path(source), outputs, options)
     except (OSError, RuntimeError) as error:
         sys.exit(f"nvrtc.py: {source}: {error}")
 
