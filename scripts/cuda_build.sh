@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile,
-# if its files call each other in circles, or if a kernel is missing. Kernels are compiled for one architecture.
+# if its files call each other in circles, or if a kernel is missing. Kernels are compiled for one architecture, unless test.sh's
+# build has compiled the same sources with the same nvcc.
 # Nothing helps the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, no PATH has
 # nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
 # A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
@@ -54,6 +55,18 @@ no_local_headers() {
         sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'
 }
 
+# kernels_of_tests NVCC: prints CMake's option for the folder of kernels that test.sh's build has; empty if they are not
+# complete and new. A library that has them is newer than they are.
+kernels_of_tests() {
+    local tests=$root/build/test wanted folder=
+    wanted=$(printf 'nvcc\n%s\n90-real' "$("$1" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p')")
+    if [ -e "$tests/libcecl_core.a" ] && [ "$(cat "$tests/kernels/compiler" 2>/dev/null)" = "$wanted" ] &&
+        [ -z "$(find "$root"/{include,src,cmake} "$tests"/kernels/*.cubin -newer "$tests/libcecl_core.a")" ]; then
+        folder=$tests/kernels
+    fi
+    echo "-DCECL_KERNEL_FOLDER=$folder"
+}
+
 # wheel.sh compiles the kernels for all GPUs
 options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_ARCHITECTURES=90-real -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
 targets=(cecl cecl_nccl cecl_perf cecl_zerosm cecl_reduce_perf cecl_small_perf cecl_overlap example_one_shot_all_reduce
@@ -63,25 +76,28 @@ for source in "$root"/tests/gpu/test_*.c; do
     targets+=("$(basename "$source" .c)")
 done
 unset CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH CUDA_HOME CUDA_PATH CUDACXX
+nvcc=$(command -v nvcc) || nvcc=
 if [ -x /usr/local/cuda/bin/nvcc ]; then
+    nvcc=/usr/local/cuda/bin/nvcc
     IFS=: read -ra folders <<<"$PATH"
     without=
     for folder in "${folders[@]}"; do
         [ -x "$folder/nvcc" ] || without=$without:$folder
     done
     PATH=${without#:}
-elif ! command -v nvcc >/dev/null; then
+elif [ -z "$nvcc" ]; then
     if ! folder=$(toolkit_from_pypi); then
         echo "skipped: no CUDA toolkit is installed, and PyPI's could not be installed"
         exit 77
     fi
-    options+=("-DCMAKE_CUDA_COMPILER=$folder/bin/nvcc" "-DCUDAToolkit_ROOT=$folder")
+    nvcc=$folder/bin/nvcc
+    options+=("-DCMAKE_CUDA_COMPILER=$nvcc" "-DCUDAToolkit_ROOT=$folder")
 fi
 if ! nccl=$(nccl_alone); then
     echo "skipped: no nccl.h is installed, and PyPI's NCCL could not be installed"
     exit 77
 fi
 read -ra nccl <<<"$nccl"
-build "$build" "${options[@]}" "${nccl[@]}" "-DCMAKE_C_FLAGS=$(no_local_headers)"
+build "$build" "${options[@]}" "$(kernels_of_tests "$nvcc")" "${nccl[@]}" "-DCMAKE_C_FLAGS=$(no_local_headers)"
 python3 "$root/scripts/check_circles.py" "$build"
 "$build/tests/test_images"
