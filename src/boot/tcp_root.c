@@ -588,6 +588,7 @@ static void free_root(struct root *root)
 static void *serve(void *argument)
 {
     struct root *root = argument;
+    cecl_thread_name("cecl-root");
     let_ranks_in(root);
     close_door(root);
     if (root->failed == ceclSuccess) {
@@ -614,9 +615,8 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->room = room_for_callers();
     root->callers = calloc((size_t)root->room, sizeof(struct peer *));
     root->polls = calloc((size_t)root->room + 1, sizeof(*root->polls));
-    const int error = !root->callers || !root->polls
-                          ? ENOMEM
-                          : cecl_thread_start(&thread, "cecl-root", serve, root);
+    const int error =
+        !root->callers || !root->polls ? ENOMEM : cecl_thread_start(&thread, serve, root);
     if (error) {
         free_root(root);
         return cecl_fail(error == ENOMEM ? ceclOutOfMemory : ceclSystemError,

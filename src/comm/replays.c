@@ -36,6 +36,7 @@ static void *keep(void *argument)
     ceclComm_t comm = argument;
     const struct cecl_flags *flags = &comm->engine.flags;
     bool is_named = false;
+    cecl_thread_name("cecl-orphans");
     while (atomic_load(&comm->captured) > 0) {
         if (!is_named && (cecl_turns_run(flags) || cecl_awaited_by_graphs(flags))) {
             is_named = true;
@@ -55,7 +56,7 @@ void cecl_replays_keep(ceclComm_t comm)
     pthread_t thread;
     /* kernels that start from now on do not wait */
     (void)!cecl_pads_end(&comm->engine.flags);
-    if (cecl_thread_start(&thread, "cecl-orphans", keep, comm) == 0)
+    if (cecl_thread_start(&thread, keep, comm) == 0)
         pthread_detach(thread);
     else
         cecl_log(CECL_LOG_WARN, comm->rank,

@@ -34,6 +34,7 @@ static void run_task(struct task *task)
 static void *run_behind_gate(void *argument)
 {
     struct task *task = argument;
+    cecl_thread_name("cecl-together");
     pthread_mutex_lock(&task->gate->lock);
     const bool runs = task->gate->is_open;
     pthread_mutex_unlock(&task->gate->lock);
@@ -64,8 +65,7 @@ static ceclResult_t run_all(struct task *tasks, uint32_t count)
     pthread_mutex_lock(&gate.lock);
     while (started < count && error == 0) {
         tasks[started].gate = &gate;
-        error = cecl_thread_start(&tasks[started].thread, "cecl-together", run_behind_gate,
-                                  &tasks[started]);
+        error = cecl_thread_start(&tasks[started].thread, run_behind_gate, &tasks[started]);
         started += error == 0;
     }
     gate.is_open = error == 0;

@@ -73,6 +73,7 @@ static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
     int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
+    cecl_thread_name("cecl-watchdog");
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
@@ -96,7 +97,7 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_watch_start(ceclComm_t comm)
 {
-    const int error = cecl_thread_start(&comm->watch.thread, "cecl-watchdog", watch, comm);
+    const int error = cecl_thread_start(&comm->watch.thread, watch, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the watchdog: error %d", error);
     comm->watch.running = true;

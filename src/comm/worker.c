@@ -51,6 +51,7 @@ static void *work(void *argument)
 {
     ceclComm_t comm = argument;
     struct cecl_worker *worker = &comm->worker;
+    cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         /* after a failure messages stay unread, so each wait for a message would end at once */
@@ -68,7 +69,7 @@ static void *work(void *argument)
 ceclResult_t cecl_worker_start(ceclComm_t comm)
 {
     struct cecl_worker *worker = &comm->worker;
-    const int error = cecl_thread_start(&worker->thread, "cecl-worker", work, comm);
+    const int error = cecl_thread_start(&worker->thread, work, comm);
     if (error)
         return cecl_fail(ceclSystemError, "pthread_create for the worker: error %d", error);
     worker->running = true;

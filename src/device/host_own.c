@@ -97,7 +97,7 @@ static ceclResult_t make(struct host_device *owner, struct host_stream **out)
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->filled, NULL);
     pthread_cond_init(&stream->reached, NULL);
-    const int error = cecl_thread_start(&stream->thread, "cecl-stream", host_stream_serve, stream);
+    const int error = cecl_thread_start(&stream->thread, host_stream_serve, stream);
     if (error) {
         stream->references = 1;
         host_stream_drop(stream);

@@ -89,6 +89,7 @@ static void free_own(const struct work *work)
 void *host_stream_serve(void *argument)
 {
     struct host_stream *stream = argument;
+    cecl_thread_name("cecl-stream");
     fesetenv(FE_DFL_ENV);
     pthread_mutex_lock(&stream->lock);
     for (;;) {

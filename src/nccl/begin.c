@@ -45,11 +45,17 @@ static void *make_one(void *argument)
     return NULL;
 }
 
+static void *make_one_beside(void *argument)
+{
+    cecl_thread_name("cecl-make");
+    return make_one(argument);
+}
+
 static void *make_one_later(void *argument)
 {
     struct making making = *(struct making *)argument;
     free(argument);
-    return make_one(&making);
+    return make_one_beside(&making);
 }
 
 /* Without memory or a thread, the communicator is not made. */
@@ -66,7 +72,7 @@ static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {
         makings[i].has_thread =
-            cecl_thread_start(&makings[i].thread, "cecl-make", make_one, &makings[i]) == 0;
+            cecl_thread_start(&makings[i].thread, make_one_beside, &makings[i]) == 0;
         if (!makings[i].has_thread)
             drop(&makings[i]);
     }
@@ -126,7 +132,7 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                          .in_background = true};
     if (its.entry) {
         *making = its;
-        if (cecl_thread_start(&its.thread, "cecl-make", make_one_later, making) == 0) {
+        if (cecl_thread_start(&its.thread, make_one_later, making) == 0) {
             pthread_detach(its.thread);
             return ceclSuccess;
         }

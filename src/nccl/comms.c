@@ -140,6 +140,12 @@ static void *finalize_one(void *argument)
     return NULL;
 }
 
+static void *finalize_one_beside(void *argument)
+{
+    cecl_thread_name("cecl-finalize");
+    return finalize_one(argument);
+}
+
 /* The thread counts as inside. An abort interrupts it, and then waits until it has left. If the thread
  * cannot be started, the caller waits. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
@@ -150,7 +156,7 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
         return;
     if (!entry->ours || !cecl_nccl_life_go(&entry->life, CECL_NCCL_READY_TO_FINALIZING))
         cecl_nccl_comm_leave(entry);
-    else if (cecl_thread_start(&thread, "cecl-finalize", finalize_one, entry) == 0)
+    else if (cecl_thread_start(&thread, finalize_one_beside, entry) == 0)
         pthread_detach(thread);
     else
         finalize_one(entry);

@@ -84,6 +84,7 @@ static ceclResult_t end_nccl(void *context)
 static void *watch(void *argument)
 {
     struct cecl_net *net = argument;
+    cecl_thread_name("cecl-net");
     while (!atomic_load(&net->stop) && !atomic_load(&net->failed)) {
         look(net);
         if (!atomic_load(&net->failed))
@@ -101,7 +102,7 @@ static void *watch(void *argument)
 
 ceclResult_t cecl_net_watch(struct cecl_net *net)
 {
-    const int error = cecl_thread_start(&net->thread, "cecl-net", watch, net);
+    const int error = cecl_thread_start(&net->thread, watch, net);
     net->has_thread = error == 0;
     return error == 0 ? ceclSuccess
                       : cecl_fail(ceclSystemError, "no thread for a communicator over hosts: %s",

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,20 +13,23 @@
 #include "util/clock.h"
 
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
- * the program's threads. Returns 0 or an errno.
- *
- * name  for debuggers and profilers: "cecl-" and at most 10 letters */
-static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
-                                    void *argument)
+ * the program's threads. Returns 0 or an errno. */
+static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        (void)pthread_setname_np(*thread, name);
     return error;
+}
+
+/* The first statement of a thread of the library. `name`, for debuggers and profilers: "cecl-" and at most 10 letters.
+ * To name another thread, glibc opens a file of /proc, and the kernel then takes many times as long to end a process,
+ * if others end at the same time. */
+static inline void cecl_thread_name(const char *name)
+{
+    (void)prctl(PR_SET_NAME, name);
 }
 
 /* The first statement of a function that may lock or wait and that the program calls: a thread that the program cancels
