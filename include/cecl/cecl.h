@@ -64,8 +64,8 @@
  *   symmetric    memory of ceclMemAlloc. Peers compute its address.
  *   registered   memory that other processes can open: that of cudaMalloc, ncclMemAlloc, and
  *                cuMemCreate with handles that can be exported as file descriptors. One range may
- *                have any number of handles, as PyTorch's expandable segments have. Once a handle
- *                is used that cannot be exported, the whole range is private. On the host device,
+ *                have any number of handles, as PyTorch's expandable segments have. If a call uses
+ *                a handle that cannot be exported, the whole range is private. On the host device,
  *                registered memory is a shared mapping of a file (such as a memfd) that the process
  *                has open for reading and writing. A call registers the memory that it uses, unless
  *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the
@@ -455,10 +455,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  *          of their ranks in `comm`.
  * newcomm  [out] written on success only. It must not be NULL with CECL_SPLIT_NOCOLOR either: the
  *          handle then becomes NULL.
- * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise as in
- *          ceclCommInitRankConfig, equal on all ranks of a color. But the rank keeps its GPU,
- *          whatever cudaDevice says, and device must be AUTO, or the kind that `comm` runs on. Read
- *          during the call only.
+ * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise the new
+ *          communicator's settings, equal on all ranks of a color. cudaDevice is ignored, because
+ *          the rank keeps its GPU; device must be AUTO, or the kind that `comm` runs on. Read during
+ *          the call only.
  * Collective over `comm`: all ranks call, even those without a color; not in a group. Blocking;
  * waits at most the timeout of `comm` for ranks that have not come to the call, and then at most
  * CECL_INIT_TIMEOUT_MS while the new communicators are made.
@@ -551,9 +551,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as by
- * ceclCommDestroy, unless it has called ceclGetPeerPointer, ceclWindowPointer or
- * ceclCommGetDeviceComm. `comm` is gone in any case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it only leaves,
+ * as by ceclCommDestroy. (After ceclGetPeerPointer, ceclWindowPointer or ceclCommGetDeviceComm it
+ * always gives up.) `comm` is gone in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
  * Ownership: no longer the caller's. Errors: ceclInvalidArgument. */
@@ -731,21 +731,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * The calling thread waits a little for peers that have not done so yet. If one of them does not
  * come in that time, the call is late: of each two ranks the later one then moves the bytes of both
  * directions, because the earlier one does not know the later one's buffers. Late calls have the
- * same results. Late calls that only move data use SMs no differently.
+ * same results. A late call that only moves data takes no more SMs than one that is not late.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie. Say the peer has made n calls. The thread
- *     waits while this rank's GPU has not done the first n - 1 of them, unless the GPU has stood
- *     still for 50 ms (late.behind_ns). Then it waits for 20 us more (late.wait_ns), unless the
- *     peer has not even made the call before this one. It adds
+ *   - a peer that has not said yet where its buffers lie. While this rank's GPU still has work of
+ *     calls before the peer's latest one, waiting costs nothing, so the thread waits, unless the GPU
+ *     has stood still for 50 ms (late.behind_ns). Then, if the peer has made the call before this
+ *     one, the thread waits for 20 us more (late.wait_ns). It adds
  *       - the time that this rank has just spent on registering memory, at most 100 ms;
  *       - on GPUs 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *         late.wait_ns_per_mib), because a late call takes that much longer;
  *       - up to 500 us (late.pending_ns), for any peer, while an earlier call of this rank is
  *         pending on its GPU.
- *     The last two waits together take at most 2 ms plus a 64th of the elapsed time
- *     (late.pending_sum_ns). With more than 64 ranks, all wait for all. cecl_info --tuning prints these
- *     times.
+ *     In all calls together the last two waits take at most 2 ms plus a 64th of the program's time
+ *     (late.pending_sum_ns). With more than 64 ranks, all wait for all. cecl_info --tuning prints
+ *     these times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1070,7 +1070,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. Numbers of nrows or more are skipped;
- *           a token that has no others gets the sum 0. Memory of the device, 8-byte aligned.
+ *           a token whose numbers are all skipped gets the sum 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
  * sums      [tokens * rowcount] written. Must not overlap any other buffer.
  * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
@@ -1335,8 +1335,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
  * But if a peer makes its part of a message before these collectives, the two ranks wait for each
- * other until the timeout. If communicators share a stream, they come in the order of their first
- * calls, which must be the same on all ranks. The host waits as in collectives (once for all calls
+ * other until the timeout. If communicators share a stream, the communicator whose call came first
+ * in the group comes first; this order must be the same on all ranks. The host waits as in collectives (once for all calls
  * on a communicator), for ranks that join, and for allocations that make the pool grow. One thread
  * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
@@ -1477,9 +1477,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
-/* Tells where this rank reaches a peer's memory in a window, for kernels and copies of the program, and on
- * the host device for the program itself. The program itself orders what it reads and writes there.
- * From then on ranks may wait for each other without a call, as after ceclGetPeerPointer.
+/* Gives the address at which this rank reaches a peer's memory in a window. Kernels and copies of the
+ * program may use it, and on the host device its host code. cecl does not order these accesses: the
+ * program does. From then on ceclCommAbort and the end of this process fail the communicator on every
+ * rank, as after ceclGetPeerPointer.
  * window  of ceclWindowShare on `comm`.
  * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
  * ptr     [out] the start of the peer's memory; written on success only.

@@ -118,8 +118,8 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 
 /* Reserves an entry, whose life is then MAKING. NULL: no host memory. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm);
-/* Takes a step after which cecl_nccl_comm_find does not find the entry. False: its life is not in the
- * state in which the step begins. */
+/* Takes a step after which cecl_nccl_comm_find does not find the entry. Returns false, without the
+ * step, if the entry is not in the state that the step leads out of. */
 bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step);
 
 /* -- comms.c. For the functions of NCCL -- */

@@ -158,7 +158,7 @@ static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
 /* The verdict from all ranks' times in the current trial; if none runs, in the last trial. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 
-/* -- for trial.c and trial_turns.c: the words of decisions, and how a trial goes on -- */
+/* -- internal to trial.c and trial_turns.c -- */
 
 /* A decision's word: MADE, its kind, and an arm or a number. */
 #define CECL_DECISION_MADE (UINT32_C(1) << 31)
