@@ -221,9 +221,10 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
             return cecl_fail(
                 ceclTimeout,
                 "memory at %#" PRIx64
-                " of a peer is in a block whose earlier memory is still open here, and CUDA closes "
-                "that only when the GPU has no work: does a kernel wait for this thread? "
-                "(allocations of 2 MiB and more, and of ceclMemAlloc, have no such wait)",
+                " of a peer cannot be opened: earlier memory of its block is still open here, and "
+                "CUDA closes that only when the GPU has no work. Does a kernel wait for this "
+                "thread? "
+                "(Allocations of 2 MiB and more, and those of ceclMemAlloc, need no such wait)",
                 region->exported.base);
         make_way(registry, import, &patience);
     }

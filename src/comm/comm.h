@@ -144,8 +144,8 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit, and the call has ended
-     * once `done` has reached this value minus 2^32 */
+    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit: bit 32 is set, and the low 32 bits are
+     * the value of `done` at which the call has ended */
     _Atomic uint64_t trouble_seen;
 };
 

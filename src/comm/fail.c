@@ -100,9 +100,9 @@ static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_troub
         trouble->room, expert, trouble->rank, comm->rank, cecl_comm_last_call(comm));
 }
 
-/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their
- * rows and noticed that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts as ended once all calls
- * have ended that were enqueued before this rank first saw the trouble. */
+/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their rows and noticed
+ * that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts as ended
+ * once all calls have ended that were enqueued before this rank first saw the trouble. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -189,8 +189,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                                    difference.other);
     if (known && mine->ncalls > 1)
         return cecl_fail(ceclInvalidUsage,
-                         "%s: rank %d made other calls than rank %d: of the group's %d calls one "
-                         "after the first differs, or an earlier call%s",
+                         "%s: rank %d made other calls than rank %d: the first of the group's %d "
+                         "calls is equal, but a later one differs, or a call before the group%s",
                          name, other, comm->rank, mine->ncalls, cecl_comm_hint(comm));
     return cecl_fail(ceclInvalidUsage,
                      "%s: rank %d made a different call than rank %d: counts of single ranks, "
@@ -207,9 +207,9 @@ static void fail_by_line(ceclComm_t comm, int rank)
     (void)!cecl_comm_break(
         comm,
         cecl_fail(ceclInvalidUsage,
-                  "splits on the device: those of rank %d are not of rank %d's call: rank %d made "
-                  "a different call, or not as many before, or has failed; last call of rank %d: "
-                  "%s%s",
+                  "splits on the device: rank %d's splits are of another call than rank %d's: rank "
+                  "%d made a different call, or a different number of calls before, or has failed; "
+                  "last call of rank %d: %s%s",
                   rank, comm->rank, rank, comm->rank, cecl_comm_last_call(comm),
                   cecl_comm_hint(comm)));
 }

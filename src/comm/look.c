@@ -143,9 +143,9 @@ static bool has_found_difference(ceclComm_t comm)
     return true;
 }
 
-/* Whether a graph may wait for peers. While a call is in its first wait, no word of this rank shows that it
- * waits: only the driver knows whether a graph was launched. The worker asks the driver, and only while a
- * peer has not ended a call that has ended here. is_certain: [out] false if the driver does not answer. */
+/* Whether a graph may wait for peers. No word of this rank shows the first wait of a call, so the worker asks the
+ * driver whether a graph was launched. (The caller asks only if a peer has not ended a call that has ended here.)
+ * is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
     struct cecl_progress progress = {.graphs = true};
@@ -154,8 +154,8 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
     return progress.graphs;
 }
 
-/* A late rank that has left, if captured calls have not gone on since the words of `sum` were read;
- * or -1. Before a rank leaves, it writes its last word. */
+/* Returns a late rank that has left, or -1. A rank writes its last word before it leaves. So if the words have changed
+ * since `sum` was calculated from them, `late` is out of date, and the result is -1. */
 static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {
     for (int r = 0; r < comm->nranks; r++)

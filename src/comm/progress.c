@@ -118,9 +118,9 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late)
 
 /* ---- different calls
  *
- * A rank's calls follow each other, so its counts of calls of one kernel only change between its calls with phases. A
- * rank at phase 1 has done all calls before this one, and no peer can end this call meanwhile. If such a rank has begun
- * fewer calls of one kernel than a peer, then it has another call where the peer has that one. */
+ * A rank counts its calls that are one kernel. It makes one call after the other, so a rank at phase 1 has counted all
+ * such calls before this one, and no peer can go past this call. If a peer has counted more of them, it has made one in
+ * the place of this call. */
 
 static bool is_at_first(const struct cecl_flags *flags, int rank)
 {

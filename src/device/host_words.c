@@ -11,8 +11,8 @@
 #include "device/host.h"
 
 #define SPINS 100 /* looks before a waiter sleeps, because a word often comes at once */
-/* The longest sleep before the word is looked at again, in ns. Sleeps begin short: no thread is woken by a word
- * that the program itself writes (ceclStartOnSignal). */
+/* The longest sleep before the word is looked at again, in ns. Sleeps begin short, because only a look finds a word
+ * that was written without a wake. */
 #define SLICE_NS 50000000L
 #define FIRST_SLICE_NS 500000L
 

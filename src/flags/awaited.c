@@ -151,7 +151,8 @@ static bool is_exact(const struct cecl_flags *flags, uint32_t index)
     return index >= CECL_ROW_HANDED * (uint32_t)flags->nranks;
 }
 
-/* What a word lacks until it has this value. Words of captured messages need just this value; 0: no stream waits. */
+/* How far a word is from ending a wait for `value`; 0: the wait has ended. A wait for a captured message needs exactly
+ * this value, and its value 0 stands for no wait. */
 static uint32_t lacks(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     const uint32_t missing = value - cecl_word_read(&flags->awaited.words[index]);
@@ -190,7 +191,7 @@ void cecl_awaited_find_messages(struct cecl_flags *flags)
         write_now(flags, i, atomic_load(&awaited->last[i]));
 }
 
-/* The value that ends all waits that are enqueued; those of captured messages, all that have begun. */
+/* The value that ends all enqueued waits for a word. Of waits for captured messages only those count that have begun. */
 static uint32_t value_last(const struct cecl_flags *flags, uint32_t index)
 {
     return is_exact(flags, index) ? value_now(flags, index)

@@ -81,7 +81,7 @@ void cecl_awaited_keep_near(const struct cecl_flags *flags, enum cecl_role role,
 void cecl_awaited_note(struct cecl_flags *flags, enum cecl_role role, bool second, int peer,
                        uint64_t number);
 
-/* What is missing of a word until all waits that are enqueued have ended; 0: nothing. Of signals: how many. */
+/* How far a word is from ending all enqueued waits for it; 0: all have ended. For signals: how many are missing. */
 uint32_t cecl_awaited_missing(const struct cecl_flags *flags, uint32_t index);
 /* How many rows are in use: those of captured messages only once a message was captured. */
 int cecl_awaited_rows(const struct cecl_flags *flags);

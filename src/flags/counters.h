@@ -28,7 +28,8 @@ enum cecl_replay {
     /* yes: a value is a set of bits, a wait is for one bit, and each run ends as the run before ended
      * (flags/turns.h) */
     CECL_REPLAY_BITS,
-    CECL_REPLAY_SAME,  /* yes: a wait is for just that value, and each run ends with another one */
+    /* yes: a wait is for just that value, and each run ends with another value */
+    CECL_REPLAY_SAME,
     CECL_REPLAY_KERNEL /* yes: kernels count by themselves, in memory of the device */
 };
 

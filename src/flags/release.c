@@ -105,16 +105,16 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 
 /* ---- words of captured calls */
 
-/* Whether this rank's stream may wait for the peer: in a call that runs, or at the beginning of the next one for the
- * last phase of the call before. Such a wait is not seen, because no phase was signalled; but the peer's word shows
- * that the wait would not end. */
+/* Whether this rank's stream may wait for the peer: in a call that runs, or because the next call begins with a wait
+ * for the last phase of this one. No word of this rank shows that first wait. But while the peer's word lacks the bit of
+ * the last phase, the wait cannot end. */
 static bool may_wait_for(const struct cecl_flags *flags, int peer)
 {
     return cecl_turns_run(flags) || !(cecl_turns_of(flags, peer) & cecl_turns_bit(0, 1));
 }
 
-/* The number for which this rank waits at phase 1; 0: in no call. Of the number the rank's word has only some bits, so if
- * there are more numbers, one call after the other returns all that have these bits. */
+/* The number for which this rank waits at phase 1; 0: it is in no call. The rank's word has only the low bits of the
+ * number. If several numbers have these bits, repeated calls of this function return them in turn. */
 static uint32_t awaited(struct cecl_flags *flags)
 {
     const uint32_t word = cecl_turns_of(flags, flags->rank),

@@ -32,7 +32,7 @@ struct cecl_turns_told cecl_turns_told(const struct cecl_flags *flags, int kind,
     return (struct cecl_turns_told){(uint32_t)word, (uint32_t)(word >> 32)};
 }
 
-/* Or this rank has signalled a phase of a captured call, and not yet its last one. */
+/* A call without phases shows in `replay`. A call with phases runs until this rank has signalled the last one. */
 bool cecl_turns_run(const struct cecl_flags *flags)
 {
     const uint32_t state = cecl_word_read(flags->replay);

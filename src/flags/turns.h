@@ -112,12 +112,11 @@ static inline uint32_t cecl_turns_call_of(const struct cecl_flags *flags, int ra
 bool cecl_turns_run(const struct cecl_flags *flags);
 
 /* release.c. Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the
- * number of the call that runs here to their CALL. Streams of peers may write these words again. So call this function
- * repeatedly, as long as a graph may be replayed. After a failure peers must have been notified, because this also ends
- * their own waits for these words. After an end in order it changes nothing for them: this rank has signalled its last
- * phase, so every peer has signalled the phase before, and only a later call could go on early, which does not take
- * place without this rank. If a graph is launched here nevertheless, peers that still make captured calls may go on
- * early, too (comm/replays.c). */
+ * number of the call that runs here to their CALL. Streams of peers may write these words again, so call this function
+ * repeatedly, as long as a graph may be replayed. It also ends waits of other ranks for these words, so after a failure
+ * the peers must have been notified first. If the communicator has ended in order, no peer has such a wait: their calls
+ * need this rank. Only if a graph is launched here nevertheless (comm/replays.c), captured calls of peers may go on
+ * early. */
 void cecl_turns_release(struct cecl_flags *flags);
 
 #endif

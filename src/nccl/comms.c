@@ -256,8 +256,7 @@ static bool abort_it(ncclComm_t comm, bool claims)
         await_end(entry, comm, cecl_deadline(2 * OUT_MS));
     else if (cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(GIVING_UP)))
         (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
-    /* a thread that made cecl's communicator, and now no longer uses NCCL's, ends cecl's, unless
-     * cecl's is complete */
+    /* If the maker is still at work, it ends cecl's communicator itself. Otherwise this thread does. */
     if (is_first && !cecl_nccl_comm_retire(entry, CECL_NCCL_GIVING_UP_TO_GIVEN_UP))
         abort_ours(entry);
     return is_mine;

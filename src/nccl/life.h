@@ -76,8 +76,8 @@ static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
     return atomic_load(life) & CECL_NCCL_INSIDE;
 }
 
-/* Takes a step. False: the life is not in the state in which the step begins. A step to MAKING clears the
- * claim. */
+/* Takes a step. Returns false, without the step, if the life is not in the state that the step leads out of. A step
+ * to MAKING clears the claim. */
 static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
 {
     const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;

@@ -688,7 +688,7 @@ static const struct replacing {
     {"unless its time is over", 3, true, .busy = true, .asks_left = INT_MAX, .timeout_ms = 30,
      .result = ceclTimeout},
     {"unless former memory stays in use", 3, true, .in_use = true, .timeout_ms = 300,
-     .result = ceclTimeout, .words = "is in a block whose earlier memory is still open here",
+     .result = ceclTimeout, .words = "earlier memory of its block is still open here",
      .nclosed = 1},
     /* To ask would invalidate the capture. */
     {"in a captured call", 3, true, .busy = true, .captured = true, .asks_nothing = true,
