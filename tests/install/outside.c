@@ -1,7 +1,6 @@
 /* A program outside cecl's tree: one rank on the host device runs an all-gather alone. */
 #include <cecl/cecl_device.h>
 #include <stdio.h>
-#include <string.h>
 
 int main(void)
 {

@@ -1,7 +1,6 @@
 #include "world.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A time that a rank's GPU has not reached yet. */
 struct pending {

@@ -11,7 +11,6 @@
 #include "../oob_threads.h"
 #include "boot/mesh_internal.h"
 #include "boot/tcp.h"
-#include "util/clock.h"
 
 /* ---- a system that refuses */
 

@@ -2,13 +2,9 @@
  * memory is recognized as private, and ids tell memory from earlier memory at the same address. */
 #include "host_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "../open_descriptors.h"
 #include "util/fds.h"
 
 static uint64_t id_at(const void *ptr)
@@ -53,8 +49,6 @@ TEST_BETWEEN(a_shared_mapping_is_one_region_from_any_of_its_bytes, set_up, tear_
         assert_int_not_equal(region.id, 0);
         assert_int_equal(region.id, id_at(bytes[i]));
     }
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 static void assert_private(const void *ptr)
@@ -87,8 +81,6 @@ TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
     assert_int_equal(mprotect(middle, page(), PROT_READ), 0);
     assert_private(middle);
     assert_int_equal(region_at(memory).bytes, page());
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(private_and_anonymous_mappings_are_private, set_up, tear_down)
@@ -100,9 +92,6 @@ TEST_BETWEEN(private_and_anonymous_mappings_are_private, set_up, tear_down)
     assert_ptr_not_equal(nameless, MAP_FAILED);
     assert_private(copy);
     assert_private(nameless);
-    munmap(copy, page());
-    munmap(nameless, page());
-    close(fd);
 }
 
 TEST_BETWEEN(a_mapping_whose_file_was_closed_is_private, set_up, tear_down)
@@ -116,7 +105,6 @@ TEST_BETWEEN(a_mapping_whose_file_was_closed_is_private, set_up, tear_down)
     assert_private(memory);
     /* A region that was found earlier is refused, too. */
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
-    munmap(memory, PAGES * page());
 }
 
 /* Peers cannot map a sealed file, although this process can read it, and write it where it was mapped
@@ -165,8 +153,6 @@ TEST_BETWEEN(memory_of_memfd_secret_can_be_used_and_is_private, set_up, tear_dow
     assert_private(memory);
     assert_int_equal(dev->ops->check_pointer(dev, memory, PAGES * page(), "recvbuff"), ceclSuccess);
     assert_int_equal(dev->ops->check_uses(dev, &all, 1), ceclSuccess);
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(a_file_open_for_reading_alone_is_private, set_up, tear_down)
@@ -179,8 +165,6 @@ TEST_BETWEEN(a_file_open_for_reading_alone_is_private, set_up, tear_down)
     assert_true(reader >= 0);
     close(fd);
     assert_private(memory);
-    close(reader);
-    munmap(memory, page());
 }
 
 static void assert_no_memory(const void *ptr)
@@ -218,9 +202,6 @@ TEST_BETWEEN(an_id_stays_while_the_memory_stays, set_up, tear_down)
     close(other);
     assert_int_equal(id_at(memory), id);
     assert_int_not_equal(id_at(second), id);
-    munmap(memory, PAGES * page());
-    munmap(second, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(memory_mapped_anew_has_another_id, set_up, tear_down)
@@ -239,9 +220,6 @@ TEST_BETWEEN(memory_mapped_anew_has_another_id, set_up, tear_down)
     assert_int_not_equal(second, id);
     map_shared(fd, memory, 1, 1); /* another page of the first file */
     assert_int_not_equal(id_at(memory), id);
-    munmap(memory, page());
-    close(fd);
-    close(other);
 }
 
 /* More mappings than one read of /proc/self/maps returns, and a path longer than the part of a line that is
@@ -265,7 +243,6 @@ TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
     }
     for (int i = 0; i < MANY; i++)
         munmap(many[i], page());
-    close(fd);
 }
 
 /* ---- sharing */
@@ -282,9 +259,6 @@ TEST_BETWEEN(a_mapping_of_a_part_of_a_file_is_imported_at_that_part, set_up, tea
     assert_string_equal(there, "the third page");
     end_import(&exported, there);
     cecl_fds_close(exported.fd);
-    munmap(part, page());
-    munmap(whole, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(a_closed_import_leaves_its_range_reserved, set_up, tear_down)
@@ -301,8 +275,6 @@ TEST_BETWEEN(a_closed_import_leaves_its_range_reserved, set_up, tear_down)
     assert_int_equal(errno, EEXIST);
     dev->ops->unreserve(dev, there, page());
     cecl_fds_close(exported.fd);
-    munmap(memory, page());
-    close(fd);
 }
 
 TEST_BETWEEN(an_export_of_another_kind_is_refused, set_up, tear_down)
@@ -312,9 +284,4 @@ TEST_BETWEEN(an_export_of_another_kind_is_refused, set_up, tear_down)
     void *addr = NULL;
     assert_int_equal(dev->ops->region_import(dev, &exported, NULL, &addr), ceclInvalidUsage);
     assert_null(addr);
-}
-
-int main(void)
-{
-    return run_with_all_answers();
 }

@@ -77,9 +77,6 @@ TEST_BETWEEN(an_id_is_of_all_bytes_that_are_used, set_up, tear_down)
         }
     map_over(memory, 0, PAGES, RIGHTS, MAP_PRIVATE, fd);
     assert_int_not_equal(id_of_use(all), id);
-    munmap(memory, PAGES * page());
-    close(fd);
-    close(other);
 }
 
 /* Another page of the same file counts as other memory. */
@@ -91,8 +88,6 @@ TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
     const uint64_t id = id_of_use(all);
     map_shared(fd, memory + page(), 2, 1);
     assert_int_not_equal(id_of_use(all), id);
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
@@ -111,8 +106,6 @@ TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
     assert_int_equal(exported.bytes, whole.bytes);
     assert_int_equal(exported.offset, 0);
     cecl_fds_close(exported.fd);
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 /* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
@@ -136,8 +129,6 @@ TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down
     cecl_fds_close(exported.fd);
     assert_int_equal(munmap(memory + page(), page()), 0); /* shrunk */
     assert_int_equal(id_of_use(use), region.id);
-    munmap(place, PAGES * page());
-    close(fd);
 }
 
 TEST_BETWEEN(a_region_of_which_a_part_is_gone_is_not_exported, set_up, tear_down)
@@ -150,8 +141,6 @@ TEST_BETWEEN(a_region_of_which_a_part_is_gone_is_not_exported, set_up, tear_down
     map_over(memory, 2, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
     assert_int_equal(open_descriptors(), descriptors);
-    munmap(memory, PAGES * page());
-    close(fd);
 }
 
 /* What a program may do to its pages between two calls. */
@@ -244,11 +233,4 @@ TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
     assert_int_equal(munmap(memory + 2 * page(), page()), 0);
     assert_int_equal(id_of_use(middle), id);
     assert_int_equal(dev->ops->check_uses(dev, &middle, 1), ceclSuccess);
-    munmap(memory, PAGES * page());
-    close(fd);
-}
-
-int main(void)
-{
-    return run_with_all_answers();
 }

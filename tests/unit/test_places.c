@@ -10,7 +10,6 @@
 
 #include "alloc/places.h"
 #include "util/clock.h"
-#include "util/fds.h"
 
 #define MOST_RANKS 80
 #define GUARD 64 /* bytes behind the shared memory that no rank may write */

@@ -3,7 +3,6 @@
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
-#include <pthread.h>
 #include <signal.h>
 
 #include "../threads_alive.h"
