@@ -225,6 +225,7 @@ static ceclResult_t meet_by_id(struct cecl_oob *oob)
     if (result == ceclSuccess) {
         struct cecl_oob tcp;
         cecl_oob_from_id(&tcp, &all[0].id, oob->nranks, oob->rank, oob->timeout_ms);
+        tcp.host = oob->host;
         result = tcp.allgather(&tcp, &nothing, NULL, sizeof(nothing));
         oob->line = tcp.line;
     }

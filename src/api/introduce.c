@@ -224,6 +224,7 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     cecl_keep_message(words);
     introduce(oob, config, local, shared_bytes, mesh, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
+    oob->host = me.host + (uint64_t)(config->node_size > 0 ? oob->rank / config->node_size : 0);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
     if (local != ceclSuccess &&
         (told != ceclSuccess || !all)) /* this rank's own message says more than a peer's */

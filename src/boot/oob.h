@@ -17,7 +17,7 @@
 
 #define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others at a time */
 
-/* A rank's connection to the root, after the join. Ranks of one host close it at once. For a communicator over
+/* A rank's connection to the root, after the join. It ends at once if all ranks are on one host. For a communicator over
  * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
  * ends or gives up. A zeroed line is closed, and may be closed. Before two threads use a line it may be copied.
  *
@@ -77,6 +77,8 @@ struct cecl_oob {
     int64_t timeout_ms; /* ms that this rank waits until it has joined; for error messages */
     int64_t deadline;   /* ends every wait until this rank has joined; see cecl_deadline */
     bool is_known;      /* [out] other ranks know that this rank joins, even if joining fails */
+
+    uint64_t host; /* of this rank; those of other hosts have other numbers */
 
     void *context;
     /* All-gathers, once. Collective.

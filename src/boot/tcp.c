@@ -207,7 +207,8 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
                                  .rank = oob->rank,
                                  .nranks = oob->nranks,
                                  .timeout_ms = oob->timeout_ms,
-                                 .process = cecl_fork_process()};
+                                 .process = cecl_fork_process(),
+                                 .host = oob->host};
     memcpy(said.part, send, bytes);
     oob->line = (struct cecl_lifeline){.nranks = oob->nranks,
                                        .fd = -1,

@@ -5,7 +5,7 @@
  *                    or "again", and it closes       if it cannot wait for the rest
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
- * Then the rank closes the connection, or keeps it as its line to the root (oob.h).
+ * Then the root closes the connections if all ranks are on one host. Otherwise ranks keep them as lines (oob.h).
  *
  * The secret is never sent. Each side shows a SipHash tag, which only a holder of the secret can compute. An id serves
  * one job, and the root hangs up on whoever repeats the message of a rank that has joined. */
@@ -20,7 +20,7 @@
 #include "boot/oob.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637039u /* "cecltcp9" */
+#define CECL_TCP_MAGIC 0x6365636c74637061u /* "cecltcpa" */
 
 union cecl_tcp_address {
     struct sockaddr any;
@@ -47,6 +47,7 @@ struct cecl_tcp_said {
     int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
     int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
     uint64_t process;    /* this rank's: see util/fds.h */
+    uint64_t host;       /* ranks with other numbers are on other hosts */
     uint64_t tag;        /* over "rank" and all fields above */
 };
 

@@ -1,5 +1,5 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits ranks, sends the parts
- * of all to all, and serves their lines (oob.h) until all ranks have closed theirs.
+ * of all to all, and serves their lines (oob.h), if there are any, until all ranks have closed theirs.
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
  * hold up the ranks. So all are read at the same time, each has a deadline, and a newer caller may replace one only
@@ -69,7 +69,8 @@ struct root {
     struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
     struct reply *reply;
     /* -- lines -- */
-    bool has_lines; /* a rank has said something */
+    uint64_t host;  /* of the rank that came first */
+    bool has_lines; /* ranks are on several hosts */
     int nparts;     /* how many ranks have sent their parts for the next reply */
 };
 
@@ -189,8 +190,11 @@ static void seat(struct root *root, struct peer *peer)
     if (said->timeout_ms > 0 && said->timeout_ms < root->bound_ms)
         root->bound_ms = said->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
-    if (root->joined == 0)
+    if (root->joined == 0) {
         root->since = cecl_now_ms();
+        root->host = said->host;
+    }
+    root->has_lines = root->has_lines || said->host != root->host;
     /* a rank that comes does not make the others wait longer */
     if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;
@@ -521,21 +525,15 @@ static void consider_said(struct root *root, int rank)
     }
 }
 
-/* Reads what a rank has said so far. A rank that closes its line without a word is on the same host as all others, or
- * its communicator was not made. Once any rank has said something, the end of a line is the loss of that rank. */
+/* Reads what a rank has said so far. The end of its connection without a goodbye is the loss of the rank. */
 static void hear_rank(struct root *root, int rank)
 {
     struct peer *peer = root->seats[rank];
     const bool is_open = hear(peer);
-    root->has_lines = root->has_lines || (peer->got > 0 && root->listener < 0);
     if (peer->got == sizeof(peer->said))
         consider_said(root, rank);
-    else if (!is_open && root->listener >= 0)
-        lose_rank(root, rank, "left while ranks were joining");
-    else if (!is_open && root->has_lines)
-        lose_rank(root, rank, "has ended");
     else if (!is_open)
-        hang_up(&root->seats[rank]);
+        lose_rank(root, rank, root->listener >= 0 ? "left while ranks were joining" : "has ended");
 }
 
 /* A rank without a line sends no part, so the others would wait in vain. */
@@ -554,20 +552,22 @@ static bool has_open_lines(const struct root *root)
     return false;
 }
 
-static void serve_lines(struct root *root)
+/* Sends the parts of all to all: first those of the join, then those that come over lines. */
+static void serve_parts(struct root *root)
 {
-    /* for the first word on any line: a stopped rank never closes its line */
-    const int64_t end = cecl_deadline(root->timeout_ms);
-    root->patience = CECL_NO_DEADLINE; /* it was that of the join */
-    while (has_open_lines(root) && (root->has_lines || cecl_ms_left(end) != 0)) {
-        attend(root, root->has_lines ? -1 : cecl_ms_left(end));
+    root->nparts = root->nranks;
+    while (has_open_lines(root)) {
+        if (root->nparts >= root->nranks && root->failed == ceclSuccess) {
+            const int slow = reply_to_all(root);
+            root->nparts = 0;
+            root->patience = CECL_NO_DEADLINE; /* it was that of the join */
+            if (slow >= 0)
+                lose_rank(root, slow, "did not take what other ranks sent it");
+        }
+        if (!root->has_lines)
+            return;
+        attend(root, -1);
         check_parts(root);
-        if (root->nparts < root->nranks || root->failed != ceclSuccess)
-            continue;
-        root->nparts = 0;
-        const int slow = reply_to_all(root);
-        if (slow >= 0)
-            lose_rank(root, slow, "did not take what other ranks sent it");
     }
 }
 
@@ -591,10 +591,8 @@ static void *serve(void *argument)
     cecl_thread_name("cecl-root");
     let_ranks_in(root);
     close_door(root);
-    if (root->failed == ceclSuccess) {
-        (void)reply_to_all(root);
-        serve_lines(root);
-    }
+    if (root->failed == ceclSuccess)
+        serve_parts(root);
     free_root(root);
     return NULL;
 }

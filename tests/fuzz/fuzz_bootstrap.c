@@ -71,8 +71,11 @@ static struct client *begin_client(void)
 /* What a rank says when it joins. */
 static struct cecl_tcp_said joining(const struct client *c, int rank, int nranks)
 {
-    struct cecl_tcp_said a = {
-        .kind = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = 1000};
+    struct cecl_tcp_said a = {.kind = CECL_TCP_MAGIC,
+                              .rank = rank,
+                              .nranks = nranks,
+                              .timeout_ms = 1000,
+                              .host = (uint64_t)rank / 2};
     for (size_t i = 0; i < sizeof(a.part); i++)
         a.part[i] = (char)(i * 7 + (size_t)(c - clients) * 31);
     return a;

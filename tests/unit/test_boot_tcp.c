@@ -888,6 +888,39 @@ TEST(the_reply_goes_to_the_roots_process_last)
     expect_others_hear((const int[]){1, 2}, 2, 3, ceclSuccess);
 }
 
+/* Two ranks join, on as many hosts, and hear the parts of both. */
+static void two_join(const ceclUniqueId *id, int hosts, int fds[2])
+{
+    struct cecl_tcp_id inside;
+    memcpy(&inside, id, sizeof(inside));
+    for (int r = 0; r < 2; r++) {
+        struct cecl_tcp_said said = joining(id, 2, r, LONG_MS, LONG_MS);
+        said.host = (uint64_t)(r % hosts);
+        said.tag = cecl_tcp_rank_tag(inside.secret, &said);
+        fds[r] = say(id, &said);
+    }
+    for (int r = 0; r < 2; r++)
+        assert_true(hears(fds[r], ceclSuccess));
+}
+
+TEST(one_host_has_no_lines_and_a_line_that_ends_without_a_word_is_a_lost_rank)
+{
+    struct host host;
+    int fds[2];
+    char byte;
+    open_host(&host);
+    two_join(host.id, 1, fds);
+    assert_int_equal(recv(fds[0], &byte, 1, 0), 0);
+    cecl_net_drop(fds, 2);
+    close_host(&host);
+    open_host(&host);
+    two_join(host.id, 2, fds);
+    cecl_net_drop(fds, 1);
+    assert_true(hears(fds[1], ceclRemoteError));
+    cecl_net_drop(fds, 2);
+    close_host(&host);
+}
+
 TEST(who_repeats_a_ranks_message_changes_nothing)
 {
     struct host host;
