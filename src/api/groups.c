@@ -130,6 +130,6 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     cecl_group_drop_joins(group);
     if (result == ceclSuccess)
         result = explain(group, explanation);
-    cecl_group_empty(group);
+    cecl_group_take_out(group, NULL);
     return result;
 }

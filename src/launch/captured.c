@@ -33,22 +33,6 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program)
-{
-    ceclComm_t comm = launch->comm;
-    bool started = false;
-    ceclResult_t result = cecl_captured_hold(launch);
-    if (result == ceclSuccess && program)
-        result =
-            cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
-    cecl_registry_made(&comm->registry);
-    if (result != ceclSuccess && started)
-        launch->is_owed = true;
-    if (result == ceclSuccess || started) /* the watchdog looks after such a graph */
-        atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
-    return result;
-}
-
 /* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever
  * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long.
  * Returns false once the deadline has passed. */

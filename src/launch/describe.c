@@ -120,32 +120,26 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Describes a call. Settling the call's buffers may change windows; then the call is described again, until
- * no window changes. */
-static ceclResult_t describe_settled(const struct cecl_launch *launch, const struct cecl_args *args,
-                                     struct cecl_call *call)
+/* Settling the call's buffers may change windows; then the call is described again, until no window changes. */
+ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
+                                  struct cecl_call *call)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_scope scope = cecl_comm_scope(comm);
     const struct cecl_op *op = call->op;
     bool changed = true;
+    uint32_t index;
     scope.captured = launch->is_captured;
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
-        if (comm->net) /* no peer opens this rank's memory */
-            return cecl_net_check(call, comm->net->nccl->version);
+        if (comm->net) { /* no peer opens this rank's memory */
+            CECL_TRY(cecl_net_check(call, comm->net->nccl->version));
+            return cecl_launch_add(launch, call, &index);
+        }
         CECL_TRY(settle(comm, call, &changed));
     }
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
-                                  struct cecl_call *call)
-{
-    uint32_t index;
-    CECL_TRY(describe_settled(launch, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
-    return launch->comm->net ? ceclSuccess : cecl_carry_replace(launch, index);
+    return cecl_carry_replace(launch, index);
 }
 
 /* ---- again */

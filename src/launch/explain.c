@@ -10,23 +10,24 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds the copies between private memory and bounce buffers that a launch needs. */
+/* Adds the copies between private memory and bounce buffers of a list of launches. */
 static ceclResult_t add_carried(const struct cecl_launch *carried, ceclExplanation_t *explanation)
 {
     const struct cecl_told told = {0};
-    for (uint32_t i = 0; i < carried->ncalls; i++) {
-        struct cecl_plan plan;
-        ceclExplanation_t more;
-        CECL_TRY(cecl_plan_make(carried->comm, &carried->calls[i], 1, &told, &plan));
-        cecl_plan_explain(&plan, &more);
-        cecl_plan_free(&plan);
-        explanation->copies += more.copies;
-        explanation->localCopies += more.localCopies;
-        explanation->bytesSent += more.bytesSent;
-        if (explanation->zeroSm && !more.zeroSm)
-            memcpy(explanation->reason, more.reason, sizeof(explanation->reason));
-        explanation->zeroSm = explanation->zeroSm && more.zeroSm;
-    }
+    for (; carried; carried = carried->next)
+        for (uint32_t i = 0; i < carried->ncalls; i++) {
+            struct cecl_plan plan;
+            ceclExplanation_t more;
+            CECL_TRY(cecl_plan_make(carried->comm, &carried->calls[i], 1, &told, &plan));
+            cecl_plan_explain(&plan, &more);
+            cecl_plan_free(&plan);
+            explanation->copies += more.copies;
+            explanation->localCopies += more.localCopies;
+            explanation->bytesSent += more.bytesSent;
+            if (explanation->zeroSm && !more.zeroSm)
+                memcpy(explanation->reason, more.reason, sizeof(explanation->reason));
+            explanation->zeroSm = explanation->zeroSm && more.zeroSm;
+        }
     return ceclSuccess;
 }
 
@@ -63,11 +64,8 @@ static ceclResult_t explain_launch(struct cecl_launch *launch, ceclExplanation_t
         CECL_TRY(cecl_launch_check_stream(launch));
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_explain(launch, explanation)
                                                   : explain_collectives(launch, explanation));
-    for (const struct cecl_launch *l = launch->leases.before; l; l = l->next)
-        CECL_TRY(add_carried(l, explanation));
-    for (const struct cecl_launch *l = launch->leases.after; l; l = l->next)
-        CECL_TRY(add_carried(l, explanation));
-    return ceclSuccess;
+    CECL_TRY(add_carried(launch->leases.before, explanation));
+    return add_carried(launch->leases.after, explanation);
 }
 
 ceclResult_t cecl_launches_explain(struct cecl_launch *list, ceclExplanation_t *explanation)

@@ -25,9 +25,8 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
                    : ceclSuccess;
 }
 
-/* Takes the launches on a communicator out of the group; NULL: on any. Launches of other communicators stay, because the
- * peers there must learn that the group is refused. */
-static void take_out(struct cecl_group *group, const struct ceclComm *comm)
+/* Launches of other communicators stay, because the peers there must learn that the group is refused. */
+void cecl_group_take_out(struct cecl_group *group, const struct ceclComm *comm)
 {
     struct cecl_launch **at = &group->all.first;
     while (*at) {
@@ -41,11 +40,6 @@ static void take_out(struct cecl_group *group, const struct ceclComm *comm)
     }
 }
 
-void cecl_group_empty(struct cecl_group *group)
-{
-    take_out(group, NULL);
-}
-
 void cecl_group_drop_joins(struct cecl_group *group)
 {
     if (group->joins)
@@ -55,7 +49,7 @@ void cecl_group_drop_joins(struct cecl_group *group)
 
 static void free_group(void)
 {
-    cecl_group_empty(mine);
+    cecl_group_take_out(mine, NULL);
     cecl_group_drop_joins(mine);
     free(mine);
     mine = NULL;
@@ -256,7 +250,7 @@ void cecl_group_forget(ceclComm_t comm)
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                         "ceclGroupEnd: no call of the group is carried out"));
     if (is_open)
-        take_out(cecl_group_current(), comm); /* refused calls leave an empty launch */
+        cecl_group_take_out(cecl_group_current(), comm); /* refused calls leave an empty launch */
 }
 
 /* ---- carrying the group out */
@@ -271,7 +265,7 @@ void cecl_group_enter(struct cecl_group *group, const char *name)
             cecl_launches_note(&group->all, comm, cecl_comm_enter(comm, name)) != ceclSuccess) {
             while (next && next->comm == comm)
                 next = next->next;
-            take_out(group, comm);
+            cecl_group_take_out(group, comm);
         }
         launch = next;
     }

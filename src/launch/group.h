@@ -61,7 +61,7 @@ void cecl_group_enter(struct cecl_group *group, const char *name);
 void cecl_group_leave(struct cecl_group *group);
 /* Frees the joins, if there are any. */
 void cecl_group_drop_joins(struct cecl_group *group);
-/* Takes all calls out of the group. The thread must not have entered the calls' communicators. */
-void cecl_group_empty(struct cecl_group *group);
+/* Takes the calls on a communicator out of the group; NULL: all calls. The thread must not have entered it. */
+void cecl_group_take_out(struct cecl_group *group, const struct ceclComm *comm);
 
 #endif

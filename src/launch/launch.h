@@ -201,8 +201,6 @@ bool cecl_launch_captures(const void *comm);
 /* Lets the graph hold the launch, also if only a part of it can then be captured: the program may launch that part. After
  * an error nothing has changed. */
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
-/* The same, and adds the launch's program to the graph; NULL: it has none. */
-ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
 /* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls graphs
  * still hold. The caller must be ending the communicator. */

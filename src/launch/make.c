@@ -39,10 +39,7 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
 /* Checks where buffers lie, if the calls are new, and again after memory was freed. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
-    if (launch->nfull == 0)
-        return ceclSuccess;
-    cecl_kept_find(launch);
-    if (cecl_kept_has_checked(launch))
+    if (launch->nfull == 0 || cecl_kept_find(launch))
         return ceclSuccess;
     for (uint32_t i = 0; i < launch->nfull; i++)
         CECL_TRY(cecl_launch_blame(
@@ -130,19 +127,24 @@ static void note_use(const struct cecl_launch *launch, const struct cecl_imports
     cecl_imports_used(&comm->registry, imports, target);
 }
 
-/* Enqueues a program; NULL: there is none. If only a part can be enqueued, the launch is owed, so the communicator
- * fails: peers wait for signals that will not come. */
+/* Enqueues a program, or adds it to the graph that holds the launch; NULL: there is none. If only a part can be
+ * enqueued, the launch is owed, so the communicator fails: peers wait for signals that will not come. */
 static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bound *program,
                                 const struct cecl_imports *imports)
 {
-    bool started;
-    if (launch->is_captured)
-        return cecl_captured_issue(launch, program);
-    if (!program)
-        return ceclSuccess;
-    const ceclResult_t result =
-        cecl_engine_run(&launch->comm->engine, program, launch->stream, &launch->capture, &started);
-    note_use(launch, imports);
+    ceclComm_t comm = launch->comm;
+    bool started = false;
+    ceclResult_t result = launch->is_captured ? cecl_captured_hold(launch) : ceclSuccess;
+    if (result == ceclSuccess && program)
+        result =
+            cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
+    if (launch->is_captured) {
+        cecl_registry_made(&comm->registry);
+        if (result == ceclSuccess || started) /* the watchdog looks after such a graph */
+            atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
+    } else if (program) {
+        note_use(launch, imports);
+    }
     if (result != ceclSuccess && started)
         launch->is_owed = true;
     return result;

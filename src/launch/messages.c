@@ -125,14 +125,6 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
-static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < launch->nmessages; i++)
-        bytes += launch->messages[i].role == role ? launch->messages[i].bytes : 0;
-    return bytes;
-}
-
 /* The copy engines of one GPU move 8 MiB in both directions in 44 us, those of two GPUs in 22 us. So a wait for
  * the receivers costs the host no more than the GPUs gain. */
 #define MUCH_CUDA (8u << 20)
@@ -143,7 +135,10 @@ static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = launch->comm->dev->kind == CECL_KIND_HOST ? MUCH_HOST : MUCH_CUDA;
-    return bytes_of(launch, CECL_SENDER) >= least && bytes_of(launch, CECL_RECEIVER) >= least;
+    uint64_t bytes[CECL_ROLES] = {0};
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        bytes[launch->messages[i].role] += launch->messages[i].bytes;
+    return bytes[CECL_SENDER] >= least && bytes[CECL_RECEIVER] >= least;
 }
 
 static bool has_receiver(ceclComm_t comm, int peer)

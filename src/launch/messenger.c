@@ -35,15 +35,6 @@ void cecl_messenger_close(ceclComm_t comm)
 
 /* ---- checking */
 
-static void count_messages(const struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    memset(comm->launcher->messenger.counts, 0,
-           CECL_ROLES * (size_t)comm->nranks * sizeof(uint32_t));
-    for (uint32_t i = 0; i < launch->ncalls; i++)
-        ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
-}
-
 /* Refuses a launch that has more messages with a peer than a ring has slots, because the peer may take no
  * message before this rank has posted all of them. The captured messages of a group must have different words. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
@@ -51,7 +42,10 @@ ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const uint32_t slots = comm->launcher->messenger.posts.nslots,
                    most = launch->is_captured && slots > CECL_HANDED ? CECL_HANDED : slots;
-    count_messages(launch);
+    memset(comm->launcher->messenger.counts, 0,
+           CECL_ROLES * (size_t)comm->nranks * sizeof(uint32_t));
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
     for (int peer = 0; peer < comm->nranks; peer++)
         for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
             const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);

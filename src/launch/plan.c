@@ -127,14 +127,6 @@ static int next_like(const struct cecl_launch *launch, int way)
     return way;
 }
 
-void cecl_kept_find(struct cecl_launch *launch)
-{
-    launch->hash = launch->nfull;
-    for (uint32_t i = 0; i < launch->nfull; i++)
-        launch->hash = cecl_call_hash(launch->hash, &launch->calls[i]);
-    launch->like = next_like(launch, 0);
-}
-
 static bool are_equal(const void *a, const void *b, size_t bytes)
 {
     return bytes == 0 || memcmp(a, b, bytes) == 0;
@@ -204,8 +196,12 @@ static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_la
     return true;
 }
 
-bool cecl_kept_has_checked(const struct cecl_launch *launch)
+bool cecl_kept_find(struct cecl_launch *launch)
 {
+    launch->hash = launch->nfull;
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        launch->hash = cecl_call_hash(launch->hash, &launch->calls[i]);
+    launch->like = next_like(launch, 0);
     if (launch->like == CECL_KEPT_WAYS)
         return false;
     const struct cecl_launch *kept = set_of(launch)[launch->like];

@@ -97,10 +97,8 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 
 /* Finds the kept launches with equal calls, once the launch's calls are complete. Call it before cecl_launch_bind and the
- * next two functions. */
-void cecl_kept_find(struct cecl_launch *launch);
-/* Whether the buffers of these calls were checked, and no memory was freed since then. */
-bool cecl_kept_has_checked(const struct cecl_launch *launch);
+ * next function. Returns whether the buffers of these calls were checked, and no memory was freed since then. */
+bool cecl_kept_find(struct cecl_launch *launch);
 /* Notes that the buffers were checked, for this launch and for the kept launch with equal calls. */
 void cecl_kept_checked(struct cecl_launch *launch);
 

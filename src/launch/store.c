@@ -39,8 +39,9 @@ void cecl_launch_free_list(struct cecl_launch *launch)
 }
 
 /* Empties a launch for the store. Its arrays stay. */
-static void empty(struct cecl_launch *launch)
+static void put_back(struct cecl_launch *launch)
 {
+    struct cecl_launcher *launcher = launch->comm->launcher;
     while (launch->ncalls > 0)
         cecl_call_let_go(&launch->calls[--launch->ncalls]);
     cecl_bound_free(launch->program);
@@ -48,12 +49,6 @@ static void empty(struct cecl_launch *launch)
     cecl_imports_drop(&launch->imports);
     launch->nfull = launch->nmessages = launch->nwishes = 0;
     launch->nlayouts = 0;
-}
-
-static void put_back(struct cecl_launch *launch)
-{
-    struct cecl_launcher *launcher = launch->comm->launcher;
-    empty(launch);
     launch->next = launcher->spare;
     launcher->spare = launch;
 }

@@ -132,16 +132,6 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Copies the part of a peer's record that this rank uses, because a faulty peer could change the record
- * later. */
-static void note_buffers(const struct cecl_place_record *record, bool wants_input,
-                         struct cecl_peer_buffer buffers[2])
-{
-    buffers[0] = wants_input ? (struct cecl_peer_buffer){record->send_window, record->send_offset}
-                             : (struct cecl_peer_buffer){CECL_WINDOW_NONE, 0};
-    buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
-}
-
 /* Refuses a call that differs from the peer's, because ranks would write where they must not. That only some ranks
  * capture the call has a message of its own. */
 static ceclResult_t check_same(const struct cecl_launch *launch, uint32_t index, int rank,
@@ -170,7 +160,7 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Reads a rank's records of all calls. Sets *differ if cecl_call_is_outside differs between that rank and
+/* Copies what this rank uses of a rank's records of all calls, because a faulty peer could change them later. Sets *differ if cecl_call_is_outside differs between that rank and
  * this rank. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
@@ -182,7 +172,12 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        note_buffers(record, told->late || told->inputs_readable, &told->buffers[2 * at]);
+        told->buffers[2 * at] =
+            told->late || told->inputs_readable
+                ? (struct cecl_peer_buffer){record->send_window, record->send_offset}
+                : (struct cecl_peer_buffer){CECL_WINDOW_NONE, 0};
+        told->buffers[2 * at + 1] =
+            (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
         version = record->version;
         CECL_TRY(check_same(launch, i, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
