@@ -3,6 +3,8 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "util/clock.h"
 #include "util/fds.h"
@@ -138,7 +140,7 @@ static uint64_t this_thread(void)
 {
     static _Thread_local uint64_t number;
     if (number == 0)
-        number = (uint64_t)cecl_thread_id() << 1;
+        number = (uint64_t)syscall(SYS_gettid) << 1; /* glibc before 2.30 has no gettid */
     return (cecl_fork_process() + number) | 1;
 }
 

@@ -103,19 +103,15 @@ void cecl_living_add(ceclComm_t comm)
     pthread_once(&once, begin);
     CECL_LOCKED(&lock);
     comm->living.next = first;
-    comm->living.at = &first;
-    if (first)
-        first->living.at = &comm->living.next;
     first = comm;
 }
 
 void cecl_living_remove(ceclComm_t comm)
 {
     CECL_LOCKED(&lock);
-    if (comm->living.at) {
-        *comm->living.at = comm->living.next;
-        if (comm->living.next)
-            comm->living.next->living.at = comm->living.at;
-        comm->living.at = NULL;
-    }
+    ceclComm_t *at = &first;
+    while (*at && *at != comm)
+        at = &(*at)->living.next;
+    if (*at)
+        *at = comm->living.next;
 }

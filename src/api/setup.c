@@ -230,17 +230,6 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Reads the thresholds. Returns the first failure of this rank: the earlier failure `local`, or else missing
- * memory, or else a refused tuning file. */
-static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
-                            struct cecl_tuning tunings[CECL_TUNING_DEVICES])
-{
-    CECL_TRY(local);
-    if (!has_room)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
-    return cecl_config_tuning(nranks, tunings);
-}
-
 /* Lays out the shared memory for either device, because ranks have not agreed on one yet. */
 static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -273,16 +262,11 @@ static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
-static void open_ranges(ceclComm_t comm)
+static void say_joined(ceclComm_t comm)
 {
-    comm->has_ranges = comm->config.nvtx && cecl_nvtx_open();
     if (comm->config.nvtx && !comm->has_ranges && comm->rank == 0)
         cecl_log(CECL_LOG_WARN, -1,
                  "CECL_NVTX=1: this libcecl was built without CUDA; no NVTX ranges");
-}
-
-static void say_joined(ceclComm_t comm)
-{
     if (comm->net) {
         cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %d hosts, carried by %s",
                  comm->nranks, comm->net->nhosts, comm->net->name);
@@ -301,7 +285,10 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
     struct cecl_mesh *mesh = NULL;
 
-    local = prepare(local, all && comm, oob->nranks, tunings);
+    if (local == ceclSuccess)
+        local = all && comm
+                    ? cecl_config_tuning(oob->nranks, tunings)
+                    : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", oob->nranks);
     if (local == ceclSuccess)
         lay_out_shared(comm, tunings);
     ceclResult_t result =
@@ -314,7 +301,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     if (result != ceclSuccess)
         return give_up(comm, result);
     cecl_mesh_joined(comm->mesh);
-    open_ranges(comm);
+    comm->has_ranges = comm->config.nvtx && cecl_nvtx_open();
     comm->magic = CECL_COMM_MAGIC;
     cecl_living_add(comm);
     say_joined(comm);

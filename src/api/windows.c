@@ -168,20 +168,12 @@ static ceclResult_t open_parts(ceclWindow_t window)
     return result == ceclSuccess ? ceclSuccess : cause_of(comm, result);
 }
 
-static void enlist(ceclWindow_t window)
-{
-    struct cecl_one_sided_room *room = &window->comm->launcher->one_sided;
-    window->magic = CECL_SHARE_MAGIC;
-    window->next = room->windows;
-    room->windows = window;
-    room->nwindows++;
-}
-
 #define CURE "ceclWindowShare and ceclWindowFree need a thread for each rank"
 
 static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t *out)
 {
-    struct told mine = {.number = comm->launcher->one_sided.nwindows + 1};
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    struct told mine = {.number = room->nwindows + 1};
     char words[CECL_MESSAGE_BYTES];
     ceclWindow_t window = new_window(comm);
     ceclResult_t result = window ? check_new(comm, ptr, bytes, out)
@@ -192,8 +184,10 @@ static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t
     if (result == ceclSuccess)
         result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, open_parts(window)));
     if (result == ceclSuccess) {
-        enlist(window);
-        *out = window;
+        window->magic = CECL_SHARE_MAGIC;
+        window->next = room->windows;
+        room->nwindows++;
+        *out = room->windows = window;
         return ceclSuccess;
     }
     result = cecl_comm_cause(comm, result); /* a peer may have told what it heard of this rank */

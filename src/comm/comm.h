@@ -127,11 +127,11 @@ struct ceclComm {
      * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;
     struct {
-        ceclComm_t next, *at;  /* *at is this communicator */
+        ceclComm_t next;
         bool is_idle;          /* all calls were done when the process began to end */
         uint32_t word, calls;  /* at that time: the last value of `done`, and the number of calls */
         uint64_t one_sided;    /* at that time: the number of one-sided calls */
-    } living;                  /* an entry of living.c's list; at == NULL: not in the list */
+    } living;                  /* an entry of living.c's list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
     /* names of the last collectives that graphs have captured, by number */

@@ -181,11 +181,10 @@ static inline struct work host_work_after(struct host_place place)
 ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
                               struct host_stream **out);
 /* Makes room for `count` entries, in the queue or in the graph that the stream captures. On success the
- * stream's lock is held until host_finish_adding. */
+ * stream's lock is held; the caller gives it back. */
 ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
                                struct host_stream **out);
 void host_add(struct host_stream *stream, struct work work);
-void host_finish_adding(struct host_stream *stream);
 
 /* A stream's thread. */
 void *host_stream_serve(void *stream);

@@ -18,7 +18,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
                                        .src = batch->src[i],
                                        .bytes = batch->bytes[i]});
     }
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
 
@@ -39,7 +39,7 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                                        .dst_pitch = copy->dst_pitch,
                                        .src_pitch = copy->src_pitch});
     }
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
 
@@ -48,7 +48,7 @@ static ceclResult_t add_one(struct cecl_device *dev, ceclStream_t handle, struct
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
     host_add(stream, work);
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
 
@@ -131,7 +131,7 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const str
                                .dst = ops[i].addr,
                                .src = ops[i].addr,
                                .bytes = ops[i].kind});
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }
 

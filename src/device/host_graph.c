@@ -125,7 +125,7 @@ static ceclResult_t add_event(struct cecl_device *dev, ceclEvent_t handle, ceclS
             host_add(stream, entry);
         else
             result = host_refuse_capture(stream);
-        host_finish_adding(stream);
+        pthread_mutex_unlock(&stream->lock);
     }
     return result;
 }
@@ -233,7 +233,7 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
             host_add(stream, enqueued(stream, &graph->work[i]));
         host_add(stream, (struct work){.kind = WORK_DROP, .own = graph});
     }
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return captures ? cecl_fail(ceclInvalidUsage,
                                 "stream %p: captures a graph, which cannot contain another graph",
                                 (void *)handle)

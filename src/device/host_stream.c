@@ -232,11 +232,6 @@ void host_add(struct host_stream *stream, struct work work)
     }
 }
 
-void host_finish_adding(struct host_stream *stream)
-{
-    pthread_mutex_unlock(&stream->lock);
-}
-
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *stream;
@@ -252,6 +247,6 @@ ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, cecl
         return result;
     }
     host_add(stream, host_work_after(place));
-    host_finish_adding(stream);
+    pthread_mutex_unlock(&stream->lock);
     return ceclSuccess;
 }

@@ -121,17 +121,10 @@ static ceclResult_t compare(const struct offer *all, int nranks)
     return ceclSuccess;
 }
 
-struct joining {
-    struct cecl_net *net;
-    struct nccl_id id;
-    int64_t deadline;
-};
-
 /* NCCL works on the thread's current device. */
 static ceclResult_t make(void *context)
 {
-    const struct joining *joining = context;
-    struct cecl_net *net = joining->net;
+    struct cecl_net *net = context;
     struct nccl_config config = {.size = sizeof(config),
                                  .magic = NCCL_CONFIG_MAGIC,
                                  .version = NCCL_LEAST_VERSION,
@@ -141,8 +134,8 @@ static ceclResult_t make(void *context)
                                  .max_ctas = net->max_sms > 0 ? net->max_sms : NCCL_UNDEF};
     CECL_TRY(cecl_net_result(
         net, "ncclCommInitRankConfig",
-        net->nccl->CommInitRankConfig(&net->comm, net->nranks, joining->id, net->rank, &config)));
-    return cecl_net_await(net, "ncclCommInitRankConfig", joining->deadline);
+        net->nccl->CommInitRankConfig(&net->comm, net->nranks, net->id, net->rank, &config)));
+    return cecl_net_await(net, "ncclCommInitRankConfig", net->deadline);
 }
 
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
@@ -158,8 +151,9 @@ ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
     CECL_TRY(result);
     CECL_TRY(cecl_votes_count(all, sizeof(mine), net->nranks));
     CECL_TRY(compare(all, net->nranks));
-    struct joining joining = {.net = net, .id = all[0].id, .deadline = deadline};
-    CECL_TRY(cecl_lifeline_agree(&net->line, net->dev->ops->within(net->dev, make, &joining),
-                                 deadline, NULL));
+    net->id = all[0].id;
+    net->deadline = deadline;
+    CECL_TRY(cecl_lifeline_agree(&net->line, net->dev->ops->within(net->dev, make, net), deadline,
+                                 NULL));
     return cecl_lifeline_agree(&net->line, cecl_net_watch(net), deadline, NULL);
 }

@@ -87,6 +87,8 @@ struct cecl_net {
     struct cecl_lifeline line; /* its owner fills it in */
     uint16_t *host;            /* [nranks] the number of each rank's host; its owner fills it in */
     const struct nccl *nccl;
+    struct nccl_id id;    /* of NCCL's communicator */
+    int64_t deadline;     /* of the join */
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */
     nccl_comm comm;       /* see cecl_net_comm */

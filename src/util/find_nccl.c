@@ -18,11 +18,6 @@
 #define WHEEL "nvidia/nccl/lib/" CECL_NCCL_SONAME /* below the folder of Python's packages */
 #define PARENTS 5 /* how many folders above a library are searched for the wheel */
 
-struct search {
-    int flags; /* of dlopen */
-    void *handle;
-};
-
 static const char ours[] = "this is cecl's library, not NCCL";
 
 bool cecl_is_in_nccls_place(void *handle)
@@ -55,42 +50,41 @@ static void *open_nccl(const char *name, int flags, const char **why)
     return NULL;
 }
 
-static bool try_path(struct search *search, const char *path)
+static void *try_path(const char *path, int flags)
 {
     const char *why;
     if (access(path, R_OK) != 0)
-        return false;
-    search->handle = open_nccl(path, search->flags, &why);
-    if (!search->handle && why != ours) /* no warning: cecl's own library is often found */
+        return NULL;
+    void *handle = open_nccl(path, flags, &why);
+    if (!handle && why != ours) /* no warning: cecl's own library is often found */
         cecl_log(CECL_LOG_WARN, -1, "%s is not used: %s", path, why);
-    return search->handle != NULL;
+    return handle;
 }
 
-static ceclResult_t open_setting(struct search *search, const char *setting)
+static ceclResult_t open_setting(const char *setting, int flags, void **handle)
 {
     char path[PATH_MAX];
     const char *why = cecl_file_other_kind(setting); /* of a pipe there is no path */
     if (!why && !realpath(setting, path))
         why = strerror(errno);
-    if (!why)
-        search->handle = open_nccl(path, search->flags, &why);
-    return search->handle ? ceclSuccess
-                          : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
+    *handle = why ? NULL : open_nccl(path, flags, &why);
+    return *handle ? ceclSuccess
+                   : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
 }
 
 /* Tries `folders`, separated by colons. Skips empty and relative ones. */
-static bool try_folders(struct search *search, const char *folders)
+static void *try_folders(const char *folders, int flags)
 {
     char path[PATH_MAX];
-    for (const char *next = folders; *next; next += *next == ':') {
+    void *handle = NULL;
+    for (const char *next = folders; *next && !handle; next += *next == ':') {
         const int length = (int)strcspn(next, ":");
         if (*next == '/' &&
-            snprintf(path, sizeof(path), "%.*s/" CECL_NCCL_SONAME, length, next) < PATH_MAX &&
-            try_path(search, path))
-            return true;
+            snprintf(path, sizeof(path), "%.*s/" CECL_NCCL_SONAME, length, next) < PATH_MAX)
+            handle = try_path(path, flags);
         next += length;
     }
-    return false;
+    return handle;
 }
 
 /* ---- an NCCL of PyTorch's wheel, which lies beside a library that is loaded */
@@ -124,42 +118,29 @@ static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
 
 /* The file is opened after the walk through the libraries, because the loader is locked during the
  * walk. */
-static bool try_beside(struct search *search, const char *libraries)
+static void *try_beside(const char *libraries, int flags)
 {
     struct wheel wheel = {.beside = libraries};
-    return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(search, wheel.path);
-}
-
-/* Looks beside PyTorch's libraries first. Other libraries may lie in another folder of packages, and that
- * folder may have another NCCL. */
-static bool try_wheels(struct search *search)
-{
-    return try_beside(search, "libtorch_cuda") || try_beside(search, "");
-}
-
-static bool try_loader(struct search *search)
-{
-    const char *why;
-    search->handle = open_nccl(CECL_NCCL_SONAME, search->flags, &why);
-    return search->handle != NULL;
+    return dl_iterate_phdr(look_beside, &wheel) == 1 ? try_path(wheel.path, flags) : NULL;
 }
 
 ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle)
 {
-    struct search search = {.flags = flags};
-    const char *setting = cecl_setting_text(CECL_SET_NCCL_PATH);
+    const char *setting = cecl_setting_text(CECL_SET_NCCL_PATH), *why;
     const char *folders = getenv("LD_LIBRARY_PATH");
+    if (setting)
+        return open_setting(setting, flags, handle);
     if (!folders)
         folders = "";
-    if (setting)
-        CECL_TRY(open_setting(&search, setting));
-    else if (!try_wheels(&search) && !try_folders(&search, folders) &&
-             !try_folders(&search, CECL_NCCL_FOLDERS) && !try_loader(&search))
+    /* beside PyTorch's libraries first: others may lie in another folder of packages, which may have another NCCL */
+    if (!(*handle = try_beside("libtorch_cuda", flags)) && !(*handle = try_beside("", flags)) &&
+        !(*handle = try_folders(folders, flags)) &&
+        !(*handle = try_folders(CECL_NCCL_FOLDERS, flags)) &&
+        !(*handle = open_nccl(CECL_NCCL_SONAME, flags, &why)))
         return cecl_fail(ceclSystemError,
                          "no NCCL was found %s. CECL_NCCL_PATH may name it. Looked for " WHEEL
                          " beside the libraries of this process, and for " CECL_NCCL_SONAME
                          " in %s and in LD_LIBRARY_PATH (%s)",
                          purpose, CECL_NCCL_FOLDERS, folders);
-    *handle = search.handle;
     return ceclSuccess;
 }

@@ -43,34 +43,23 @@ static bool number_of(const char *text, bool suffixes, int64_t *value, const cha
     long long number = strtoll(text, &stop, 10);
     if (errno != 0)
         return false;
-    int shift = 0;
-    if (suffixes && *stop != '\0' && *stop != '.') {
-        const char *suffix = strchr("KMGT", toupper((unsigned char)*stop));
-        if (suffix) {
-            shift = 10 * (int)(suffix - "KMGT" + 1);
-            stop++;
-        }
-    }
+    static const char units[] = "KMGT";
+    const char *unit = suffixes && *stop ? strchr(units, toupper((unsigned char)*stop)) : NULL;
+    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    *end = stop + (unit != NULL);
     if (number > (INT64_MAX >> shift))
         return false;
     *value = (int64_t)number << shift;
-    *end = stop;
     return true;
-}
-
-static bool in_range(const char *range, bool suffixes, int64_t value)
-{
-    int64_t low, high;
-    const char *end;
-    return number_of(range, suffixes, &low, &end) && strncmp(end, "..", 2) == 0 &&
-           number_of(end + 2, suffixes, &high, &end) && value >= low && value <= high;
 }
 
 static bool number_in(const char *range, bool suffixes, const char *text, int64_t *value)
 {
+    int64_t low, high;
     const char *end;
     return number_of(text, suffixes, value, &end) && *end == '\0' &&
-           in_range(range, suffixes, *value);
+           number_of(range, suffixes, &low, &end) && strncmp(end, "..", 2) == 0 &&
+           number_of(end + 2, suffixes, &high, &end) && *value >= low && *value <= high;
 }
 
 /* Parses a word or a number. `range` has the words first and the numbers last. */

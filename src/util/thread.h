@@ -6,9 +6,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "util/clock.h"
 
@@ -65,19 +62,12 @@ static inline void cecl_unlock(pthread_mutex_t *const *mutex)
 /* Takes a lock that may stay taken. Returns false if it does, at `deadline` (util/clock.h). */
 static inline bool cecl_lock_until(pthread_mutex_t *lock, int64_t deadline)
 {
-    const struct timespec pause = {.tv_nsec = 200000};
     while (pthread_mutex_trylock(lock) != 0) {
         if (cecl_ms_left(deadline) == 0)
             return false;
-        nanosleep(&pause, NULL);
+        cecl_pause_us(200);
     }
     return true;
-}
-
-/* The calling thread's number in the system. glibc before 2.30 has no gettid. */
-static inline long cecl_thread_id(void)
-{
-    return syscall(SYS_gettid);
 }
 
 /* A condition variable whose timed waits use the monotonic clock, so that setting the system's
