@@ -222,9 +222,11 @@ ceclResult_t host_capture_end(struct cecl_device *dev, ceclStream_t handle, void
     return ceclSuccess;
 }
 
-static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, ceclStream_t handle)
+ceclResult_t host_graph_launch(struct cecl_device *dev, void *launched, ceclStream_t handle)
 {
+    struct host_graph *graph = launched;
     struct host_stream *stream;
+    CECL_LOCKED(&host_process.order);
     CECL_TRY(host_begin_adding(dev, handle, graph->count + 1, &stream));
     const bool captures = stream->capture != NULL;
     if (!captures) {
@@ -238,12 +240,6 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
                                 "stream %p: captures a graph, which cannot contain another graph",
                                 (void *)handle)
                     : ceclSuccess;
-}
-
-ceclResult_t host_graph_launch(struct cecl_device *dev, void *graph, ceclStream_t handle)
-{
-    CECL_LOCKED(&host_process.order);
-    return enqueue(dev, graph, handle);
 }
 
 ceclResult_t host_graph_destroy(void *graph)

@@ -158,16 +158,6 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
     return launch;
 }
 
-static ceclResult_t refuse_in_group(const struct cecl_op *op)
-{
-    return op->asks_places
-               ? cecl_fail(
-                     ceclInvalidUsage,
-                     "it waits for the peers' hosts, which is not possible in a group; use %s",
-                     op->in_group)
-               : ceclSuccess;
-}
-
 static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
                              const struct cecl_args *args, ceclStream_t stream,
                              struct cecl_call *call)
@@ -187,7 +177,12 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
             "at most %d calls on one communicator expected in a group; end the group earlier",
             CECL_GROUP_MAX);
     CECL_TRY(cecl_launch_describe(launch, args, call));
-    return refuse_in_group(call->op);
+    return call->op->asks_places
+               ? cecl_fail(
+                     ceclInvalidUsage,
+                     "it waits for the peers' hosts, which is not possible in a group; use %s",
+                     call->op->in_group)
+               : ceclSuccess;
 }
 
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,

@@ -63,22 +63,17 @@ ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends)
     return cecl_bind_plan(&comm->engine, &once->plan, &once->bound);
 }
 
-static void free_launches(struct cecl_launcher *launcher)
+void cecl_launcher_free(ceclComm_t comm, bool drained)
 {
+    struct cecl_launcher *launcher = comm->launcher;
+    if (!launcher || !drained) /* pending work may use all of it */
+        return;
     cecl_launch_free_list(launcher->spare);
     cecl_launch_free_list(atomic_load(&launcher->returned));
     for (int s = 0; s < CECL_KEPT_SETS; s++)
         for (int w = 0; w < CECL_KEPT_WAYS; w++)
             if (launcher->kept[s][w])
                 cecl_launch_free(launcher->kept[s][w]);
-}
-
-void cecl_launcher_free(ceclComm_t comm, bool drained)
-{
-    struct cecl_launcher *launcher = comm->launcher;
-    if (!launcher || !drained) /* pending work may use all of it */
-        return;
-    free_launches(launcher);
     free(launcher->one_sided.waits);
     cecl_plan_free(&launcher->once.plan);
     free(launcher->once.bound.memory);

@@ -221,16 +221,6 @@ void cecl_kept_checked(struct cecl_launch *launch)
 
 /* ---- the program of a launch */
 
-/* Copies within a rank have no number, because only this rank makes them. */
-static ceclResult_t capture_plan(const struct cecl_launch *launch, struct cecl_plan *plan)
-{
-    ceclComm_t comm = launch->comm;
-    const uint32_t number = launch->kind == CECL_LAUNCH_COLLECTIVES
-                                ? cecl_replays_number(comm, launch->calls[0].op->name)
-                                : 0;
-    return cecl_plan_capture(plan, comm->dev->meets, number);
-}
-
 /* Collects the peers' windows that the program uses. There are two buffers for each rank and call. */
 static ceclResult_t collect_imports(struct cecl_launch *launch)
 {
@@ -247,8 +237,12 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     struct cecl_plan plan;
     cecl_launch_trim(launch); /* the arrays must not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
-    if (launch->is_captured)
-        CECL_TRY(capture_plan(launch, &plan));
+    if (launch
+            ->is_captured) /* copies within a rank have no number, because only this rank makes them */
+        CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets,
+                                   launch->kind == CECL_LAUNCH_COLLECTIVES
+                                       ? cecl_replays_number(comm, launch->calls[0].op->name)
+                                       : 0));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
