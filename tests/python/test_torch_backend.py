@@ -427,11 +427,15 @@ TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions
          a_rank_that_dies_is_told)
 
 
-def run_tests(rank, size, kind, backend, file, tests):
+def kind():
+    return sys.argv[1] if len(sys.argv) > 1 else "cpu"
+
+
+def run(rank, size, backend, file, tests, end_together):
     """One rank: begins, and runs the tests that the command line names, or all of them."""
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    if kind == "cuda":
+    if kind() == "cuda":
         device = torch.device("cuda", rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
     dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=size)
@@ -439,27 +443,27 @@ def run_tests(rank, size, kind, backend, file, tests):
         try:
             test(Rank(rank, size, device))
         except BaseException:
-            print(f"rank {rank} of {size}, {kind}, {backend}: {test.__name__} failed", file=sys.stderr)
+            print(f"rank {rank} of {size}, {kind()}, {backend}: {test.__name__} failed", file=sys.stderr)
             raise
         if rank == 0:
-            print(f"{kind}, {size} ranks, {backend}: {test.__name__} passed", flush=True)
+            print(f"{kind()}, {size} ranks, {backend}: {test.__name__} passed", flush=True)
+    if not end_together:
+        os._exit(0)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
-def run(rank, size, kind, file):
-    run_tests(rank, size, kind, "cecl", file, TESTS)
-    os._exit(0)  # a rank has died, so the others cannot shut down together
-
-
-def main():
-    kind = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
+def main(tests, worlds=((2, "cecl"), (3, "cecl")), start_method="spawn", end_together=True):
+    """Runs tests on so many ranks of a backend, one after the other. Arguments: cpu or cuda, ranks, a test's name."""
+    if kind() == "cuda" and not torch.cuda.is_available():
         print("skipped: no GPU")
         return 77
-    for size in [int(sys.argv[2])] if len(sys.argv) > 2 else [2, 3]:
+    for size, backend in [(int(sys.argv[2]), "cecl")] if len(sys.argv) > 2 else worlds:
         with tempfile.TemporaryDirectory() as folder:
-            multiprocessing.spawn(run, (size, kind, os.path.join(folder, "store")), size)
+            multiprocessing.start_processes(run, (size, backend, os.path.join(folder, "store"), tests, end_together), size,
+                                            start_method=start_method)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(TESTS, end_together=False))  # a rank has died

@@ -2,11 +2,9 @@
     test_torch_fsdp.py [cpu|cuda] [RANKS] [TEST]
 Skipped (77) if torch is missing. Ranks are processes, as in test_torch_backend.py."""
 import copy
-import os
 import sys
-import tempfile
 
-from test_torch_backend import equal, multiprocessing, run_tests, torch  # skips
+from test_torch_backend import equal, kind, main, torch  # skips
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, StateDictOptions
 from torch.distributed.device_mesh import init_device_mesh
@@ -202,23 +200,5 @@ TESTS = (gradients_travel_as_16_bits_and_are_summed_in_fp32, gradients_that_were
          other_reductions_stay_as_they_are, shards_may_be_replicated, a_training_and_its_state, wrong_uses_are_named)
 
 
-def run(rank, size, kind, backend, file):
-    run_tests(rank, size, kind, backend, file, TESTS)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def main():
-    kind = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return 77
-    for size, backend in [(int(sys.argv[2]), "cecl")] if len(sys.argv) > 2 else [(3, "gloo"), (4, "cecl")]:
-        with tempfile.TemporaryDirectory() as folder:
-            multiprocessing.start_processes(run, (size, kind, backend, os.path.join(folder, "store")), size,
-                                            start_method="spawn" if kind == "cuda" else "fork")  # without another import
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(TESTS, [(3, "gloo"), (4, "cecl")], "spawn" if kind() == "cuda" else "fork"))  # fork: no other import

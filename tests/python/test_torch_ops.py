@@ -5,10 +5,8 @@ import itertools
 import os
 import random
 import sys
-import tempfile
 
-from test_torch_backend import (equal, moe, multiprocessing, on_device, rows_of, run_tests, splits_of,  # skips
-                                torch)
+from test_torch_backend import (equal, kind, main, moe, on_device, rows_of, splits_of, torch)  # skips
 import torch.distributed as dist
 import torch.nn.functional as functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -534,22 +532,5 @@ TESTS = (memory_of_peers_by_handles, blocks_are_reduced_to_their_owners, tiles_a
 TESTS_OF = {"cpu": (operators_equal_gloo, a_group_over_hosts_is_named), "cuda": (graphs_capture_operators, a_graph_captures_gradients)}
 
 
-def run(rank, size, kind, file):
-    run_tests(rank, size, kind, "cecl", file, TESTS + TESTS_OF[kind])
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def main():
-    kind = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return 77
-    for size in [int(sys.argv[2])] if len(sys.argv) > 2 else [2, 3]:
-        with tempfile.TemporaryDirectory() as folder:
-            multiprocessing.spawn(run, (size, kind, os.path.join(folder, "store")), size)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(TESTS + TESTS_OF[kind()]))
