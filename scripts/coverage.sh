@@ -28,8 +28,8 @@ find "$build" -name '*.gcda' -delete
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 # as under the sanitizers
 status=0
 # install_ and guide_ build programs of their own, exports_ would find what coverage adds, and
-# nccl_pass_time would time it.
-left_out='^install_|^guide_|^plot_|^exports_|^nccl_pass_time'
+# nccl_pass_time and test_instructions would measure it.
+left_out='^install_|^guide_|^plot_|^exports_|^nccl_pass_time|^test_instructions'
 (cd "$build" && ctest --output-on-failure -j"$test_jobs" -E "$left_out" "$@") ||
     status=$?
 
