@@ -22,18 +22,12 @@ ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more)
     return ceclSuccess;
 }
 
-/* Whether an entry's `own` is an event. Events belong to the communicator, not to the graph. */
-static bool has_event(const struct work *work)
-{
-    return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD;
-}
-
 void host_graph_drop(struct host_graph *graph)
 {
     if (atomic_fetch_sub(&graph->references, 1) > 1)
         return;
     for (size_t i = 0; i < graph->count; i++)
-        if (!has_event(&graph->work[i]))
+        if (graph->work[i].kind < WORK_EVENT_WAIT) /* events belong to the communicator */
             free(graph->work[i].own);
     while (graph->keepers) {
         struct host_keeper *keeper = graph->keepers;

@@ -173,8 +173,7 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     struct host_stream *stream;
     CECL_TRY(find_outside(dev, handle, &stream));
     CECL_LOCKED(&stream->lock);
-    const bool busy = stream->count > 0;
-    return busy ? ceclInProgress : ceclSuccess;
+    return stream->count > 0 ? ceclInProgress : ceclSuccess;
 }
 
 ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle,
