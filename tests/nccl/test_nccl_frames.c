@@ -1,11 +1,9 @@
 /* The number of function calls between ncclAllGather, which cecl serves, and the device. The library in NCCL's place
  * and the files of tests/unit/test_frames.c are compiled for this program without optimization, so no function is
  * inlined. */
-#include <execinfo.h>
-
 #include "../with_cmocka.h"
 
-#include "comm/comm.h"
+#include "../frames.h"
 #include "nccl/comms.h"
 #include "nccl/library.h"
 #include "ranks.h"
@@ -22,37 +20,6 @@ const struct cecl_nccl_library *cecl_nccl_library(void)
 #undef CALL
     };
     return &library;
-}
-
-static const struct cecl_device_ops *real;
-static struct cecl_device_ops watched;
-static _Thread_local int deepest, batches; /* `deepest`: a stack depth */
-
-static int depth(void)
-{
-    void *frames[64];
-    return backtrace(frames, 64);
-}
-
-static void note_depth(void)
-{
-    const int here = depth() - 1;
-    deepest = here > deepest ? here : deepest;
-}
-
-static ceclResult_t watched_copies(struct cecl_device *dev, ceclStream_t work,
-                                   const struct cecl_batch *batch)
-{
-    note_depth();
-    batches++;
-    return real->copies(dev, work, batch);
-}
-
-static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
-                                   const struct cecl_memop *ops, size_t count)
-{
-    note_depth();
-    return real->memops(dev, work, ops, count);
 }
 
 static bool gather(struct rank *r)
@@ -76,15 +43,12 @@ static bool gather(struct rank *r)
 static bool find_functions(struct rank *r)
 {
     if (r->rank == 0) /* all ranks have the same functions */
-        real = cecl_nccl_comm_find(r->comm)->ours->dev->ops;
+        watch(cecl_nccl_comm_find(r->comm)->ours->dev->ops);
     return true;
 }
 
 TEST(a_warm_served_all_gather_is_thirteen_functions_from_the_device)
 {
     assert_true(run_ranks(RANKS, find_functions));
-    watched = *real;
-    watched.copies = watched_copies;
-    watched.memops = watched_memops;
     assert_true(run_ranks(RANKS, gather));
 }

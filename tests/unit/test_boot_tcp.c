@@ -574,8 +574,6 @@ TEST(a_rank_that_is_put_off_comes_again)
     assert_int_equal(send(second, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
     assert_int_equal(send(second, said.part, sizeof(said.part), MSG_NOSIGNAL), sizeof(said.part));
     assert_int_equal(end_child(rank), 0);
-    close(second);
-    close(listener);
 }
 
 /* The listener accepts no connection, and its queue is full, so TCP does not answer. */
@@ -584,18 +582,15 @@ TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
     enum { QUEUED = 8 };
     struct cecl_tcp_id inside;
     ceclUniqueId id;
-    int queued[QUEUED], all[2];
-    const int listener = listen_here(0, &inside, &id);
+    int all[2];
+    (void)listen_here(0, &inside, &id);
     for (int i = 0; i < QUEUED; i++) {
-        queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        (void)!connect(queued[i], &inside.at.any, sizeof(inside.at.v4));
+        const int queued = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(queued, &inside.at.any, sizeof(inside.at.v4));
     }
     const int descriptors = open_descriptors();
     assert_int_equal(join(&id, 2, 1, 300, 0, all), ceclTimeout);
     assert_int_equal(open_descriptors(), descriptors);
-    for (int i = 0; i < QUEUED; i++)
-        close(queued[i]);
-    close(listener);
 }
 
 /* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: this rank's own
@@ -929,21 +924,10 @@ TEST(who_repeats_a_ranks_message_changes_nothing)
     int fds[] = {say(host.id, &said), -1};
     assert_int_equal(say(host.id, &said), -1);
     fds[1] = join_by_hand(host.id, 2, 1, LONG_MS, LONG_MS);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_true(hears(fds[i], ceclSuccess));
-        close(fds[i]);
-    }
     close_host(&host);
 }
-
-/* Defines a test that runs in a child process, whose exit code must be 0. */
-#define TEST_IN_A_CHILD(name) \
-    static int name##_there(void *unused); \
-    TEST(name) \
-    { \
-        assert_int_equal(end_child(begin_child(name##_there, NULL)), 0); \
-    } \
-    static int name##_there(void *unused)
 
 static long cpu_ms(void)
 {
@@ -966,30 +950,28 @@ static bool rests(void)
 }
 
 /* A connection that cannot be accepted stays ready: the root must not spin on it. */
-TEST_IN_A_CHILD(a_root_without_descriptors_rests)
+TEST(a_root_without_descriptors_rests)
 {
     ceclUniqueId id;
     struct cecl_tcp_id inside;
-    if (cecl_tcp_unique_id(&id) != ceclSuccess)
-        return 1;
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     memcpy(&inside, &id, sizeof(inside));
     const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
     setrlimit(RLIMIT_NOFILE, &none);
-    if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
-        return 2;
-    return rests() ? 0 : 3;
+    assert_int_equal(connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
+    assert_true(rests());
 }
 
 /* poll() refuses more descriptors than the process may open. */
-TEST_IN_A_CHILD(a_root_that_awaits_more_ranks_than_descriptors_rests)
+TEST(a_root_that_awaits_more_ranks_than_descriptors_rests)
 {
     const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
     ceclUniqueId id;
     setrlimit(RLIMIT_NOFILE, &few);
-    if (cecl_tcp_unique_id(&id) != ceclSuccess)
-        return 1;
-    return join_by_hand(&id, 200, 0, 60000, 60000) < 0 ? 2 : rests() ? 0 : 3;
+    assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
+    assert_true(join_by_hand(&id, 200, 0, 60000, 60000) >= 0);
+    assert_true(rests());
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
@@ -1018,7 +1000,7 @@ static void *join_and_wait(void *id)
     return NULL;
 }
 
-/* Begins a job of two ranks in this process, of which rank 0 has come when this returns. */
+/* Begins a job of two ranks in this process (each test has one of its own), of which rank 0 has come when this returns. */
 static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
 {
     int count = 0;
@@ -1033,11 +1015,11 @@ static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
 }
 
 /* The process has both ends of a rank's connection: the kernel must delay no small message. */
-TEST_IN_A_CHILD(both_ends_of_a_connection_send_at_once)
+TEST(both_ends_of_a_connection_send_at_once)
 {
     ceclUniqueId id;
     pthread_t thread;
-    return !begin_a_job(&id, &thread);
+    assert_true(begin_a_job(&id, &thread));
 }
 
 /* Waits until this process has that many descriptors again: the root's thread closes its descriptors when
@@ -1053,14 +1035,13 @@ static bool comes_back_to(int descriptors)
 }
 
 /* The child has copies of all sockets. */
-TEST_IN_A_CHILD(a_child_forked_while_joining_keeps_no_connection_open)
+TEST(a_child_forked_while_joining_keeps_no_connection_open)
 {
     ceclUniqueId id;
     pthread_t thread;
     int all[2];
     const int descriptors = open_descriptors();
-    if (!begin_a_job(&id, &thread))
-        return 1;
+    assert_true(begin_a_job(&id, &thread));
     const pid_t child = fork();
     if (child == 0) {
         alarm(200);
@@ -1071,7 +1052,7 @@ TEST_IN_A_CHILD(a_child_forked_while_joining_keeps_no_connection_open)
     const bool ended = comes_back_to(descriptors);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    return joined && ended ? 0 : 2;
+    assert_true(joined && ended);
 }
 
 struct one_of_many {

@@ -2,9 +2,8 @@
  * docs/architecture.md). The files on that path are compiled for this program without optimization, so no
  * function is inlined. */
 #include "../with_cmocka.h"
-#include <execinfo.h>
 
-#include "comm/comm.h"
+#include "../frames.h"
 
 #define RANKS 2
 #include "comms.h"
@@ -14,49 +13,12 @@
 #define FRAMES_MOST_PRIVATE 10
 #define CALLS 5 /* only the last is a warm call */
 
-static const struct cecl_device_ops *real;
-static struct cecl_device_ops watched;
-static int caller, deepest, batches; /* `caller` and `deepest`: stack depths */
-
-static int depth(void)
-{
-    void *frames[64];
-    return backtrace(frames, 64);
-}
-
-static ceclResult_t watched_copies(struct cecl_device *dev, ceclStream_t work,
-                                   const struct cecl_batch *batch)
-{
-    const int here = depth();
-    deepest = here > deepest ? here : deepest;
-    batches++;
-    return real->copies(dev, work, batch);
-}
-
-static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
-                                   const struct cecl_memop *ops, size_t count)
-{
-    const int here = depth();
-    deepest = here > deepest ? here : deepest;
-    return real->memops(dev, work, ops, count);
-}
-
-static uint64_t watched_stream_id(struct cecl_device *dev, ceclStream_t stream)
-{
-    const int here = depth();
-    deepest = here > deepest ? here : deepest;
-    return real->stream_id(dev, stream);
-}
-
 /* The most functions from a warm ceclAllGather in place to the device. */
 static int frames_of(int *buffers[RANKS])
 {
+    int caller = 0;
     deepest = batches = 0;
-    real = comms[0]->dev->ops;
-    watched = *real;
-    watched.copies = watched_copies;
-    watched.memops = watched_memops;
-    watched.stream_id = watched_stream_id;
+    watch(comms[0]->dev->ops);
     for (int i = 0; i < CALLS; i++)
         for (int r = 0; r < RANKS; r++) {
             comms[r]->dev->ops = i == CALLS - 1 ? &watched : real;
