@@ -1,6 +1,7 @@
 /* Small collectives on the host (sm/small.h): ranks run ahead of each other, epochs wrap around, lines are renewed, a
  * meeting carries out all its parts, and waits end. Ranks are threads of this program, and slots are in its memory.
  * (tests/multi/test_collectives.c makes random small calls of every type, operation and alignment.) */
+#include "../share.h"
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -207,7 +208,7 @@ TEST_BETWEEN(ranks_may_run_ahead_of_each_other, NULL, close_ranks)
         unsigned seed = 1000 + (unsigned)i;
         open_ranks(counts[i]);
         delays = true;
-        for (int c = 0; c < 800 / counts[i]; c++)
+        for (int c = 0; c < test_share(800) / counts[i]; c++)
             add_call(1 + (size_t)rand_r(&seed) % (SLOT >> rand_r(&seed) % 8));
         run_calls();
         close_ranks(state);

@@ -1,6 +1,7 @@
 /* Calls by splits on the device, on the host (sm/splits.h): random splits between 2 to 8 ranks give
  * the same result as a plain model, with and without experts, and all ranks name the same rows that do
  * not fit. */
+#include "../share.h"
 #include "../splits_model.h"
 
 #include <time.h>
@@ -39,16 +40,17 @@ TEST(random_splits_give_what_the_model_gives)
     const uint64_t begin = (uint64_t)time(NULL);
     unsigned found[3] = {0};
     print_message("seed %llu\n", (unsigned long long)begin);
-    for (uint64_t i = 0; i < TIMES; i++) {
+    const unsigned times = (unsigned)test_share(TIMES);
+    for (uint64_t i = 0; i < times; i++) {
         uint64_t x = begin + i;
         model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), 40, &model, memory);
         model_run(&model, memory, cecl_splits_host, no_meeting);
         model_check(&model, memory);
         found[model.trouble.what]++;
     }
-    assert_true(found[CECL_SPLITS_FINE] > TIMES / 2);
-    assert_true(found[CECL_SPLITS_SEND] > TIMES / 50);
-    assert_true(found[CECL_SPLITS_RECV] > TIMES / 50);
+    assert_true(found[CECL_SPLITS_FINE] > times / 2);
+    assert_true(found[CECL_SPLITS_SEND] > times / 50);
+    assert_true(found[CECL_SPLITS_RECV] > times / 50);
 }
 
 /* Splits too large for any buffer neither overflow nor cause reads or writes. */
