@@ -80,9 +80,8 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
             result = map_one(pool, segment, r, fds[r]);
             *nmapped += result == ceclSuccess;
         }
-        for (int r = 0; r < pool->nranks && received; r++)
-            if (fds[r] >= 0)
-                cecl_fds_close(fds[r]);
+        if (received)
+            cecl_mesh_drop_fds(pool->mesh, fds);
         result = cecl_mesh_agree(pool->mesh, result);
     }
     if (fd >= 0)

@@ -23,15 +23,15 @@
 #include "util/file.h"
 #include "util/grow.h"
 
-#define OWN_FDS 5  /* of a rank: two inboxes, the bell, rouse_fd, the shared memory */
+/* of a rank: two inboxes, the bell, rouse_fd, the shared memory; for a moment its own memory */
+#define OWN_FDS 6
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */
 
 ceclResult_t cecl_mesh_check_limit(int nranks)
 {
     struct rlimit limit;
-    /* each rank sends one of its memory to every other rank, and they take them at the same time */
-    const uint64_t n = (uint64_t)nranks, needed = n * (n + OWN_FDS);
+    const uint64_t needed = (uint64_t)nranks * OWN_FDS;
     return getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed
                ? ceclSuccess
                : cecl_fail(ceclSystemError,
@@ -306,7 +306,7 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
         memcpy(&mesh->peers[r].invitation, (const char *)invitations + (size_t)r * apart,
                sizeof(mesh->peers[r].invitation));
     struct mesh_fds fds;
-    mesh_begin_fds(mesh, &fds, mesh->processes, true);
+    mesh_begin_fds(mesh, &fds, mesh->processes);
     const ceclResult_t result = mesh->rank == 0 ? send_memory(mesh) : await_memory(mesh);
     CECL_TRY(mesh_end_fds(mesh, mesh->self, result));
     cecl_net_drop(&mesh->self, 1);

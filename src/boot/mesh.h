@@ -100,9 +100,11 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
  * ceclSuccess. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Sends `fd` to every peer and receives theirs: fds[r] is from rank r; it is -1 for this rank. The caller closes them,
- * and keeps `fd`. On failure no received descriptor is left open. Collective. */
+/* Sends `fd` to the peers in other processes and receives theirs. fds[r] is from rank r; of a rank of this process it is
+ * the one that it keeps, so all must agree before they close theirs. On failure none is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
+/* Closes the received ones. Local. */
+void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
 /* Number of exchanges so far: of the three calls above each is one, if it moves at most a kilobyte. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);

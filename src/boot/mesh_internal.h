@@ -37,15 +37,15 @@ struct mesh_row {
     _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
     _Atomic uint32_t gone;              /* it has said goodbye, perhaps after it gave up */
     uint32_t has_epoch, epoch;          /* MESH_LEFT tells them */
+    int fd;                             /* of an exchange, for peers in this process */
     /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];
 };
 
-/* An exchange of descriptors. */
+/* An exchange of descriptors with the peers in other processes. */
 struct mesh_fds {
     uint32_t number;
-    bool elsewhere;          /* only with peers in other processes */
     int count, *of;          /* how many have not come; [nranks] those that have, or -1 */
     struct cecl_vote failed; /* the first error of taking */
 };
@@ -89,7 +89,7 @@ size_t mesh_rows_bytes(int nranks);
 void mesh_wake_waiters(struct cecl_mesh *mesh);
 /* mesh_rows.c: begins and ends an exchange of descriptors; between these, a rank takes what others send. `fd` is sent if
  * all went well before. */
-void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of, bool elsewhere);
+void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of);
 ceclResult_t mesh_end_fds(struct cecl_mesh *mesh, int fd, ceclResult_t before);
 /* mesh_rows.c: takes what has come of it. */
 void mesh_take_fds(struct cecl_mesh *mesh);

@@ -215,11 +215,6 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-static bool is_asked(const struct cecl_mesh *mesh, int rank)
-{
-    return rank != mesh->rank && (!mesh->fds->elsewhere || mesh_is_elsewhere(mesh, rank));
-}
-
 /* Keeps the descriptors that have come. Those of an exchange that has failed are closed. */
 void mesh_take_fds(struct cecl_mesh *mesh)
 {
@@ -229,7 +224,7 @@ void mesh_take_fds(struct cecl_mesh *mesh)
     while (fds->count > 0 && (result = cecl_inbox_take(&mesh->exchange, mesh->nranks, NULL, 0,
                                                        &letter)) == ceclSuccess) {
         if (letter.number == fds->number && letter.nfds > 0 && fds->of[letter.rank] < 0 &&
-            is_asked(mesh, letter.rank)) {
+            mesh_is_elsewhere(mesh, letter.rank)) {
             fds->of[letter.rank] = letter.fds[0];
             fds->count--;
             letter.fds[0] = -1;
@@ -254,7 +249,7 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
         cecl_pause_us(1000);
     }
     for (int r = 0; r < mesh->nranks; r++)
-        if (fds->of[r] < 0 && is_asked(mesh, r))
+        if (fds->of[r] < 0 && mesh_is_elsewhere(mesh, r))
             cecl_rank_list_add(&list, r);
     return list.count == 0 ? ceclSuccess
                            : cecl_fail(ceclTimeout, "no descriptor came in time from %s",
@@ -268,7 +263,7 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
     const int64_t deadline = mesh_deadline(mesh);
     ceclResult_t result = ceclSuccess;
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
-        if (is_asked(mesh, r))
+        if (mesh_is_elsewhere(mesh, r))
             result = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
         if (result == ceclRemoteError) /* all notice if a rank has gone */
             result = ceclSuccess;
@@ -277,13 +272,13 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
     return take_rest(mesh, deadline);
 }
 
-void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of, bool elsewhere)
+void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of)
 {
-    *fds = (struct mesh_fds){.number = mesh->sequence, .elsewhere = elsewhere, .of = of};
+    *fds = (struct mesh_fds){.number = mesh->sequence, .of = of};
     mesh->fds = fds;
     for (int r = 0; r < mesh->nranks; r++) {
         of[r] = -1;
-        fds->count += is_asked(mesh, r);
+        fds->count += mesh_is_elsewhere(mesh, r);
     }
 }
 
@@ -300,6 +295,17 @@ ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *of)
 {
     struct mesh_fds fds;
     CECL_TRY(cecl_vote_again(&mesh->broken));
-    mesh_begin_fds(mesh, &fds, of, false);
-    return mesh_end_fds(mesh, fd, ceclSuccess);
+    mesh_begin_fds(mesh, &fds, of);
+    mesh->rows[mesh->rank].fd = fd;
+    CECL_TRY(mesh_end_fds(mesh, fd, ceclSuccess));
+    for (int r = 0; r < mesh->nranks; r++)
+        of[r] = mesh_is_elsewhere(mesh, r) ? of[r] : mesh->rows[r].fd;
+    return ceclSuccess;
+}
+
+void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *of)
+{
+    for (int r = 0; r < mesh->nranks; r++)
+        if (mesh_is_elsewhere(mesh, r))
+            cecl_net_drop(&of[r], 1);
 }

@@ -104,17 +104,40 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
     close_ranks(NULL);
 }
 
+/* As ranks of several processes. */
 static void *run_fds(void *argument)
 {
     struct rank *me = argument;
     int fds[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        me->mesh->peers[r].invitation.process = 1 + (uint64_t)r;
     me->result = cecl_mesh_exchange_fd(me->mesh, 2, fds);
-    for (int r = 0; r < RANKS && me->result == ceclSuccess; r++) {
-        me->all[r] = r == me->index ? 0 : fcntl(fds[r], F_GETFD);
-        if (r != me->index)
-            close(fds[r]);
-    }
+    for (int r = 0; r < RANKS && me->result == ceclSuccess; r++)
+        me->all[r] = fcntl(fds[r], F_GETFD);
+    if (me->result == ceclSuccess)
+        cecl_mesh_drop_fds(me->mesh, fds);
     return NULL;
+}
+
+static void *run_fds_within(void *argument)
+{
+    struct rank *me = argument;
+    me->result = cecl_mesh_exchange_fd(me->mesh, 1000 + me->index, me->all);
+    if (me->result == ceclSuccess)
+        cecl_mesh_drop_fds(me->mesh, me->all);
+    return NULL;
+}
+
+TEST(ranks_of_one_process_use_each_others_descriptors)
+{
+    open_all();
+    const int before = open_descriptors();
+    all_run(run_fds_within);
+    for (int r = 0; r < RANKS; r++)
+        for (int peer = 0; peer < RANKS; peer++)
+            assert_int_equal(ranks[r].all[peer], 1000 + peer);
+    assert_int_equal(open_descriptors(), before);
+    close_ranks(NULL);
 }
 
 /* Waits until rank 1 has come to the exchange that comes next for rank 0. */
