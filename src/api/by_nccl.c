@@ -91,16 +91,18 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
     CECL_TRY(check_settings(comm)); /* equal on all ranks */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
     /* without NCCL named, the host device has none that works on its memory */
-    if (local == ceclSuccess && comm->dev->kind == CECL_KIND_HOST &&
-        !cecl_setting_text(CECL_SET_NCCL_PATH))
-        return cecl_net_refuse_hosts(nhosts);
     if (local == ceclSuccess)
-        local = open_net(comm, host, nhosts);
+        local = comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH)
+                    ? cecl_net_refuse_hosts(nhosts)
+                    : open_net(comm, host, nhosts);
     cecl_keep_message(words);
     CECL_TRY(oob->open_line ? oob->open_line(oob) : ceclSuccess);
     if (oob->line.nranks == 0)
-        return cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
-                                           "not supported; call ceclCommInitRank for each rank");
+        return local != ceclSuccess
+                   ? cecl_fail_with(local, words)
+                   : cecl_fail(ceclInvalidUsage,
+                               "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
+                               "not supported; call ceclCommInitRank for each rank");
     if (local != ceclSuccess) /* at the peers' first agreement */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;

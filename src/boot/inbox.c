@@ -138,7 +138,7 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 /* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. The message
  * stays in the socket, so descriptors for which this process has no room yet can be received later. An answer of 0, that
  * the other end has closed, can come before its last message: if it sends and closes while the kernel finds nothing to
- * receive. Nothing can be sent after the close, so the second answer is final. */
+ * receive. Nothing can be sent after the close, so the second answer is final. With descriptors, 0 is an empty message. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
     const struct msghdr asked = *message;
@@ -149,7 +149,7 @@ static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *l
         *message = asked;
         got = recvmsg(socket, message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         ends += got == 0;
-    } while ((got < 0 && errno == EINTR) || (got == 0 && ends < 2));
+    } while ((got < 0 && errno == EINTR) || (got == 0 && message->msg_controllen == 0 && ends < 2));
     const int error = errno;
     for (struct cmsghdr *c = got < 0 ? NULL : CMSG_FIRSTHDR(message); c;
          c = CMSG_NXTHDR(message, c))
@@ -182,13 +182,14 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
                            .msg_control = control.bytes,
                            .msg_controllen = sizeof(control.bytes)};
     *letter = (struct cecl_letter){0};
+    if (!is_same_user(fd)) /* before its descriptors come into this process */
+        return NO_RANK;
     const ssize_t got = receive(fd, &asked, letter);
     if (got < 0)
         return cecl_net_is_closed(errno) ? NO_RANK : NOTHING_YET;
     const bool is_known = got >= (ssize_t)sizeof(head) && !(asked.msg_flags & MSG_TRUNC) &&
                           head.magic == MAGIC && head.rank < (uint64_t)nranks &&
-                          cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret)) &&
-                          is_same_user(fd);
+                          cecl_net_equal(head.secret, inbox->secret, sizeof(head.secret));
     const bool is_cut_off = asked.msg_flags & MSG_CTRUNC;
     if (!is_known || is_cut_off)
         cecl_net_drop(letter->fds, letter->nfds);

@@ -24,7 +24,6 @@
 #define NOBODY (-1)
 #define LOGGED_BYTES 8192 /* of the log that are reserved for each rank: at least 4 calls */
 #define READING_MS 1000   /* until a rank has read how its call ends */
-#define TOLD_MAX 8        /* most failures that a rank which does not come is told of */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
@@ -62,16 +61,17 @@ struct stay {
 };
 
 /* Allocates the log's first pages, so that a lack of memory fails all ranks, here. Later it would end the call of the rank
- * that cannot write, and the others would wait for it. */
+ * that cannot write, and the others would wait for it. Some sandboxes cannot allocate ahead. */
 static ceclResult_t reserve(int log, size_t start, size_t bytes)
 {
     int failed;
     do
         failed = fallocate(log, FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)bytes);
     while (failed && errno == EINTR);
-    return failed ? cecl_fail(ceclOutOfMemory, "%zu bytes of shared memory for meetings: %s", bytes,
-                              strerror(errno))
-                  : ceclSuccess;
+    return failed && errno != EOPNOTSUPP && errno != ENOSYS && errno != EPERM
+               ? cecl_fail(ceclOutOfMemory, "%zu bytes of shared memory for meetings: %s", bytes,
+                           strerror(errno))
+               : ceclSuccess;
 }
 
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
@@ -110,6 +110,14 @@ static bool intersect(const struct cecl_rank_set *a, const struct cecl_rank_set 
     for (size_t i = 0; i < sizeof(a->words) / sizeof(a->words[0]); i++)
         both |= a->words[i] & b->words[i];
     return both != 0;
+}
+
+/* Whether all of a are in b. */
+static bool are_within(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
+{
+    struct cecl_rank_set all = *b;
+    cecl_rank_set_join(&all, a);
+    return equal(&all, b);
 }
 
 /* ---- the log */
@@ -198,14 +206,19 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure; of too many, the oldest is forgotten. */
+/* Keeps a failure. Of too many, one is forgotten whose ranks this one tells anyway, or else the oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))
         return;
-    if (meetings->nfailures == CECL_MEETING_FAILURES)
-        memmove(meetings->failures, meetings->failures + 1,
-                (size_t)--meetings->nfailures * sizeof(*failure));
+    if (meetings->nfailures == CECL_MEETING_FAILURES) {
+        struct cecl_meeting_failure *end = meetings->failures + --meetings->nfailures,
+                                    *gone = meetings->failures;
+        while (gone < end && !are_within(&gone->owed, &failure->owed))
+            gone++;
+        gone = gone < end ? gone : meetings->failures;
+        memmove(gone, gone + 1, (size_t)(end - gone) * sizeof(*gone));
+    }
     meetings->failures[meetings->nfailures++] = *failure;
 }
 

@@ -201,7 +201,8 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     struct cecl_tcp_id id;
     memcpy(&id, oob->context, sizeof(id));
     if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
-        return cecl_fail(ceclInvalidUsage, "unique id: not made by ceclGetUniqueId");
+        return cecl_fail(ceclInvalidUsage,
+                         "unique id: not made by ceclGetUniqueId of this version of cecl");
 
     struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC,
                                  .rank = oob->rank,
@@ -254,6 +255,8 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
 {
     if (line->fd < 0)
         return cecl_fail(ceclRemoteError, ROOT " has ended");
+    if (line->has_told) /* then the root answers no more */
+        return cecl_fail(ceclRemoteError, "the communicator has failed");
     const ceclResult_t said = say(line->fd, CECL_TCP_PART, send, bytes);
     if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
         return said;

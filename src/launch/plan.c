@@ -237,8 +237,8 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     struct cecl_plan plan;
     cecl_launch_trim(launch); /* the arrays must not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
-    if (launch
-            ->is_captured) /* copies within a rank have no number, because only this rank makes them */
+    /* copies within a rank have no number, because only this rank makes them */
+    if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets,
                                    launch->kind == CECL_LAUNCH_COLLECTIVES
                                        ? cecl_replays_number(comm, launch->calls[0].op->name)

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "../descriptors.h"
+#include "../open_descriptors.h"
 #include "boot/inbox.h"
 #include "boot/net.h"
 #include "util/clock.h"
@@ -60,6 +61,21 @@ TEST(a_last_message_is_taken_with_its_descriptor)
     assert_int_equal(letter.nfds, 1);
     close(letter.fds[0]);
     assert_int_equal(take(&letter), ceclInProgress);
+    cecl_inbox_close(&inbox);
+}
+
+/* It is no rank's, so its descriptors are closed. */
+TEST(an_empty_message_leaves_no_descriptors)
+{
+    struct cecl_letter letter;
+    const int fds[] = {0, 1, 2};
+    call();
+    const int before = open_descriptors();
+    assert_int_equal(send_descriptors(caller, "", 0, fds, 3, 0), 0);
+    assert_int_equal(take(&letter), ceclInProgress);
+    assert_int_equal(inbox.caller, -1);
+    assert_int_equal(open_descriptors(), before);
+    close(caller);
     cecl_inbox_close(&inbox);
 }
 

@@ -291,6 +291,20 @@ TEST_OF_MEMBERS(each_refused_call_fails_once_on_each_rank)
     all_succeed();
 }
 
+/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than are kept. */
+TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
+{
+    cecl_rank_set_remove(&ranks[0].plan.members, 2);
+    ranks[3].plan.members = ranks[0].plan.members;
+    refuse(0);
+    cecl_rank_set_remove(&ranks[2].plan.members, 3);
+    for (int i = 0; i < 20; i++)
+        refuse(2);
+    fails_with(3, ceclInvalidArgument, "rank 0: no");
+    ranks[0].plan.members = ranks[2].plan.members;
+    fails_with(0, ceclInvalidArgument, "rank 2: no");
+}
+
 /* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another one, for which rank 0 does not wait. */
 TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
 {
