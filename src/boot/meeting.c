@@ -1,6 +1,7 @@
 /* See meeting.h. Ranks append what they say to one log: that they come, refuse, or give up. The kernel puts it in one
  * order, and each rank reads all of it in that order. So all ranks find the same meetings complete or failed, without a
- * lock, and a rank that is stopped or dies leaves nothing half said. (Should it, calls end at their deadlines.)
+ * lock, and a rank that is stopped or dies leaves nothing half said. (If an entry is
+ * cut nevertheless, calls end at their deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
@@ -19,7 +20,8 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS 1000000 /* or, if longer, NAP_RANK_NS a rank: looks keep few cores busy */
+#define NAP_MAX_NS \
+    1000000 /* or NAP_RANK_NS for each rank if that is longer, so that looks of many ranks leave cores free */
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
 #define LOGGED_BYTES 8192 /* of the log that are reserved for each rank: at least 4 calls */
@@ -181,8 +183,8 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether a rank that calls with a list owes its end to a failure that concerns it: a rank that has failed by it, and the
- * one at fault, are on the list. Such a failure, and those before it, are used up; otherwise all are.
+/* Whether an earlier failure ends the call of a rank with this list: one of which a failed rank and the rank at fault are
+ * on the list. It and those before it are used up; if none concerns the call, all are.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)

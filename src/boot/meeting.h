@@ -14,7 +14,7 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failure for which ranks that were listed did not wait. The next call of each fails by it, unless it does not concern
+/* A failed meeting, kept for listed ranks that had not come. Their next call fails by it, unless it does not concern
  * that call. */
 struct cecl_meeting_failure {
     int64_t at; /* in the log */

@@ -293,7 +293,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        /* of ranks that have the memory: too many under way would hold up rank 0 */
+        /* takes those of ranks that have the memory, because too many under way would hold up rank 0 */
         mesh_take_fds(mesh);
     }
     return map_rows(mesh);
@@ -363,7 +363,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        /* it is the exchanging thread that sends these */
+        /* only the exchanging thread sends these, so it also takes what has come */
         if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);

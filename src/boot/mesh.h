@@ -106,7 +106,7 @@ ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 /* Closes the received ones. Local. */
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
-/* Number of exchanges so far: of the three calls above each is one, if it moves at most a kilobyte. */
+/* How many exchanges there were. Each of the three calls above counts as one, if it moves at most a kilobyte. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */

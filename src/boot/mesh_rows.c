@@ -198,7 +198,7 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     return ceclSuccess;
 }
 
-/* Where ranks time out, this rank's own failure is the better reason: others wait for a like one. */
+/* If the exchange times out, this rank reports its own failure: its peers probably failed for a similar reason. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
     const struct cecl_vote vote = cecl_vote_of(mine);

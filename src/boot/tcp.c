@@ -278,7 +278,7 @@ ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, 
                                  const _Atomic bool *ended)
 {
     struct cecl_vote *all = calloc((size_t)line->nranks, sizeof(*all));
-    if (!all && mine == ceclSuccess) /* the others learn of it */
+    if (!all && mine == ceclSuccess) /* this rank's vote tells the others */
         mine =
             cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", line->nranks);
     const struct cecl_vote vote = cecl_vote_of(mine);

@@ -57,7 +57,7 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
         const ceclResult_t failed =
             local == ceclRemoteError ? cecl_comm_hear(comm) : cecl_comm_async(comm);
         mine->has_failed = failed != ceclSuccess;
-        if (mine->has_failed) /* peers fail by that, and not by this rank's argument */
+        if (mine->has_failed) /* the peers' error is this failure, not this rank's argument */
             mine->status = (int32_t)failed;
         cecl_shorten(mine->text, sizeof(mine->text), mine->has_failed ? cecl_message() : words);
     }

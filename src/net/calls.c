@@ -43,7 +43,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     net->work = net->nccl->on_host ? NULL : stream;
     net->is_captured = is_captured;
     if (net->nccl->on_host) {
-        /* it knows no streams: a call is made when the stream has come to it */
+        /* the stand-in knows no streams, so the call is made when the stream has reached it */
         CECL_TRY(ops->stream_synchronize(net->dev, stream));
     } else if (!is_captured) {
         CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));

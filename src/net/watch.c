@@ -122,7 +122,7 @@ void cecl_net_fail(struct cecl_net *net, const char *words)
     wake(net);
 }
 
-/* Waits for the other thread, within bounds. Returns whether it is so. */
+/* Waits until the other thread has set the flag, or the deadline. Returns whether it is set. */
 static bool await_flag(const _Atomic bool *flag, int64_t deadline)
 {
     while (!atomic_load(flag) && cecl_ms_left(deadline) != 0)

@@ -1,5 +1,5 @@
-/* Files: those that settings name, and memory that counts as a file. What is no file is named, and no limit on files
- * ends the process by a signal. */
+/* Files: those that settings name, and memory that counts as a file. A name that is no regular file is refused by
+ * its kind, and a limit on file sizes ends no process by a signal. */
 #ifndef CECL_UTIL_FILE_H
 #define CECL_UTIL_FILE_H
 

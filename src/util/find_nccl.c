@@ -64,7 +64,7 @@ static void *try_path(const char *path, int flags)
 static ceclResult_t open_setting(const char *setting, int flags, void **handle)
 {
     char path[PATH_MAX];
-    const char *why = cecl_file_other_kind(setting); /* of a pipe there is no path */
+    const char *why = cecl_file_other_kind(setting); /* realpath of a pipe means nothing */
     if (!why && !realpath(setting, path))
         why = strerror(errno);
     *handle = why ? NULL : open_nccl(path, flags, &why);
