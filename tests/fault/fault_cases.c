@@ -200,7 +200,8 @@ static bool was_held_up(const struct run *run)
     const bool before = failure && (!atomic_load(&run->meeting->fault_began) ||
                                     failure->told.failed_at < run->meeting->fault_at),
                late = failure && !fault_case_is_seen(run->c) &&
-                      strstr(failure->told.wrong, "the message blames rank") &&
+                      (strstr(failure->told.wrong, "the message blames rank") ||
+                       strstr(failure->told.wrong, "no answer from the rank that made")) &&
                       strstr(failure->told.wrong, "TIMEOUT_MS");
     return late || (before && (strstr(failure->told.wrong, "TIMEOUT_MS") ||
                                strstr(failure->told.wrong, "no process listens at its address")));
