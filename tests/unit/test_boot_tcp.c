@@ -389,16 +389,23 @@ TEST(an_id_is_for_the_interface_that_is_named)
     freeifaddrs(all);
 }
 
+/* Returns the limit before. The end of the process needs descriptors again under a sanitizer. */
+static rlim_t limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = most;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
 /* Opens a host whose root accepts at most `callers` connections at a time. */
 static void open_small_host(struct host *host, rlim_t callers)
 {
-    struct rlimit before, small;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    small = before;
-    small.rlim_cur = 2 * callers;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    const rlim_t before = limit_descriptors(2 * callers);
     open_host(host);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    (void)limit_descriptors(before);
 }
 
 static void come_as_strangers(const ceclUniqueId *id, int *sockets, int count)
@@ -957,21 +964,21 @@ TEST(a_root_without_descriptors_rests)
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     memcpy(&inside, &id, sizeof(inside));
     const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const struct rlimit none = {.rlim_cur = (rlim_t)caller + 1, .rlim_max = (rlim_t)caller + 1};
-    setrlimit(RLIMIT_NOFILE, &none);
+    const rlim_t before = limit_descriptors((rlim_t)caller + 1);
     assert_int_equal(connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     assert_true(rests());
+    (void)limit_descriptors(before);
 }
 
 /* poll() refuses more descriptors than the process may open. */
 TEST(a_root_that_awaits_more_ranks_than_descriptors_rests)
 {
-    const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
     ceclUniqueId id;
-    setrlimit(RLIMIT_NOFILE, &few);
+    const rlim_t before = limit_descriptors(100);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     assert_true(join_by_hand(&id, 200, 0, 60000, 60000) >= 0);
     assert_true(rests());
+    (void)limit_descriptors(before);
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
