@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "util/fds.h"
 #include "util/grow.h"
 
 /* Checks that all ranks ask for one size, and have made the same calls before. Collective. */
@@ -79,13 +78,14 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
         for (int r = 0; r < pool->nranks && result == ceclSuccess; r++) {
             result = map_one(pool, segment, r, fds[r]);
             *nmapped += result == ceclSuccess;
+            if (cecl_mesh_fd_is_gone(pool->mesh, r))
+                result = cecl_fail(ceclRemoteError, "rank %d gave up", r);
         }
         if (received)
             cecl_mesh_drop_fds(pool->mesh, fds);
         result = cecl_mesh_agree(pool->mesh, result);
     }
-    if (fd >= 0)
-        cecl_fds_close(fd);
+    cecl_mesh_close_fd(pool->mesh, fd);
     return result;
 }
 

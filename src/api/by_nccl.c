@@ -96,7 +96,9 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                     ? cecl_net_refuse_hosts(nhosts)
                     : open_net(comm, host, nhosts);
     cecl_keep_message(words);
-    CECL_TRY(oob->open_line ? oob->open_line(oob) : ceclSuccess);
+    const ceclResult_t opened = oob->open_line ? oob->open_line(oob) : ceclSuccess;
+    if (opened != ceclSuccess)
+        return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
     if (oob->line.nranks == 0)
         return local != ceclSuccess
                    ? cecl_fail_with(local, words)

@@ -23,8 +23,8 @@
 #include "util/file.h"
 #include "util/grow.h"
 
-/* of a rank: two inboxes, the bell, rouse_fd, the shared memory; for a moment its own memory */
-#define OWN_FDS 6
+/* of a rank: two inboxes, the bell, rouse_fd, the shared memory, its own memory; for a moment a copy of that */
+#define OWN_FDS 7
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */
 

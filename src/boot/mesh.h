@@ -101,9 +101,13 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to the peers in other processes and receives theirs. fds[r] is from rank r; of a rank of this process it is
- * the one that it keeps, so all must agree before they close theirs. On failure none is left open. Collective. */
+ * the one that it keeps, so all must agree before they close theirs. A rank that has failed may close its own earlier:
+ * after each use of such a number ask whether it is gone, because it may then be another file. On failure none is left
+ * open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
-/* Closes the received ones. Local. */
+bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
+/* Closes the own one, or -1; the received ones. Local. */
+void cecl_mesh_close_fd(struct cecl_mesh *mesh, int fd);
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
 /* How many exchanges there were. Each of the three calls above counts as one, if it moves at most a kilobyte. */

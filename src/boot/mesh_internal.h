@@ -37,7 +37,7 @@ struct mesh_row {
     _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
     _Atomic uint32_t gone;              /* it has said goodbye, perhaps after it gave up */
     uint32_t has_epoch, epoch;          /* MESH_LEFT tells them */
-    int fd;                             /* of an exchange, for peers in this process */
+    _Atomic int fd; /* of an exchange, for peers in this process; -1: closed again */
     /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];

@@ -296,11 +296,22 @@ ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *of)
     struct mesh_fds fds;
     CECL_TRY(cecl_vote_again(&mesh->broken));
     mesh_begin_fds(mesh, &fds, of);
-    mesh->rows[mesh->rank].fd = fd;
+    atomic_store(&mesh->rows[mesh->rank].fd, fd);
     CECL_TRY(mesh_end_fds(mesh, fd, ceclSuccess));
     for (int r = 0; r < mesh->nranks; r++)
-        of[r] = mesh_is_elsewhere(mesh, r) ? of[r] : mesh->rows[r].fd;
+        of[r] = mesh_is_elsewhere(mesh, r) ? of[r] : atomic_load(&mesh->rows[r].fd);
     return ceclSuccess;
+}
+
+bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer)
+{
+    return !mesh_is_elsewhere(mesh, peer) && atomic_load(&mesh->rows[peer].fd) < 0;
+}
+
+void cecl_mesh_close_fd(struct cecl_mesh *mesh, int fd)
+{
+    atomic_store(&mesh->rows[mesh->rank].fd, -1);
+    cecl_net_drop(&fd, 1);
 }
 
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *of)

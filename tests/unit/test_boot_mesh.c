@@ -119,10 +119,12 @@ static void *run_fds(void *argument)
     return NULL;
 }
 
+static int own_fds[RANKS];
+
 static void *run_fds_within(void *argument)
 {
     struct rank *me = argument;
-    me->result = cecl_mesh_exchange_fd(me->mesh, 1000 + me->index, me->all);
+    me->result = cecl_mesh_exchange_fd(me->mesh, own_fds[me->index], me->all);
     if (me->result == ceclSuccess)
         cecl_mesh_drop_fds(me->mesh, me->all);
     return NULL;
@@ -131,12 +133,19 @@ static void *run_fds_within(void *argument)
 TEST(ranks_of_one_process_use_each_others_descriptors)
 {
     open_all();
+    for (int r = 0; r < RANKS; r++)
+        own_fds[r] = dup(2);
     const int before = open_descriptors();
     all_run(run_fds_within);
     for (int r = 0; r < RANKS; r++)
         for (int peer = 0; peer < RANKS; peer++)
-            assert_int_equal(ranks[r].all[peer], 1000 + peer);
+            assert_int_equal(ranks[r].all[peer], own_fds[peer]);
     assert_int_equal(open_descriptors(), before);
+    cecl_mesh_close_fd(ranks[1].mesh, own_fds[1]); /* early */
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(fcntl(own_fds[r], F_GETFD) >= 0, r != 1);
+        assert_int_equal(cecl_mesh_fd_is_gone(ranks[0].mesh, r), r == 1);
+    }
     close_ranks(NULL);
 }
 

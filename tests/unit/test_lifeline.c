@@ -158,3 +158,16 @@ TEST_BETWEEN(a_rank_without_memory_takes_part_in_an_agreement, open_line, close_
     assert_int_equal(result, ceclOutOfMemory);
     assert_int_equal(told, ceclOutOfMemory);
 }
+
+TEST_BETWEEN(a_rank_that_heard_of_a_failure_waits_for_no_agreement, open_line, close_line)
+{
+    const struct cecl_tcp_reply reply = {.status = ceclRemoteError, .bytes = 6};
+    assert_int_equal(send(root, &reply, sizeof(reply), 0), sizeof(reply));
+    assert_int_equal(send(root, "a test", 6, 0), 6);
+    assert_int_equal(cecl_lifeline_news(&line), ceclRemoteError);
+    assert_string_equal(cecl_message(), "a test");
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(cecl_lifeline_agree(&line, ceclSuccess, cecl_deadline(5000), NULL),
+                     ceclRemoteError);
+    assert_true(cecl_now_ms() - start < 5000);
+}

@@ -2,6 +2,8 @@
  * where a test says so. */
 #include "../with_cmocka.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -135,6 +137,27 @@ TEST_OF_MEMBERS(the_first_calls_need_no_more_memory)
     assert_int_equal(fstat(log_fd, &info), 0);
     assert_int_equal(info.st_size, START);
     assert_in_range(512 * info.st_blocks, RANKS * 8 * EVENT_BYTES, RANKS * 16 * EVENT_BYTES);
+}
+
+static int refusal; /* what errno says of fallocate; 0: nothing */
+WRAPPED(int, fallocate, (int fd, int mode, off_t from, off_t bytes))
+{
+    errno = refusal;
+    return refusal ? -1 : __real_fallocate(fd, mode, from, bytes);
+}
+
+TEST_OF_MEMBERS(a_system_that_allocates_nothing_ahead_is_no_lack_of_memory)
+{
+    static const int errors[] = {ENOSPC, EOPNOTSUPP, ENOSYS, EPERM};
+    struct cecl_meetings meetings;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        refusal = errors[i];
+        assert_int_equal(cecl_meetings_open(&meetings, log_fd, START, 0, RANKS),
+                         i == 0 ? ceclOutOfMemory : ceclSuccess);
+        if (i > 0)
+            cecl_meetings_close(&meetings);
+    }
+    refusal = 0;
 }
 
 TEST_OF_MEMBERS(members_get_all_parts_in_rank_order)

@@ -7,6 +7,7 @@
 #define RANKS 3
 #include "comms.h"
 
+#include "boot/mesh_internal.h"
 #include "comm/comm.h"
 #include "util/clock.h"
 
@@ -24,6 +25,19 @@ WRAPPED(ceclResult_t, host_mem_create,
     if (refuse.create_above > 0 && bytes > refuse.create_above)
         return cecl_fail(ceclOutOfMemory, "%zu bytes: refused", bytes);
     return __real_host_mem_create(dev, bytes, mem);
+}
+
+static _Atomic bool gives_up; /* the rank whose memory is opened first says that it has closed it */
+
+WRAPPED(ceclResult_t, host_mem_import,
+        (struct cecl_device * dev, int fd, size_t bytes, struct cecl_mem *mem))
+{
+    const ceclResult_t result = __real_host_mem_import(dev, fd, bytes, mem);
+    if (atomic_exchange(&gives_up, false))
+        for (int r = 0; r < RANKS; r++)
+            if (comms[0]->mesh->rows[r].fd == fd)
+                atomic_store(&comms[0]->mesh->rows[r].fd, -1);
+    return result;
 }
 
 WRAPPED(void *, realloc, (void *memory, size_t bytes))
@@ -104,6 +118,17 @@ TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, 
         OK(ranks[r].result);
         OK(ceclPoolStats(comms[r], &after));
         assert_in_range(after.mappedBytes - before.mappedBytes, wanted, wanted + 65536);
+    }
+}
+
+/* Its number may then be another file. */
+TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_ranks)
+{
+    gives_up = true;
+    allocate_on_all(more_than_is_left(4096));
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(ranks[r].result, ceclRemoteError);
+        assert_non_null(strstr(ranks[r].words, "gave up"));
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "sm/small_args.h"
 #include "util/clock.h"
@@ -205,7 +206,8 @@ TEST_BETWEEN(ranks_may_run_ahead_of_each_other, NULL, close_ranks)
 {
     static const int counts[] = {2, 3, 5, 8, 16};
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        unsigned seed = 1000 + (unsigned)i;
+        unsigned seed = (unsigned)time(NULL) + (unsigned)i;
+        print_message("seed %u\n", seed);
         open_ranks(counts[i]);
         delays = true;
         for (int c = 0; c < test_share(800) / counts[i]; c++)
