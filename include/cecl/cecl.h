@@ -1205,8 +1205,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
  * recvbuff   [recvcount] elements of recvtype. Must not overlap sendbuff, unless the types are equal.
  * recvcount  elements, equal on all ranks; 0: the call has no effect.
  * sendtype   ceclFloat16 or ceclBfloat16; equal on all ranks.
- * recvtype   ceclFloat32, or sendtype: then the call is ceclReduceScatter, with any type and op.
- *            Equal on all ranks.
+ * recvtype   ceclFloat32; equal on all ranks. If it equals sendtype, the call is ceclReduceScatter,
+ *            and takes any type and op.
  * op         ceclSum or ceclAvg; equal on all ranks.
  * Each buffer must be aligned to the size of its elements. The result has the bits that
  * ceclReduceScatter gives for sendbuff converted to fp32, but half as many bytes travel. Over

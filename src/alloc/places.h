@@ -135,9 +135,9 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its
  * hosts limit its speed.
  *
- * The GPU is behind if it has yet to do calls before the last one that the late rank has published. No host is
- * needed for these calls, so a wait costs nothing and does not count. But a GPU that stands still for `behind_ns`
- * may be waiting for this host. The rank then does not wait in this way for CECL_PLACES_SHARE times as long.
+ * The GPU is behind if it has yet to do calls before the last one that the late rank has published. The GPU
+ * can finish these without any host, so waiting meanwhile costs it nothing and does not count. But a GPU that stands still
+ * for `behind_ns` may be waiting for this host. The rank then does not wait in this way for CECL_PLACES_SHARE times as long.
  *
  * A rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has made no call
  * yet, because this thread may make that rank's calls. */

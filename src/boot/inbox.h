@@ -28,7 +28,7 @@ struct cecl_inbox {
     int listener;
     uint8_t secret[16];
     int caller; /* a connection by which nothing has come yet; the next one replaces it. -1: none */
-    int64_t lack[2]; /* of descriptors for connections, and for those that come */
+    int64_t lack[2]; /* of descriptors: see cecl_net_bears */
 };
 
 /* Where a message comes from, and what came with its bytes. */
@@ -39,7 +39,7 @@ struct cecl_letter {
     int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
 };
 
-/* Opens a socket of this type at an abstract name: this one, and `kind`. SOCK_SEQPACKET: it listens. */
+/* Opens a socket at the abstract name `name` followed by `kind`. A SOCK_SEQPACKET socket listens. */
 ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *fd);
 /* Whether a listener has this name. */
 bool cecl_inbox_is_taken(const char name[40], char kind);

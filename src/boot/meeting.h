@@ -14,8 +14,8 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failed meeting, kept for listed ranks that had not come. Their next call fails by it, unless it does not concern
- * that call. */
+/* A failed meeting, kept for listed ranks that had not come. Such a rank's next call fails for the same
+ * reason, if its list has a rank that failed, and the rank at fault if one is known. */
 struct cecl_meeting_failure {
     int64_t at; /* in the log */
     struct cecl_rank_set failed,

@@ -22,8 +22,8 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits so many ms for a peer to name
- * that rank, whose time is up soon, too (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more: a late
+ * rank that itself waits for a third one times out soon, too, and names it (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Fails if this process may not open the descriptors of the meshes of `nranks` ranks that are all in it. Local. */
@@ -100,17 +100,17 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
  * ceclSuccess. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Sends `fd` to the peers in other processes and receives theirs. fds[r] is from rank r; of a rank of this process it is
- * the one that it keeps, so all must agree before they close theirs. A rank that has failed may close its own earlier:
- * after each use of such a number ask whether it is gone, because it may then be another file. On failure none is left
+/* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's. Of a rank of this
+ * process it is that rank's own number, so no rank closes its own before all agree. A rank that has failed may close it
+ * earlier, and the number may then be another file: after each use ask whether it is gone. On failure no copy is left
  * open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
-/* Closes the own one, or -1; the received ones. Local. */
+/* The first closes this rank's own descriptor (-1: none), the second the copies. Local. */
 void cecl_mesh_close_fd(struct cecl_mesh *mesh, int fd);
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
-/* How many exchanges there were. Each of the three calls above counts as one, if it moves at most a kilobyte. */
+/* How many exchanges there were: all-gathers (one for each kilobyte), agreements, and exchanges of descriptors. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
@@ -131,8 +131,8 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
 
-/* Waits up to wait_ms, or until cecl_mesh_rouse, or for a message, if that is asked for. Returns whether cecl_mesh_take
- * may find one. Called by the thread that takes messages. Local. */
+/* Waits until wait_ms have passed, cecl_mesh_rouse is called or, if for_messages, a message comes. Returns whether
+ * cecl_mesh_take may find one. Called by the thread that takes messages. Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 

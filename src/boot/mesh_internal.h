@@ -29,9 +29,9 @@ struct mesh_slot {
     char piece[MESH_PIECE_BYTES];
 };
 
-/* A rank's row in the memory that all ranks map. Only that rank writes it: first what is not atomic, then the word that
- * tells it. Exchanges use the two slots in turn: a rank writes the next one while others still read the last one, and
- * none is further ahead than that, because it waits for all. */
+/* A rank's row in the memory that all ranks map. Only that rank writes it: first plain fields, then the atomic word
+ * that publishes them. Exchanges alternate between the two slots. A rank is at most one exchange ahead of others, because
+ * each exchange waits for all. */
 struct mesh_row {
     _Alignas(64) _Atomic uint32_t came; /* to how many exchanges it has come; a futex */
     _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
@@ -99,7 +99,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
                        size_t bytes, const int *fds, int nfds, int64_t deadline);
 /* mesh.c: whether a peer is in another process, whose end this rank would outlive. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
-/* mesh.c: fails if a peer has ended, or has left, which may not have had the memory to say so. */
+/* mesh.c: fails if a peer's socket is gone: it has ended, or has left before it had the memory to say so in. */
 ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer);
 /* mesh.c: the end of waits now. */
 int64_t mesh_deadline(struct cecl_mesh *mesh);

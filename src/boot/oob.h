@@ -19,7 +19,8 @@
 
 /* A rank's connection to the root, after the join. It ends at once if all ranks are on one host. For a communicator over
  * several hosts it stays, as a life line: ranks exchange a few bytes over it, and the root tells all ranks if one
- * ends or gives up. A zeroed line is closed, and may be closed. Before two threads use a line it may be copied.
+ * ends or gives up. A zeroed line counts as closed, and closing it does nothing. It may be copied until a second thread
+ * uses it.
  *
  *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + the parts of all      once all ranks have sent a part

@@ -1,7 +1,7 @@
 /* Sets of ranks, and ranks in messages: "rank 3", "ranks 0, 3 and 5"; a long list is cut: "and 984 more".
  *
- * While a communicator is made out of a parent, the caller has only the parent, so messages must name ranks by its
- * numbers. Ranks pass messages on, so the numbers are read out of the text itself. */
+ * While a communicator is made out of a parent, messages must use the parent's numbers of ranks, the only ones that
+ * the caller knows. A message may come from a peer as text, so the numbers are replaced within the text. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 

@@ -60,8 +60,7 @@ struct cecl_tcp_proof {
 /* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise a message of `bytes` bytes. */
 struct cecl_tcp_reply {
     int32_t status;
-    uint32_t
-        left; /* bytes 0: 1 + the rank that has left; 0: no rank is left in the root's process */
+    uint32_t left; /* bytes 0: 1 + the rank that said goodbye; 0: the root's process may end */
     uint64_t bytes;
 };
 
@@ -83,8 +82,8 @@ static inline socklen_t cecl_tcp_length(int family)
                                 : 0;
 }
 
-/* Sets up a connection: small messages are not held back until earlier ones are acknowledged, up to 40 ms; and a host that
- * stops answering is noticed. */
+/* Has a connection send small messages at once (Nagle's algorithm delays them by up to 40 ms) and notice a host that stops
+ * answering (keepalive). */
 void cecl_tcp_set_up(int fd);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */

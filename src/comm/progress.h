@@ -1,4 +1,4 @@
-/* What words say of collectives that are pending: how far they are, and which peers are behind. For the watchdog, which
+/* Reads from the shared words how far the pending collectives are, and which peers are behind. For the watchdog, which
  * also looks at awaited words (flags/awaited.h). */
 #ifndef CECL_COMM_PROGRESS_H
 #define CECL_COMM_PROGRESS_H

@@ -175,9 +175,9 @@ struct cecl_device_ops {
      * shared with peers. For such memory region_find returns ceclSuccess and the kind NONE. On CUDA
      * this is memory of stream-ordered pools, and memory whose handle was made without a file
      * descriptor. On the host this is all memory except shared mappings of unsealed files that this
-     * process holds open for reading and writing. A shared mapping is one region, also with holes
-     * in it. Memory that check_pointer refuses is refused here, too; messages call the argument
-     * "buffer". Takes several calls of the driver or the system. */
+     * process holds open for reading and writing. A shared mapping is one region, even if
+     * parts of it are unmapped or cannot be accessed. Memory that check_pointer refuses is refused
+     * here, too; messages call the argument "buffer". Takes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is none. While the id is the same, a

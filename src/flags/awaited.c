@@ -105,8 +105,8 @@ void cecl_awaited_forget(struct cecl_flags *flags)
     free(flags->signals);
 }
 
-/* Messages between two looks at how far words are behind. Far fewer messages are pending, so no stream waits for a
- * value as old as this, and no peer still writes one. */
+/* After so many messages each, words that are further behind than that are raised. Far fewer messages are pending, so no
+ * stream waits for a value as old as this, and no peer still writes one. */
 #define NEAR (UINT32_C(1) << 29)
 
 /* The peer may write the word at the same time; then its value stays. */

@@ -65,7 +65,7 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    /* the same as BULK; callers choose WIDE where the tuning table says that WIDE is faster */
+    /* the default of a zeroed struct: BULK. It chooses nothing: a caller that wants WIDE says so */
     CECL_REDUCE_AUTO = 0,
     CECL_REDUCE_WIDE, /* 16-byte loads into registers; any GPU, any alignment */
     /* bulk copies into shared memory; if these are impossible, WIDE runs instead */

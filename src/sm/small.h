@@ -25,8 +25,8 @@
  * themselves (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the
  * captured ones, so no call takes lines of another call with the same epoch (cecl_small_mark).
  *
- * If no call used a line for 2^32 calls, the epoch in the line would become that of a call again.
- * So each call renews some lines that it does not use.
+ * Epochs repeat after 2^32 calls. A line that no call used for so long would look as if it held data
+ * of the current call. So each call renews some lines that it does not use.
  *
  * An all-reduce gives the same bits as cecl_reduce_host with the ranks' inputs in rank order. */
 #ifndef CECL_SM_SMALL_H
@@ -87,8 +87,8 @@ struct cecl_small {
     const struct cecl_counting *counting;
 };
 
-/* Bytes of memory that each rank needs for its slots. Lines take 4/3 as many bytes as their data;
- * lines of a short slot take twice as many. */
+/* Bytes of memory that each rank needs for its slots, which have twice the bytes of their data: lines take 4/3 as many, and
+ * twice as many in the shortest slots. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;

@@ -3,8 +3,8 @@
  *
  * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
  * sees the epoch by an acquire load also sees the data. It need not check the epoch again
- * afterwards, because no rank overwrites a line before it was read (see small.h). Only two waits in
- * a row that end without data could break this order, and by then the communicator has failed.
+ * afterwards, because no rank overwrites a line before it was read (see small.h). This order could
+ * break only if two waits in a row end without data, and by then the communicator has failed.
  *
  * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another.
  * It sends all groups before it waits for any, so no peer waits for data behind a wait of this

@@ -28,7 +28,7 @@ ceclResult_t cecl_splits_cuda_prepare(void)
     return cecl_gpus_prepare(&known);
 }
 
-/* One block of threads for each SM, but no more blocks than give each warp a chunk when all of
+/* One block of threads for each SM, but no more than are needed to give each warp a chunk when all of
  * sendbuff is sent. */
 static uint32_t blocks_of(const struct cecl_splits *call, uint32_t sms)
 {
