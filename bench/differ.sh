@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Gives two ranks different values of each setting. They must be refused if cecl_info says that all
 # ranks need equal values, and must run if it says that each rank may have its own.
-# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for one rank
+# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for two ranks. It is given one command for both, because
+# Open MPI 5.0.7's ends by a signal if it is given two.
 info=$1 perf=$2
 shift 2
 mpi=("$@")
@@ -43,7 +44,12 @@ for row in "${rows[@]}"; do
     IFS='|' read -r _ name _ _ ranks _ <<<"$row"
     name=${name//[\` ]/} ranks=${ranks// /}
     read -r a b <<<"$(values "$name")"
-    output=$("${mpi[@]}" env "$name=$a" "${run[@]}" : -n 1 env "$name=$b" "${run[@]}" 2>&1)
+    # shellcheck disable=SC2016 # each rank expands it
+    output=$("${mpi[@]}" sh -c 'value=$2
+        [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || value=$3
+        setting=$1=$value
+        shift 3
+        exec env "$setting" "$@"' sh "$name" "$a" "$b" "${run[@]}" 2>&1)
     end=$?
     if [ "$ranks" = own ]; then
         [ "$end" -eq 0 ] && continue

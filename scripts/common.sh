@@ -4,7 +4,7 @@
 
 build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
     libopenmpi-dev openmpi-bin)
-test_packages=("${build_packages[@]}" libcmocka-dev)
+test_packages=("${build_packages[@]}" libcmocka-dev python3)
 # shellcheck disable=SC2034 # .ci/run's
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev ninja-build spin python3-venv
     abigail-tools lintian dpkg-dev help2man valgrind)

@@ -46,7 +46,7 @@ for comm in first:
 PY
     expect_status 0
 else # scripts/verdict.sh lists it
-    echo "[  SKIPPED ] each_line_is_an_object_without_python3"
+    printf 'skipped: no python3\n[  SKIPPED ] each_line_is_an_object_without_python3\n'
 fi
 
 case="a file that cannot be written causes one line"
