@@ -1336,8 +1336,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
  * But if a peer makes its part of a message before these collectives, the two ranks wait for each
  * other until the timeout. If communicators share a stream, the communicator whose call came first
- * in the group comes first; this order must be the same on all ranks. The host waits as in collectives (once for all calls
- * on a communicator), for ranks that join, and for allocations that make the pool grow. One thread
+ * in the group comes first; this order must be the same on all ranks. The host waits as in
+ * collectives (once for all calls on a communicator), for ranks that join, and for allocations that make the pool grow. One thread
  * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.

@@ -96,15 +96,12 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                     ? cecl_net_refuse_hosts(nhosts)
                     : open_net(comm, host, nhosts);
     cecl_keep_message(words);
-    const ceclResult_t opened = oob->open_line ? oob->open_line(oob) : ceclSuccess;
+    ceclResult_t opened = oob->open_line ? oob->open_line(oob) : ceclSuccess;
+    if (opened == ceclSuccess && oob->line.nranks == 0)
+        opened = cecl_fail(ceclInvalidUsage, "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
+                                             "not supported; call ceclCommInitRank for each rank");
     if (opened != ceclSuccess)
         return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
-    if (oob->line.nranks == 0)
-        return local != ceclSuccess
-                   ? cecl_fail_with(local, words)
-                   : cecl_fail(ceclInvalidUsage,
-                               "ceclCommInitAll over several hosts (CECL_NODE_SIZE): "
-                               "not supported; call ceclCommInitRank for each rank");
     if (local != ceclSuccess) /* at the peers' first agreement */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;

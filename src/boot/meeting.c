@@ -1,7 +1,7 @@
 /* See meeting.h. Ranks append what they say to one log: that they come, refuse, or give up. The kernel puts it in one
  * order, and each rank reads all of it in that order. So all ranks find the same meetings complete or failed, without a
- * lock, and a rank that is stopped or dies leaves nothing half said. (If an entry is
- * cut nevertheless, calls end at their deadlines.)
+ * lock, and a rank that is stopped or dies leaves nothing half said. (If an entry is cut
+ * nevertheless, calls end at their deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
@@ -20,8 +20,8 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS \
-    1000000 /* or NAP_RANK_NS for each rank if that is longer, so that looks of many ranks leave cores free */
+/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS for each rank if that is longer, so that looks of many ranks leave cores free */
+#define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
 #define LOGGED_BYTES 8192 /* of the log that are reserved for each rank: at least 4 calls */

@@ -17,8 +17,8 @@
 bool cecl_net_is_closed(int error);
 bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
-/* If descriptors or memory lack: rests a moment and returns true, until they have lacked for a second. A lack that nobody has
- * looked at for a while begins anew, because it may have been over meanwhile.
+/* If descriptors or memory lack: rests a moment and returns true, until they have lacked for a second. A lack
+ * that nobody has looked at for a while begins anew, because it may have been over meanwhile.
  * lack: [in, out] since when, and when it was last seen, in ms; zeroed: not now */
 bool cecl_net_bears(int error, int64_t lack[2]);
 

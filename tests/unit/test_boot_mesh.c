@@ -1,5 +1,6 @@
 /* Joining as threads, and connecting the mesh: a rank gives up, dies or never comes, or many callers
  * connect. */
+#include "../soft_limit.h"
 #include "../with_cmocka.h"
 
 #include <fcntl.h>
@@ -511,14 +512,6 @@ static ceclResult_t allgather_aloud(struct cecl_oob *oob, const void *send, void
     return true_allgather(oob, send, recv, bytes);
 }
 
-static void limit_descriptors(int most)
-{
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max < (rlim_t)most ? limit.rlim_max : (rlim_t)most;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-}
-
 /* Connects to `address` `count` times, from a process with its own descriptors. Returns that process once
  * all connections exist; it lives until it is killed. */
 static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t length, int count)
@@ -528,7 +521,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     const pid_t strangers = fork();
     if (strangers == 0) {
-        limit_descriptors(count + 100);
+        (void)soft_limit(RLIMIT_NOFILE, (rlim_t)count + 100);
         for (byte = 1; byte && count > 0; count--) {
             const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
             byte = connect(fd, (const struct sockaddr *)address, length) == 0;
@@ -552,7 +545,7 @@ TEST(strangers_at_the_mesh_disturb_nobody)
     socklen_t length;
     patience_ms = LONG_MS;
     make_group(LONG_MS);
-    limit_descriptors(200);
+    (void)soft_limit(RLIMIT_NOFILE, 200);
     atomic_store(&is_heard, false);
     true_allgather = ranks[1].oob.allgather;
     ranks[1].oob.allgather = allgather_aloud;

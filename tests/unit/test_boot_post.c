@@ -1,10 +1,10 @@
 /* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
  * with the peer. Single ones, and those of strangers: tests/fuzz/fuzz_mesh.c. Ranks are threads of this test. */
+#include "../soft_limit.h"
 #include "../with_cmocka.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #define RANKS 3
@@ -219,7 +219,6 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
 /* The limit of open files leaves room for only some of the descriptors: at first for a moment, then for good. */
 TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open_ranks, close_ranks)
 {
-    struct rlimit limit;
     struct taken taken;
     ceclResult_t result;
     enum { GAPS = 16 }; /* more than there are below the highest descriptor */
@@ -228,21 +227,19 @@ TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open
         gaps[i] = dup(2);
     const int fds[] = {0, 1, 2, 2, 2, 2, 2, 2}, before = open_descriptors();
     assert_int_equal(post(0, 1, "many", fds, 8), ceclSuccess);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const struct rlimit low = {.rlim_cur = (rlim_t)gaps[GAPS - 1] + 3, .rlim_max = limit.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const rlim_t low = (rlim_t)gaps[GAPS - 1] + 3, limit = soft_limit(RLIMIT_NOFILE, low);
     result = take(1, &taken);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    (void)soft_limit(RLIMIT_NOFILE, limit);
     assert_int_equal(result, ceclInProgress);
     assert_int_equal(take(1, &taken), ceclSuccess);
     assert_int_equal(taken.letter.nfds, 8);
     for (int i = 0; i < 8; i++)
         close(taken.letter.fds[i]);
     assert_int_equal(post(0, 1, "more", fds, 8), ceclSuccess);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    (void)soft_limit(RLIMIT_NOFILE, low);
     while ((result = take(1, &taken)) == ceclInProgress)
         ;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    (void)soft_limit(RLIMIT_NOFILE, limit);
     assert_int_equal(result,
                      ceclSystemError); /* rank 1's own lack of descriptors, not rank 0's fault */
     assert_non_null(strstr(cecl_message(), "rank 0"));

@@ -2,6 +2,7 @@
  * processes of this test. */
 #include <errno.h>
 
+#include "../soft_limit.h"
 #include "../with_cmocka.h"
 
 #include <ifaddrs.h>
@@ -389,23 +390,12 @@ TEST(an_id_is_for_the_interface_that_is_named)
     freeifaddrs(all);
 }
 
-/* Returns the limit before. The end of the process needs descriptors again under a sanitizer. */
-static rlim_t limit_descriptors(rlim_t most)
-{
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = most;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    return before;
-}
-
 /* Opens a host whose root accepts at most `callers` connections at a time. */
 static void open_small_host(struct host *host, rlim_t callers)
 {
-    const rlim_t before = limit_descriptors(2 * callers);
+    const rlim_t before = soft_limit(RLIMIT_NOFILE, 2 * callers);
     open_host(host);
-    (void)limit_descriptors(before);
+    (void)soft_limit(RLIMIT_NOFILE, before);
 }
 
 static void come_as_strangers(const ceclUniqueId *id, int *sockets, int count)
@@ -964,21 +954,21 @@ TEST(a_root_without_descriptors_rests)
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     memcpy(&inside, &id, sizeof(inside));
     const int caller = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const rlim_t before = limit_descriptors((rlim_t)caller + 1);
+    const rlim_t before = soft_limit(RLIMIT_NOFILE, (rlim_t)caller + 1);
     assert_int_equal(connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     assert_true(rests());
-    (void)limit_descriptors(before);
+    (void)soft_limit(RLIMIT_NOFILE, before);
 }
 
 /* poll() refuses more descriptors than the process may open. */
 TEST(a_root_that_awaits_more_ranks_than_descriptors_rests)
 {
     ceclUniqueId id;
-    const rlim_t before = limit_descriptors(100);
+    const rlim_t before = soft_limit(RLIMIT_NOFILE, 100);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     assert_true(join_by_hand(&id, 200, 0, 60000, 60000) >= 0);
     assert_true(rests());
-    (void)limit_descriptors(before);
+    (void)soft_limit(RLIMIT_NOFILE, before);
 }
 
 /* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */

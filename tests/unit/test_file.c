@@ -4,26 +4,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "../decimal_comma.h"
+#include "../soft_limit.h"
 #include "../with_cmocka.h"
 
 #include "util/file.h"
 #include "util/log.h"
 
 #define LIMIT 65536
-
-static rlim_t allow_files_of(rlim_t bytes)
-{
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    const rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = bytes;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    return before;
-}
 
 TEST(what_is_no_file_is_named_and_not_opened)
 {
@@ -43,9 +33,9 @@ TEST(what_is_no_file_is_named_and_not_opened)
 TEST(memory_grows_up_to_the_limit_on_files)
 {
     const int fd = memfd_create("test", MFD_CLOEXEC);
-    const rlim_t before = allow_files_of(LIMIT);
+    const rlim_t before = soft_limit(RLIMIT_FSIZE, LIMIT);
     const ceclResult_t fits = cecl_file_grow(fd, LIMIT), passes = cecl_file_grow(fd, LIMIT + 1);
-    allow_files_of(before);
+    soft_limit(RLIMIT_FSIZE, before);
     assert_int_equal(fits, ceclSuccess);
     assert_int_equal(passes, ceclOutOfMemory);
     assert_string_equal(cecl_message(),
@@ -61,9 +51,9 @@ TEST(a_write_past_the_limit_writes_nothing)
     char *bytes = calloc(1, LIMIT + 1);
     FILE *file = tmpfile();
     struct stat info;
-    const rlim_t before = allow_files_of(LIMIT);
+    const rlim_t before = soft_limit(RLIMIT_FSIZE, LIMIT);
     const ceclResult_t result = cecl_file_write(fileno(file), bytes, LIMIT + 1);
-    allow_files_of(before);
+    soft_limit(RLIMIT_FSIZE, before);
     assert_int_equal(result, ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "RLIMIT_FSIZE (ulimit -f) allows files of 65536"));
     assert_int_equal(fstat(fileno(file), &info), 0);
@@ -74,14 +64,14 @@ TEST(a_write_past_the_limit_writes_nothing)
 
 TEST(signals_of_a_write_do_not_reach_the_program)
 {
-    const rlim_t before = allow_files_of(1);
+    const rlim_t before = soft_limit(RLIMIT_FSIZE, 1);
     FILE *file = tmpfile();
     struct cecl_writing writing;
     cecl_writing_begin(&writing);
     assert_int_equal(pwrite(fileno(file), "xy", 2, 1), -1); /* SIGXFSZ */
     cecl_writing_end(&writing);
     assert_int_equal(errno, EFBIG);
-    allow_files_of(before);
+    soft_limit(RLIMIT_FSIZE, before);
     fclose(file);
     int ends[2];
     assert_int_equal(pipe(ends), 0);

@@ -1,7 +1,7 @@
 /* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
  * it is refused. Ranks of one process, on the host device. */
-#include <sys/resource.h>
 
+#include "../soft_limit.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -175,12 +175,9 @@ TEST(ranks_share_the_memory_that_is_lent)
 /* Each of 64 ranks has 6 descriptors, and for a moment a copy of one. */
 TEST(a_process_that_may_open_too_few_files_is_told_how_many)
 {
-    struct rlimit before;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    const struct rlimit low = {.rlim_cur = 440, .rlim_max = before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const rlim_t before = soft_limit(RLIMIT_NOFILE, 440);
     const ceclResult_t result = ceclCommInitAll(comms, 64, NULL);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    (void)soft_limit(RLIMIT_NOFILE, before);
     assert_int_equal(result, ceclSystemError);
     assert_string_equal(
         ceclGetLastError(NULL),
@@ -191,12 +188,9 @@ TEST(a_process_that_may_open_too_few_files_is_told_how_many)
 /* The limit is soft, and the signal would end the process. */
 static ceclResult_t with_files_of(rlim_t bytes, ceclResult_t (*call)(void))
 {
-    struct rlimit before;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    const struct rlimit low = {.rlim_cur = bytes, .rlim_max = before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    const rlim_t before = soft_limit(RLIMIT_FSIZE, bytes);
     const ceclResult_t result = call();
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)soft_limit(RLIMIT_FSIZE, before);
     return result;
 }
 

@@ -1,0 +1,20 @@
+/* Changes a soft limit of this process for a while. */
+#ifndef CECL_TESTS_SOFT_LIMIT_H
+#define CECL_TESTS_SOFT_LIMIT_H
+
+#include <sys/resource.h>
+
+#include "with_cmocka.h"
+
+/* Returns the limit before. Give a limit of descriptors back: leak checks at the end of the process need some. */
+static inline rlim_t soft_limit(int resource, rlim_t most)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(resource, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    assert_int_equal(setrlimit(resource, &limit), 0);
+    return before;
+}
+
+#endif
