@@ -7,7 +7,7 @@
 #include "with_cmocka.h"
 
 /* Returns the limit before. Give a limit of descriptors back: leak checks at the end of the process need some. */
-static inline rlim_t soft_limit(int resource, rlim_t most)
+static inline rlim_t soft_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
     assert_int_equal(getrlimit(resource, &limit), 0);
