@@ -135,8 +135,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* The last operation so far uses the word of slot 0. Makes it use the word of the slot that the
- * caller gives at each issue. */
+/* The last operation was bound to the word of slot 0. Makes its address a cell, so that each issue uses
+ * the word of the slot that the caller gives. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -260,7 +260,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         if (!follows_by_itself(bound, step->lane))
             cecl_bound_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);
         break;
-    case CECL_STEP_POST: /* a small call is one command */
+    case CECL_STEP_POST: /* only small calls post, and a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
     }
     return ceclSuccess;

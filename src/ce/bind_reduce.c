@@ -1,8 +1,8 @@
 /* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
 
-/* The place of a peer's input, for a reduction. The places that the peer has published show whether the
- * peer's call is in place. */
+/* The place of a peer's input, for a reduction. Only the places that a peer has published show whether the peer is in
+ * place. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;

@@ -61,14 +61,14 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* A plan of messages has no operation. */
+/* `op` is NULL in a plan of messages. */
 static bool has_splits(const struct cecl_plan *plan)
 {
     const struct cecl_op *op = plan->part.call.op;
     return op && op->family == CECL_FAMILY_SPLITS;
 }
 
-/* Room only grows, so plans of different shapes may take turns. */
+/* The memory never shrinks, so plans of different shapes can use it in turn. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan)
 {
     const bool fits = plan->nsteps <= bound->steps && plan->ncopies <= bound->copies &&

@@ -23,7 +23,7 @@ struct cecl_command {
     uint8_t lane;          /* the lane on which the command is issued */
     bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
     uint8_t counter;       /* FLAGS */
-    uint32_t first, count; /* in ops, rows, reductions, or batch */
+    uint32_t first, count; /* the command's items, in ops, rows, reductions or batch */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -52,7 +52,7 @@ struct cecl_bound {
     /* places in these arrays and in `small` that are filled at each issue */
     struct cecl_cell *cells;
     void *memory;
-    uint32_t steps, copies; /* there is room for so many */
+    uint32_t steps, copies; /* how many steps and copies of a plan have room in `memory` */
     int nlanes;             /* highest lane of a command, plus 1 */
     /* in a plan of messages, both ends of each message; NULL: places come from `told` */
     const struct cecl_ends *ends;
@@ -94,11 +94,11 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 
-/* bind_address.c: the words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
- * the values. */
+/* bind_address.c: the words by which the ranks' kernels of a lane wait for each other. The caller fills in what the
+ * kernel does, and the values. */
 struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
-/* The same for a captured call that is one kernel, which also counts itself, and writes to flags->replay that it is
- * running. number: of the call among the captured ones. */
+/* The same for a captured call that is one kernel. The kernel also counts its runs, and writes to flags->replay that
+ * it is running. number: the call's number among the communicator's captured calls. */
 struct cecl_meeting cecl_bound_captured(const struct cecl_flags *flags, enum cecl_numbering kind,
                                         uint32_t number, struct cecl_counting *counting);
 

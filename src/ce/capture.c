@@ -120,8 +120,8 @@ static bool shows_itself(const struct capture *capture)
            capture->items[last - 1].kind == ITEM_SIGNAL;
 }
 
-/* The word that ends a peer's wait is written last. Before the number ends the wait for phase 1, TURN must have
- * lost the bits of the call before. Before TURN ends the wait for the last phase, the number must be gone. */
+/* A phase is signalled by one word or two. The word that ends the peers' wait is written last: in phase 1 CALL,
+ * after TURN has lost the previous call's bits; in the last phase TURN, after CALL is 0 again. */
 static void emit_signal(struct cecl_plan *built, uint32_t phase, uint32_t n)
 {
     const int rank = built->part.call.rank;

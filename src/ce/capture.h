@@ -8,8 +8,8 @@
  * wait for all phases before it. Each wait is for the phase that was signalled last. A signal is
  * left out if the next signal comes before any wait.
  *
- * A call begins with the wait for the last phase of the call before. Usually its peers have reached
- * that phase by then. A barrier, and a call between two barriers:
+ * A call begins with the wait for the last phase of the previous call. Usually the peers have
+ * reached that phase by then. The plans of a barrier, and of a call between two barriers:
  *
  *     wait 0 | signal 1, wait 1 | signal 2, wait 2 | signal 3
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3
@@ -18,9 +18,9 @@
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves
  * only to staging, or from a rank to itself.
  *
- * Two phases would not be enough. A rank could take a peer's phase 2 of the call before for phase 2
- * of this call: each replay writes the same values, so words do not show to which replay a phase
- * belongs.
+ * Two phases would not be enough. A rank could mistake a peer's phase 2 of the previous call for
+ * phase 2 of this call: each replay writes the same values, so a word does not show which replay
+ * wrote it.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H

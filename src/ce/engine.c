@@ -6,8 +6,8 @@
 
 #define SLOT_ALIGN 512u /* slots have multiples of this many bytes */
 #define POOL_SHARE 8    /* each kind of slots takes at most one part in this many of the pool */
-/* If the pool has no room for slots of so many bytes, the largest small call of more than two ranks, no call is
- * small. */
+/* The largest small call of more than two ranks. If the pool has no room for slots of this size, no call goes through
+ * slots. */
 #define SLOT_LEAST_CUDA (256u << 10)
 #define SLOT_LEAST_HOST (4u << 10)
 /* The part of the next rank's staging through which private memory is copied. A chunk is half of it. A chunk of
@@ -37,7 +37,7 @@ static uint64_t slot_bytes_of(const struct cecl_pool *pool, uint64_t small_bytes
     return 0;
 }
 
-/* Bytes of the slots of calls that are not captured. Captured calls have slots of their own, with as many
+/* Bytes of all slots for calls that are not captured. Captured calls have separate slots, which take equally many
  * bytes. */
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {

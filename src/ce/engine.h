@@ -22,8 +22,8 @@ struct cecl_told {
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are as this rank
-     * is */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are outside if this
+     * rank is, otherwise none */
     uint64_t *outside;
     size_t noutside;
 };
@@ -36,14 +36,14 @@ struct cecl_engine {
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* where the first slot of small calls lies, and the first one for captured calls, in bytes from
-     * the start of staging. slot_bytes: the bytes of a slot; 0: there are no slots */
+    /* offsets in staging of the first slot of small calls, and of the first slot for captured calls.
+     * slot_bytes: the bytes of a slot; 0: there are no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
-    /* the table for calls by splits on the device: where it lies, in bytes from the start of
-     * staging, and its bytes; 0: no table, because there are too many ranks */
+    /* the table for calls by splits on the device: its offset in staging, and its size (0: there is
+     * no table, because there are too many ranks) */
     uint64_t table_offset, table_bytes;
-    /* the part that only the rank before this one uses: where it lies, in bytes from the start of
-     * staging, and its bytes */
+    /* the part of staging that only the rank before this one uses (lower_carry.c): its offset in
+     * staging, and its size */
     uint64_t carry_offset, carry_bytes;
     /* time limit of waits in small calls' kernels, set by the opener; 0: there is none */
     uint64_t small_timeout_ns;
@@ -52,7 +52,7 @@ struct cecl_engine {
     ceclStream_t *lanes;
     /* -- graphs: see cecl_engine_run -- */
     struct cecl_order order; /* `event` is NULL until a call was captured */
-    ceclStream_t before; /* stream where the event was first recorded, behind the calls so far */
+    ceclStream_t before; /* stream on which the event was first recorded, behind the calls so far */
     bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
@@ -82,13 +82,13 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
  *
  * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on
  * any streams. Once a first call was captured, an event marks the end of the last launch. Each call and
- * each graph waits for the event at its start and records it at its end. So one set of words, one staging
- * and one set of halves serve all graphs. */
+ * each graph waits for the event at its start and records it at its end. So all graphs can use the same words
+ * and the same staging. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, const struct cecl_capture *capture,
                              bool *started);
-/* Whether the latest launch is done, also if it is a launch of a graph: ceclSuccess or
- * ceclInProgress. */
+/* Whether the latest call, or launch of a graph, is done. Returns ceclSuccess if so, ceclInProgress
+ * if not. */
 ceclResult_t cecl_engine_query(const struct cecl_engine *engine);
 
 /* The report of ceclExplain on a plan. */

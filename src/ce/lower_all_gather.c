@@ -106,8 +106,8 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "pull, one batch");
 }
 
-/* The result is equal on all ranks, unless a rank came late. In a late call the barriers do not
- * depend on it. */
+/* Equal on all ranks, unless a rank came late: then ranks may disagree, but a late call has the same
+ * barriers either way. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < part->call.nranks; i++)

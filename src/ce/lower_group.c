@@ -24,7 +24,7 @@ struct bundles {
     uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
 };
 
-/* Whether a call is among those of the group that get equal parts of staging. */
+/* Whether a call of a group needs a part of staging to itself. These parts are equal. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -85,7 +85,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* this much staging does not change how the call is lowered, so may_join gives the same answer */
+        /* with this much staging, a reduction is lowered as if it had all of staging */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;
@@ -204,7 +204,7 @@ ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct c
 {
     if (!parts[0].means.late)
         return cecl_lower_alike(parts, nparts, plan);
-    /* lowering changes `parts` */
+    /* lowering changes `parts`, but cecl_route needs them unchanged */
     CECL_OWNED struct cecl_part *before = malloc(nparts * sizeof(*before));
     if (!before)
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",

@@ -25,10 +25,10 @@
  * A captured group has the main lane only, and the sender always comes second. It needs no lane for
  * each peer, because groups meet when they are captured: a group takes a ticket, tells its peers
  * its messages, and waits until they have told theirs. The main lane sends in the order of the
- * tickets of the peers' groups. So along a chain of waits, each group waits for one with a smaller
- * ticket. There is no deadlock if all ranks launch in the order in which they captured. (A group
- * that also has collectives takes its ticket before its collectives meet. So two ranks of a message
- * may wait for each other if their groups have different collectives.)
+ * tickets of the peers' groups, so each group waits only for groups with smaller tickets. There is
+ * no deadlock if all ranks launch in the order in which they captured. (But a group takes its ticket
+ * before the barriers of its collectives. If the groups of two ranks have messages for each other
+ * and different collectives, these ranks may wait for each other.)
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -106,8 +106,8 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
 }
 
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
- * peer or a graph captures the group. All messages with one group of a peer have one wait and one
- * batch of copies. Returns the lane after the last one that was taken. */
+ * peer or a graph captures the group. The messages from or to one group of a peer share one wait and
+ * one batch of copies. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

@@ -1,7 +1,7 @@
 /* A large block that is the only one of its call: a broadcast of much data. If the root sent the
  * whole block to each peer, the block would cross the root's link N-1 times. So the root sends each
  * peer one piece, and the peers pass the pieces on among themselves. Rounds overlap: while the
- * peers pass on the pieces of one round, the root sends those of the next:
+ * peers pass on the pieces of one round, the root sends the pieces of the next:
  *
  *     | barrier | root: piece i of round 0 -> the i-th peer after it
  *     | barrier | root: piece i of round 1; i-th peer: piece i of round 0 -> all others

@@ -7,7 +7,7 @@
  *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
  * All ranks send the same chunk at the same time. A rank that ran ahead would send to the same peer
- * as another rank, and each would get half of that peer's link.
+ * as another rank, and both would share that peer's link.
  *
  * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because
  * nothing is sent while the last reduction runs. An all-reduce sends results during its last reduction:
@@ -142,8 +142,10 @@ struct pipeline {
     const struct cecl_part *parts;
     const uint32_t *which;
     uint32_t count;
-    uint64_t room;      /* bytes from a chunk's room in staging to the next chunk's */
-    uint64_t own;       /* equal in all chunks, as peers may send chunks before a result has left */
+    uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
+    /* as in struct cecl_chunks; equal in all chunks, because peers may send the next chunk to a room whose
+     * result has not left yet */
+    uint64_t own;
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
 
@@ -237,7 +239,7 @@ static void send_behind(const struct pipeline *pipeline, const struct turn *turn
         side_follows(plan); /* a result may be overwritten once it is sent */
 }
 
-/* Sends the results of the reductions whose ranks must meet first. Ranks meet behind the last results. */
+/* Sends the results of reductions whose ranks must meet first. A last barrier says that all results are there. */
 static void end_pipeline(const struct pipeline *pipeline, struct cecl_plan *plan)
 {
     bool meets = false, sends = false;
@@ -263,7 +265,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* flags order the inputs, too, but CUDA does not see flags as dependencies */
+    /* by flags alone the order would be right, but CUDA does not see flags as dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

@@ -26,7 +26,7 @@ static inline uint64_t total_of(const struct cecl_part *part)
     return part->call.bytes * cecl_call_input_blocks(&part->call);
 }
 
-/* Where a rank's share begins. The share is the part that this rank reduces for all. */
+/* Where a rank's share begins. */
 static inline uint64_t share_begin(const struct cecl_part *part, int rank)
 {
     return (uint64_t)rank * part->way.reduce.share;
@@ -103,10 +103,10 @@ struct cecl_chunks {
     uint64_t equal; /* how many chunks have `bytes` */
     /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
     uint64_t begin[CECL_HALVINGS + 2];
-    /* bytes of staging that a chunk takes, for all senders together, and where in staging the current
-     * chunk has its room */
+    /* A chunk's room: the bytes of staging that it takes, for all senders together, and where in
+     * staging the current chunk's room begins */
     uint64_t room, at;
-    /* where in its room a chunk is put once a reduce has reduced it, or a chunk of this rank's own tiles */
+    /* the offset in this room at which a reduce leaves a reduced chunk, or this rank puts its own tiles */
     uint64_t own;
 };
 
@@ -122,7 +122,7 @@ static inline uint64_t cecl_chunk_bytes(const struct cecl_chunks *chunks, uint64
 
 /* Divides the rank's share into chunks. Fails where staging is too small. */
 ceclResult_t cecl_chunks_of(const struct cecl_part *part, struct cecl_chunks *chunks);
-/* How many bytes of half of staging each rank gets. In a pipeline a chunk has its room in one half. */
+/* In a pipeline, half of staging is the room of one chunk. Returns how many bytes of this half each rank gets. */
 uint64_t cecl_staged_slice(const struct cecl_part *part);
 /* Whether a reduction in several chunks may be in a pipeline. */
 bool cecl_staged_may_follow(const struct cecl_part *part);

@@ -16,9 +16,8 @@
  * between the same two ranks, and then the later rank makes both. Copies to and from staging stay with
  * their rank, because every rank knows where staging lies.
  *
- * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
- * makes pushes and pulls one after the other, on any streams, because one copy engine makes all of
- * its copies over links. */
+ * The copies that this rank takes over are mostly pulls. They share a batch with its pushes: another
+ * stream would gain nothing, because a single copy engine makes all of a GPU's copies over links. */
 #include "ce/lowering.h"
 
 #include "util/grow.h"
