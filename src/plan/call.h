@@ -85,7 +85,7 @@ static inline uint64_t cecl_rows_extent(uint64_t bytes, uint64_t rows, uint64_t 
     return (rows - 1) * pitch + bytes;
 }
 
-/* How many bytes the result of `bytes` bytes of a block has. */
+/* How many bytes of a result come from `bytes` bytes of a block. */
 static inline uint64_t cecl_call_result_bytes(const struct cecl_call *call, uint64_t bytes)
 {
     return cecl_reduction_result_bytes(call->op->widens, bytes);
@@ -115,9 +115,9 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place, and belongs to an operation whose ranks must all agree on that. Only an
- * all-to-all is such an operation, because in place it is carried out differently. A reduction in place
- * changes no step of the peers. For calls that send one block to all ranks, see cecl_call_is_outside. */
+/* Whether the call is in place, and is one that all ranks must make in place, or none. Only an all-to-all is
+ * such a call, because in place it is carried out differently. A reduction in place changes no step of the
+ * peers. For calls that send one block to all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
@@ -132,8 +132,8 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
            cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
-/* Half of the bytes of the blocks that this rank sends to its peers and receives from them. Usually
- * each sender moves its blocks. A rank that comes later than its peers moves this many bytes more. */
+/* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves
+ * its blocks. A rank that comes later than its peers moves both directions: about this many bytes more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */

@@ -18,7 +18,7 @@
 #define BYTES_PER_PEER (256 * KIB)
 /* these bytes take 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
-#define ROUNDS_MOST 8 /* the last round, which overlaps with no other, takes an eighth */
+#define ROUNDS_MOST 8 /* only the last round, an eighth of the block, overlaps with no other */
 /* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes, which costs 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk costs 14 us of flags; 1 MiB to each of 3 peers takes 8 us */
@@ -217,7 +217,7 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* Whether the call's kernel can count calls by itself, as a captured small call must. */
+/* Whether the call's kernel can count its runs by itself, as the kernel of a captured small call must. */
 static bool can_count(const struct cecl_call *call)
 {
     return call->op->family != CECL_FAMILY_REDUCTION ||

@@ -1,4 +1,4 @@
-/* In what two calls differ, in words. */
+/* Says in words how two calls differ. */
 #include "plan/facts.h"
 
 #include <inttypes.h>

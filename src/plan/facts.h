@@ -6,8 +6,8 @@
 
 #define CECL_FACTS_MORE 6u
 
-/* Facts that are equal on all ranks of a call. Calls that are carried out as one have their number
- * and the facts of the first call. */
+/* Facts that are equal on all ranks of a call. For calls that are carried out as one: how many they
+ * are, and the facts of the first. */
 struct cecl_facts {
     uint8_t op; /* enum cecl_op_index */
     uint8_t type, red_op, sm_policy, direction, captured;

@@ -30,8 +30,8 @@ struct merging {
     uint32_t part, step;
 };
 
-/* Merges a part's batches of this wave, as far as barrier `phase` + 1 or a reduction, and advances past
- * these batches. Returns whether batches of later waves are left. */
+/* Merges a part's batches of this wave, up to barrier `phase` + 1 or a reduction, and advances past these
+ * batches. Returns whether batches of later waves are left. */
 static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
 {
     for (; from->step < from->plan->nsteps; from->step++) {

@@ -31,7 +31,7 @@ static inline bool cecl_area_is_users(uint32_t area)
 }
 
 /* A plan of several calls (a group) has areas for each of them: the areas of call i begin at
- * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist only once, as those of call 0. */
+ * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist only once, as areas of call 0. */
 #define CECL_GROUP_MAX 4096
 static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
@@ -61,8 +61,8 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
-    /* index of the reduction's call in a group; the places do not show the call, because they may
-     * all be in staging */
+    /* index of the reduction's call in a group; the places cannot show it, because they may all be
+     * in staging */
     uint32_t part;
 };
 

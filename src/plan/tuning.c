@@ -66,7 +66,7 @@ struct cecl_tuning cecl_tuning_default(enum cecl_tuning_device device, int nrank
 
 int64_t cecl_tuning_hash(const struct cecl_tuning *tunings, size_t count)
 {
-    /* fixed, because equal files must give equal hashes */
+    /* a fixed key, because equal values must give equal hashes on all ranks */
     static const uint8_t key[16] = "cecl tuning";
     return (int64_t)(cecl_siphash(key, tunings, count * sizeof(*tunings)) & INT64_MAX);
 }

@@ -52,7 +52,7 @@ struct cecl_way {
     } reduce;
 };
 
-/* Whether SMs write results to the peers: all results, or those at the end of each share. */
+/* Whether SMs write results to the peers: all results, or the results at the end of each share. */
 static inline bool cecl_way_kernels_send(const struct cecl_way *way)
 {
     return way->reduce.sms_send || way->reduce.sms_end > 0;
@@ -63,7 +63,7 @@ struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
-    /* where the tables of calls by splits lie, behind the staging of other calls, and their bytes */
+    /* tables of calls by splits: where they lie, behind the staging of other calls, and their size */
     uint64_t table_offset, table_bytes;
     /* where the slots of small calls begin, behind the parts of staging that other calls use */
     uint64_t slots_offset;
@@ -91,7 +91,7 @@ struct cecl_means {
 #define CECL_CHUNK_ALIGN 256u
 
 #define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
-/* a GPU keeps flags between the data, so the smallest slots have this many times the bytes */
+/* slots also hold flags, between the data; so they take up to this many times the bytes of the data */
 #define CECL_SLOT_FACTOR 2
 
 /* -- choose.c: one function for each family of calls chooses by thresholds how a call is carried
