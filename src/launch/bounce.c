@@ -7,7 +7,6 @@
 
 #define ALIGN 512u
 
-/* A bounce buffer. */
 struct cecl_bounce {
     char *base;
     size_t bytes;
@@ -144,8 +143,8 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     return ceclSuccess;
 }
 
-/* Called when the last lease has ended. Frees replaced buffers whose calls are done. A later call tries to
- * free the other ones. In a failed communicator nothing is freed, because peers may know of a buffer that
+/* Called when the last lease has ended. Frees the replaced buffers that no pending call uses; the others are
+ * tried again next time. In a failed communicator nothing is freed, because peers may know of a buffer that
  * this rank never used. */
 static void end_last(ceclComm_t comm)
 {
@@ -160,7 +159,7 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether the buffer was replaced while there were leases. Leases may then lie in several buffers. */
+/* Whether a buffer was replaced during the current leases, so that they may lie in several buffers. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;

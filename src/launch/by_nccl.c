@@ -21,7 +21,7 @@ ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
         return cecl_fail(ceclInvalidArgument,
                          "stream: cudaStreamPerThread, which NCCL's thread would take for its own "
                          "stream; over several hosts another stream expected");
-    /* NCCL would find out only when it makes the calls */
+    /* checked before peers learn of the call; NCCL would refuse it only afterwards */
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_check_own(launch) : ceclSuccess;
 }
 

@@ -33,8 +33,8 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* A graph that was destroyed holds its calls until its launches are done, and a device may report its end late. So whoever
- * finds that a graph holds a call looks again, up to 2 s (gone_ms of the launcher) long.
+/* A destroyed graph holds its calls until its launches are done, and the device may report its end late. So the
+ * functions below look repeatedly whether a graph still holds a call, for up to 2 s (gone_ms of the launcher).
  * Returns false once the deadline has passed. */
 static bool pause_until(int64_t deadline)
 {

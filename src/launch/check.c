@@ -1,6 +1,6 @@
-/* Exchanges of all ranks, in which each of them may refuse. Above all, ranks exchange their descriptions of a call before it
- * is enqueued, and compare them: under CECL_CHECK of each collective, which is slow, and is for finding errors in
- * programs; otherwise only of an all-to-all in which senders do not know where their blocks belong. */
+/* Exchanges of all ranks in which any rank may refuse. The most important one compares the ranks' descriptions of a
+ * call before it is enqueued. Under CECL_CHECK, which is slow and meant for finding errors in programs, it precedes
+ * each collective; otherwise only an all-to-all whose senders do not know where their blocks belong. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>
@@ -224,7 +224,8 @@ static bool is_checked(ceclComm_t comm)
            comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
-/* The first communicator that refuses; NULL: none does. In progress: no thread could be started. */
+/* The first communicator that refuses; NULL: none does. It has not compared (ceclInProgress) if no thread
+ * could start. */
 static ceclComm_t who_refuses(struct cecl_launch *launch)
 {
     while (launch && (launch->compared == ceclSuccess || launch->compared == ceclInProgress))
@@ -247,7 +248,7 @@ void cecl_launches_compare(struct cecl_launches *all)
         compared += is_counted(first, launch) ? 0 : launch->comm->id;
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch))
         launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
-    /* at the same time: ranks may use the communicators in any order, in one group or in successive calls */
+    /* all at once, because peers may compare on these communicators in another order, or one after another */
     const ceclResult_t result = cecl_together(compare, first, next_compared);
     (void)!cecl_launches_note(all, who_refuses(first), result);
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {

@@ -1,4 +1,4 @@
-/* Describes calls, and settles their windows: makes sure that these still describe the memory that is there. */
+/* Describes calls, and settles their windows: makes sure that the windows match the memory that is there now. */
 #include "launch/make.h"
 #include "launch/steps.h"
 #include "net/net.h"
@@ -63,7 +63,7 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     struct cecl_region
-        region; /* a file's mapping stands for memory of a GPU, also before it is registered */
+        region; /* the mapping of a file plays a GPU's memory here, even before it is registered */
     if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
         comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
         region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))

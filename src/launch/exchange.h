@@ -5,8 +5,8 @@
 #include "comm/comm.h"
 #include "plan/facts.h"
 
-/* Allocates memory for what ranks send in an exchange, at least CECL_EXCHANGE_BYTES for each rank: a communicator makes one
- * exchange at a time. Returns NULL without memory. */
+/* Allocates a communicator's memory for what ranks send in an exchange, at least CECL_EXCHANGE_BYTES for each rank.
+ * It serves one exchange at a time. Returns NULL without host memory. */
 #define CECL_EXCHANGE_BYTES 512
 void *cecl_exchange_room(int nranks);
 
@@ -19,15 +19,14 @@ struct cecl_verdict {
     char text[180]; /* the message of an error */
 };
 
-/* Collective. Gathers `bytes` bytes of each rank: over the mesh, or, over several hosts, over the ranks' lines. A failure in
- * its midst fails the communicator. kind: as in cecl_mesh_allgather. */
+/* Collective. Gathers `bytes` bytes of each rank: over the mesh, or, with several hosts, over the connections
+ * to the root (boot/oob.h). If it fails midway, so does the communicator. kind: as in cecl_mesh_allgather. */
 ceclResult_t cecl_gather(ceclComm_t comm, const char *kind, const void *mine, void *all,
                          size_t bytes);
 
-/* Collective. Gathers `bytes` bytes from each rank's `mine` into the launcher's `exchange`. First fills in *mine from `local`,
- * the result of this rank's own checks, whose message must be recorded. Returns this rank's own error if
- * there is one, because its message says most. Otherwise returns the error of the first peer that refused
- * its call.
+/* Collective. Gathers `bytes` bytes from each rank's `mine` into the launcher's `exchange`. First fills in *mine from
+ * `local`, the result of this rank's own checks, whose message must be recorded. Returns this rank's own error if there
+ * is one, because its message says most. Otherwise returns the error of the first peer that refused its call.
  *
  * name  of the public call, for messages; kind: as in cecl_gather */
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
@@ -35,13 +34,13 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
 
 /* -- check.c: ranks compare the calls that they are about to make. -- */
 
-/* Collective. Compares a call with the peers' calls; if ranks have layouts of their own, also each sender's with each
- * receiver's. `local`: the result of checking this rank's own arguments; its message must be recorded. Either all ranks
- * go on, or all refuse. They refuse with ceclInvalidUsage and the values of two ranks that differ, or with the
- * message of a rank that refused. The description `call` may then be incomplete. */
+/* Collective. Compares a call with the peers' calls. If ranks have layouts of their own, also compares what each rank
+ * sends with what its receivers expect. `local`: the result of checking this rank's own arguments; its message must be
+ * recorded. If it is an error, `call` may be incomplete. Either all ranks go on, or all refuse: with ceclInvalidUsage
+ * and the values of two ranks that differ, or with the message of a rank that refused. */
 ceclResult_t cecl_exchange_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
-/* Writes the call's layout, in which it fills in where this rank's blocks belong at its peers: see the latest
- * cecl_exchange_call. layout: [out] [call->layout_words] */
+/* Copies the call's layout to `layout` [call->layout_words], and fills in where this rank's blocks
+ * belong at the peers, as the latest cecl_exchange_call has found out. */
 void cecl_exchanged_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout);
 /* cecl_exchange_call under CECL_CHECK=1; otherwise returns `local`. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);

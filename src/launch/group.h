@@ -13,8 +13,8 @@ struct cecl_group {
     struct cecl_launches all; /* what the group carries out */
     uint32_t ncalls;          /* how many calls were made in the group, refused ones included */
     uint32_t
-        failed_call; /* the number of that call, until its message has it; 0: it is not known */
-    const char *failed_name; /* the call's function */
+        failed_call; /* the number of the refused call, until the message names it; 0: unknown */
+    const char *failed_name; /* the refused call's function */
     /* joins that wait for the group's end (api/init.c); freed when the thread ends */
     struct cecl_join *joins;
     void (*free_joins)(struct cecl_join *joins);
@@ -43,14 +43,14 @@ ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 /* Refuses the group because of `result`. The message must be recorded. Returns `result`. No effect if `result` is
  * success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
-/* Like cecl_group_refuse, for the call that was counted last. Its communicator is `comm`, or NULL: the message may have rank
- * numbers of `comm`. Names the call in the message. */
+/* Like cecl_group_refuse, for the call that was counted last, which the message then names. `comm`: the communicator
+ * whose rank numbers the message may have, or NULL. */
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls and allocations on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
-/* Returns an error if there are any. `words`: what the caller should do, or what happens to these calls. */
+/* Returns an error if any wait. `words`: what the caller should do, or what happens to the calls that wait. */
 ceclResult_t cecl_group_check_waiting(ceclComm_t comm, const char *words);
-/* Call it when `comm` ends. Takes them out of the group, which is refused. */
+/* Call it when `comm` ends. Takes its calls and allocations out of the open group, and refuses the group. */
 void cecl_group_forget(ceclComm_t comm);
 
 /* Enters the communicators of the group's calls. `name`: the public call that does this, for messages. If

@@ -40,7 +40,7 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
 struct cecl_leases {
     bool has_bounce; /* the launch has leased a part of a bounce buffer (launcher.h) */
     uint64_t first,
-        behind; /* bytes [first, behind) of the bounce buffer, if no later lease follows */
+        behind; /* in the bounce buffer: where the launch's first lease begins, and its last ends */
     struct cecl_launch *before, *after; /* lists of launches that copy within this rank */
 };
 
@@ -80,7 +80,7 @@ struct cecl_launch {
     /* peers rely on the launch: they know of it, or a part of it is enqueued */
     bool is_owed;
     bool is_grouped;  /* the launch's calls are in a group */
-    bool is_asked;    /* the stream was good when the launch was taken */
+    bool is_asked;    /* the stream was valid when the launch was taken */
     bool is_captured; /* a graph captures the launch and replays it; see captured.c below */
     bool is_held;     /* a graph holds the launch */
     bool is_gone;     /* the graph that held the launch is gone */
@@ -182,7 +182,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm);
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
-/* The error of a wait that cecl_launch_goes_on ended. */
+/* The error to return for a wait that ended because cecl_launch_goes_on returned false. */
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host goes on waiting for peers: the communicator has not failed, and the launch that is being
  * made is still within its time limit. The registry and the places ask this while they wait. */
@@ -198,12 +198,12 @@ bool cecl_launch_captures(const void *comm);
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands
  * the launch over (cecl_launch_return), and the next call of the communicator drops it. -- */
 
-/* Lets the graph hold the launch, also if only a part of it can then be captured: the program may launch that part. After
- * an error nothing has changed. */
+/* Lets the graph hold the launch. It stays held if only a part of it can then be captured, because the program may
+ * launch that part. After an error nothing has changed. */
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
 
-/* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls graphs
- * still hold. The caller must be ending the communicator. */
+/* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls
+ * graphs still hold. The caller must be ending the communicator. */
 uint32_t cecl_captured_await(ceclComm_t comm);
 /* Returns an error if a captured call uses the allocation at `offset` of the pool. */
 ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset);

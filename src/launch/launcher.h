@@ -9,7 +9,7 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
-/* A GPU that is more told launches behind counts as not behind. */
+/* How many launches `ends` remembers. A GPU that is further behind counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
 /* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A
@@ -75,7 +75,7 @@ struct cecl_launcher {
 
 /* Makes room for the values of a program that is issued once. */
 ceclResult_t cecl_once_reserve(struct cecl_once *once, uint32_t ngiven);
-/* The plan, to be lowered. aside: see struct cecl_plan. */
+/* Returns the plan, for a lowering to fill. aside: see struct cecl_plan. */
 struct cecl_plan *cecl_once_plan(ceclComm_t comm, bool captured, bool aside);
 /* Makes the program of the plan. ends: see struct cecl_bound. */
 ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends);

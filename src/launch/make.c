@@ -11,8 +11,8 @@
 
 /* ---- checking */
 
-/* The calls of a group must not overlap. What counts are the buffers that the program gave: a bounce buffer
- * overlaps nothing, but this rank carries bytes from it to the program's recvbuff, unless it receives nothing. */
+/* The buffers that the program gave to a group's calls must not overlap. A bounce buffer overlaps nothing, but its
+ * bytes are carried to the program's recvbuff (unless this rank receives nothing), so that recvbuff counts. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const uint32_t count = launch->nfull;
@@ -165,9 +165,9 @@ static ceclResult_t run_carried(struct cecl_launch *list)
     return ceclSuccess;
 }
 
-/* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
- * the receiver of a message may have it in different groups. If messages came first, rank A could wait in a
- * message for rank B, while B waits in a collective for A. */
+/* Issues collectives before messages, on all ranks. Otherwise rank A could wait in a message for
+ * rank B while B waits in a collective for A, because the two ranks of a message may have it in
+ * different groups. */
 static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -226,8 +226,9 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
     return all->first && !all->first->is_grouped ? result : cecl_fail_with(all->failed, all->words);
 }
 
-/* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before anything
- * is enqueued. Of calls that NCCL carries, only the first step is made here. The places of all launches are published before any launch waits for its peers. */
+/* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before
+ * anything is enqueued. The places of all launches are published before any launch waits for its peers. Calls
+ * that NCCL carries take only the first step here. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
     check_launch, tell_launch, prepare_launch, issue_launch};
 

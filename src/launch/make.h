@@ -10,7 +10,7 @@ struct cecl_launches {
     /* a list: for each communicator first the launch with its collectives, then the launch with its
      * messages */
     struct cecl_launch *first;
-    const struct cecl_op *op; /* the public call: of a lone call its own, else ceclGroupEnd */
+    const struct cecl_op *op; /* the public function: the lone call's own, or ceclGroupEnd */
     uint64_t pending_ns;      /* how much longer to wait for late peers while calls are pending */
     ceclResult_t failed;      /* the result of the first failure */
     ceclComm_t failed_on;     /* its communicator, or NULL */

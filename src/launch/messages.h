@@ -70,8 +70,8 @@ ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
 /* Gives the values of captured messages: messages_captured.c. */
 void cecl_messages_capture(struct cecl_launch *launch);
 
-/* Counts the messages of a launch, by role and peer. Refuses more with a peer than a ring holds, or than a captured group
- * may have. */
+/* Counts the messages of a launch, by role and peer. Refuses more messages with one peer than a ring holds, or than a
+ * captured group may have. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
 /* Refuses messages of a rank to itself that are not sent and received in one group, with equally many bytes. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);

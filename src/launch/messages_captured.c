@@ -30,7 +30,7 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
                   waits ? ", but waits for another message with this rank" : ""));
 }
 
-/* Asks whether the peer has left before it looks for its post: a peer may post and then leave. */
+/* First asks whether the peer has left, then looks for the peer's post, because a peer may post and then leave. */
 static ceclResult_t meet_one(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -56,8 +56,8 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 /* words are compared modulo 2^32, so waits must not be far ahead of the signals */
 #define AHEAD_MOST (1u << 30)
 
-/* `sum`: [in, out] how many signals the entries of the call await so far, in total, because several entries
- * may be for the same signal. */
+/* Several entries of a call may await the same signal. `sum`: [in, out] how many signals the entries so far
+ * await in total. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -120,8 +120,8 @@ static ceclResult_t check_range(const struct making *making)
                : ceclSuccess;
 }
 
-/* Checks both memories, as collectives check theirs: nobody else does, because the peer's host makes no call.
- * Memory of the pool cannot go, nor become shorter. */
+/* Checks the memory of both ranks, because the peer's host makes no call that could check its own. Memory of the
+ * pool is not checked, because it can neither go nor become shorter. */
 static ceclResult_t check_memory(ceclComm_t comm, const struct making *making)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;

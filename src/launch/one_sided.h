@@ -63,7 +63,7 @@ struct cecl_one_sided_args {
 ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                  ceclStream_t stream);
 
-/* Refuses a number that is no rank's. */
+/* Refuses a peer that is no rank of the communicator. */
 ceclResult_t cecl_peer_check(ceclComm_t comm, int peer);
 /* Refuses a handle that is NULL, was freed, or belongs to a different communicator. */
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);

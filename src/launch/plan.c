@@ -186,8 +186,8 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
-/* Whether the program gave the same buffers, where calls have bounce buffers instead. The calls of a group may
- * have equal bounce buffers, and yet overlap in the program's buffers. */
+/* Whether calls with a bounce buffer have the same recvbuff of the program, too. The calls of a group may have
+ * equal bounce buffers, and yet overlap in the program's buffers. */
 static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
@@ -252,7 +252,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* a peer that no step waits for may end the call, and free its memory, before this rank starts */
+    /* without a meeting this rank touches no peer's memory, and a peer may free its own at any time */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

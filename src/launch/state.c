@@ -72,8 +72,8 @@ static int awaited(const struct cecl_launch *launch)
     return launch->is_captured && launch->is_open ? missing_from(launch, 0) : -1;
 }
 
-/* Returns a rank that will not come to this captured call, because it left or made another call; -1: none. Only captured
- * calls wait that long. */
+/* Returns a rank that will not come to this captured call, because it left or made another call; -1: none, or the call
+ * is not captured. */
 static int gone_of(const struct cecl_launch *launch)
 {
     int rank = awaited(launch);

@@ -71,8 +71,7 @@ void cecl_bounces_close(ceclComm_t comm);
 /* Publishes this rank's places. Peers rely on the launch from then on. Has no effect on a launch whose
  * places peers need not know. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
-/* Learns what peers have published, and writes it to launch->told. 
- * pending_ns: see struct cecl_launches. */
+/* Learns what peers have published, and writes it to launch->told. pending_ns: see struct cecl_launches. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 /* Notes that the launch is enqueued: later calls ask how far this rank's GPU is behind. Has no effect on a launch that
  * was not published. */
@@ -96,8 +95,8 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
  * and keeps this launch. A launch whose calls have no effect gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 
-/* Finds the kept launches with equal calls, once the launch's calls are complete. Call it before cecl_launch_bind and the
- * next function. Returns whether the buffers of these calls were checked, and no memory was freed since then. */
+/* Finds the kept launches with equal calls, once the launch's calls are complete. Call it before cecl_launch_bind and
+ * cecl_kept_checked. Returns whether these buffers were checked earlier and no memory was freed since then. */
 bool cecl_kept_find(struct cecl_launch *launch);
 /* Notes that the buffers were checked, for this launch and for the kept launch with equal calls. */
 void cecl_kept_checked(struct cecl_launch *launch);
@@ -107,8 +106,8 @@ void cecl_kept_checked(struct cecl_launch *launch);
 
 /* Checks what shows only when all calls of the launch are known. */
 ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch);
-/* Makes the calls that NCCL carries, after all others. If those have failed meanwhile, so do the communicators of
- * these, because peers make their calls. */
+/* Makes the calls that NCCL carries, after all other calls of the group. If one of the others has failed, the
+ * communicators of these calls fail, too, because peers make the calls. */
 struct cecl_launches;
 void cecl_by_nccl_run(struct cecl_launches *all);
 void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation);

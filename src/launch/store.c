@@ -143,8 +143,8 @@ static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
     launch->is_captured = launch->is_asked && launch->capture.id != 0;
 }
 
-/* The stream of a lone call was checked when the launch was taken. That of a group may have changed since; if it captured
- * the group's calls, the same capture must still go on. */
+/* The stream of a lone call was checked when the launch was taken. The stream of a group may have
+ * changed since then; if it captured the group's calls, the same capture must still go on. */
 ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;

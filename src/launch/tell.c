@@ -132,8 +132,8 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Refuses a call that differs from the peer's, because ranks would write where they must not. That only some ranks
- * capture the call has a message of its own. */
+/* Refuses a call that differs from the peer's, because ranks would write where they must not. If only some ranks
+ * capture the call, the message says so. */
 static ceclResult_t check_same(const struct cecl_launch *launch, uint32_t index, int rank,
                                uint32_t flags)
 {
