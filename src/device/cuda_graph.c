@@ -343,7 +343,7 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
-/* Ends a broken capture, too, and returns the driver's error then: the stream is of no use before. */
+/* Also ends a broken capture, and then returns the driver's error. Until it is ended, its stream cannot be used. */
 static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

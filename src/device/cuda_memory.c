@@ -9,7 +9,7 @@
 #define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
 /* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
-#define LAND_MS 2000 /* ms for words that are written behind a copy */
+#define LAND_MS 2000 /* how long to wait for words that are written behind a copy */
 /* ns for which a stream is queried without pauses, and us of each pause after that */
 #define SPIN_NS 200000
 #define PAUSE_US 50

@@ -136,8 +136,8 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 
 /* ---- all work of the GPU */
 
-/* Refuses while a stream captures, as far as that can be seen: a stream of stream_create, or a blocking one. (For
- * the legacy stream, the question fails while a blocking stream captures, and invalidates nothing.) */
+/* Refuses while a stream captures, as far as cecl can tell: it asks the streams of stream_create, and the legacy
+ * stream, whose answer is an error while any blocking stream captures. The question invalidates no capture. */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
     CECL_TRY(cuda_refuse_capture(cuda, CU_STREAM_LEGACY));

@@ -236,15 +236,15 @@ struct cecl_device_ops {
      * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
      * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
-    /* Waits until all work is done that this process had enqueued on the GPU when it was called, because
-     * region_close would wait for it. Work that is enqueued meanwhile does not count. Holds up no other
-     * thread. On the host device region_close waits for nothing, and so does this.
+    /* Waits until the work is done that this process had enqueued on the GPU when `quiet` was called, because
+     * region_close would wait for that work. Later work does not count. Holds up no other thread. On the host
+     * device neither region_close nor `quiet` waits.
      *
      * go_on  called at least once in two ms; false ends the wait
      *
-     * ceclInProgress: `go_on` has ended the wait. Any other error: this cannot be known, for example because
-     * a stream captures. On CUDA a capture of another thread is invalidated if its stream is neither of
-     * stream_create nor a blocking one, so only threads of the program call this, and only to close memory. */
+     * ceclInProgress: `go_on` has ended the wait. Any other error: whether the work is done is unknown, for
+     * example because a stream captures. On CUDA this call invalidates another thread's capture if the stream
+     * is neither of stream_create nor blocking. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues
      * nothing.
@@ -300,8 +300,8 @@ struct cecl_device_ops {
     ceclResult_t (*graph_launch)(struct cecl_device *dev, void *graph, ceclStream_t stream);
     ceclResult_t (*graph_destroy)(void *graph);
 
-    /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce`, `small`, `splits` and `sum_rows` allocate. The caller may reuse the arguments'
+    /* -- work on a stream. None of these functions waits. Once queues are large enough, only `reduce`,
+     * `small`, `splits` and `sum_rows` of the host device allocate. The caller may reuse the arguments'
      * arrays as soon as the function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,

@@ -44,9 +44,9 @@ ceclResult_t host_standard_open(struct host_device *host);
 /* Ends every stream of the device, and does not wait: a stream that still holds work carries it out first. */
 void host_streams_end(struct host_device *host);
 
-/* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
- * single mappings, so only those that are needed are read. Allocates nothing, because calls look at the memory of
- * their buffers each time. */
+/* Reads /proc/self/maps, the list of this process's mappings. Linux 6.11 and later answer questions about single
+ * mappings; there only the mappings that are needed are read. Allocates nothing, because each call looks up the
+ * memory of its buffers. */
 
 /* A line of the file. The kernel splits a mapping into several lines where its parts differ, for
  * example in access rights, and joins equal neighbours. */
@@ -112,7 +112,7 @@ struct host_stream {
     struct host_stream *next;        /* the next one in the process's list */
     unsigned
         users; /* of a default stream: how many devices have it; guarded by the process's lock */
-    /* one each for the list and the thread, and one for each place that somebody holds */
+    /* one each for the list and the thread, and one for each struct host_place of this stream */
     _Atomic unsigned references;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -158,7 +158,7 @@ static inline struct host_place host_place_copy(struct host_place place)
         atomic_fetch_add(&place.stream->references, 1);
     return place;
 }
-/* The end of what the stream holds now. The caller holds the stream's lock. */
+/* How many entries the stream has done once it has done all that it holds now. The caller holds its lock. */
 static inline uint64_t host_stream_end_of(const struct host_stream *stream)
 {
     return stream->finished + stream->count;

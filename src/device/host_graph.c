@@ -46,7 +46,7 @@ struct host_event {
     struct host_event *next; /* the next one in the process's list */
 };
 
-/* The place of the list that names the event; *link is NULL if there is no such event. The caller holds `order`. */
+/* The list's link to the event; *link is NULL if there is no such event. The caller holds `order`. */
 static struct host_event **link_of(ceclEvent_t event)
 {
     struct host_event **link = &host_process.events;
@@ -73,7 +73,7 @@ ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
     return ceclSuccess;
 }
 
-/* Streams that wait for the event go on waiting: they hold the place. */
+/* Streams that wait for the event go on waiting, because they wait for its place, which they hold themselves. */
 ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
 {
     pthread_mutex_lock(&host_process.order);
@@ -88,8 +88,8 @@ ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
     return ceclSuccess;
 }
 
-/* The work that is enqueued for an entry. Takes the references that the work has, and moves an event that is recorded
- * here. The caller holds `order` and the stream's lock. */
+/* Returns the work to enqueue for an entry of a graph, with the references that the work needs. If the entry records
+ * an event, the event marks this place from now on. The caller holds `order` and the stream's lock. */
 static struct work enqueued(struct host_stream *stream, const struct work *entry)
 {
     struct host_event *event = entry->own;

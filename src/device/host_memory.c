@@ -157,7 +157,6 @@ static bool is_readable(uintptr_t address)
            errno != EFAULT;
 }
 
-/* Whether the first and the last byte can be read. */
 bool host_ends_readable(const void *ptr, size_t bytes)
 {
     return is_readable((uintptr_t)ptr) && is_readable((uintptr_t)ptr + bytes - 1);

@@ -84,8 +84,8 @@ static void free_own(const struct work *work)
 }
 
 /* Work leaves the queue only when it is done, so an empty queue means that all work has ended. A thread begins with its
- * creator's rounding and treatment of subnormal numbers. Results have equal bits on all ranks, so a stream has the
- * default. */
+ * creator's rounding and treatment of subnormal numbers. Results must have equal bits on all ranks, so each stream
+ * sets the defaults. */
 void *host_stream_serve(void *argument)
 {
     struct host_stream *stream = argument;

@@ -9,7 +9,7 @@ bool cecl_nvtx_open(void); /* Whether ranges can be shown. Call it before the fi
 void cecl_nvtx_push(const char *name);
 void cecl_nvtx_pop(void);
 
-/* A range until the end of the block, if there are ranges. It has the time that the host takes: an event on a stream
+/* A range until the end of the block, if there are ranges. It shows time on the host, because an event on a stream
  * would change what is measured. */
 #define CECL_NVTX_RANGE(has_ranges, name) \
     __attribute__((cleanup(cecl_nvtx_end), unused)) const bool cecl_range_ = \
