@@ -6,7 +6,7 @@
 
 #include <cecl/cecl.h>
 
-/* The type of kernels that add fp16 or bf16 and give fp32, because such sums are not rounded to `type`. */
+/* The kernel type for sums of fp16 or bf16 with results in fp32; the kernels of `type` round results to `type`. */
 #define CECL_TO_FLOAT32(type) (CECL_NUM_TYPES + (type))
 #define CECL_KERNEL_TYPES (2 * CECL_NUM_TYPES)
 

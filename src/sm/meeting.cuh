@@ -80,7 +80,7 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
     return counted ? word_load(c.count) : 0;
 }
 
-/* What a word of a meeting holds to show `value`, in which the base is included. */
+/* What a word of a meeting holds to show `value`, which includes meet_base. */
 #define MEET_BITS 12 /* bits of the value in a word of a call that numbers itself */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {

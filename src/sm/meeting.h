@@ -2,8 +2,8 @@
  * copies of flags or stream operations around the kernel would take longer, or would queue behind
  * other copies.
  *
- * This file knows only words and values. Every rank has a row with one word for each rank. Each
- * word is written by that rank alone, and its values only grow (cyclically).
+ * This file knows only words and values. Every rank has a row with one word for each rank. Only the
+ * rank that a word is for writes it, and its values only grow (modulo 2^32).
  *
  *     first | block 0: value `first` to all peers | each block: until all peers' words are there |
  *           the kernel's work                                                                    |
@@ -41,8 +41,8 @@ struct cecl_meeting {
     uint32_t done_value;
 };
 
-/* For a call that numbers itself, because a graph runs it repeatedly. The words by which such calls
- * meet hold 12 bits of their value, and above them 20 bits of `number`. The first exchange waits
+/* For a call that numbers itself, because a graph runs it repeatedly. A word by which such calls meet
+ * holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first exchange waits
  * for just this number, so no other call ends its wait. */
 struct cecl_counting {
     /* a word on this GPU: the last value of the previous call that numbers itself. It is added to

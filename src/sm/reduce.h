@@ -5,11 +5,11 @@
  * The inputs alone decide every bit of the result. Elements are combined in the order of `src`, so
  * host and GPU agree, and max_sms, alignment and the chosen kernel change nothing:
  *
- *   integers    wrap around; min and max are those of the type.
+ *   integers    wrap around; min and max compare numbers of the type, signed or unsigned.
  *   fp64, fp32  are accumulated in their own type, each step rounded to nearest even. No step is
  *               fused with another, and subnormals are not flushed.
- *   fp16, bf16, fp8   are accumulated in fp32 and rounded once, at the end, to nearest even; not at all
- *               in a reduction that widens.
+ *   fp16, bf16, fp8   are accumulated in fp32 and rounded once, at the end, to nearest even. A reduction
+ *               that widens keeps the fp32.
  *   overflow    fp64, fp32, fp16, bf16, e5m2 give an infinity. e4m3 has none and gives 448 with the
  *               result's sign, also for an infinity of the fp32 accumulator.
  *   NaN         in any source gives a NaN, in min and max too; so do inf - inf and 0 * inf. A NaN
@@ -65,7 +65,7 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    /* the default of a zeroed struct: BULK. It chooses nothing: a caller that wants WIDE says so */
+    /* what a zeroed struct has; the same as BULK, so a caller that wants WIDE must say so */
     CECL_REDUCE_AUTO = 0,
     CECL_REDUCE_WIDE, /* 16-byte loads into registers; any GPU, any alignment */
     /* bulk copies into shared memory; if these are impossible, WIDE runs instead */
@@ -83,7 +83,7 @@ static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
     return widens ? 2 * bytes : bytes;
 }
 /* Whether a call that numbers itself can have this type and operation. GPUs have kernels for such calls only
- * for the usual sums (CECL_REDUCE_COUNTED). Equal on every device, because ranks must not differ. */
+ * for the usual sums (CECL_REDUCE_COUNTED). Host devices give the same answer, because ranks must agree. */
 static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)
 {
     return (op == ceclSum || op == ceclAvg) && (type == ceclFloat16 || type == ceclBfloat16 ||

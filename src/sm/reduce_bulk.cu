@@ -14,7 +14,7 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* A place in the ring. The phase of its mbarriers changes each time around. */
+/* A place in the ring. The phase of its mbarriers changes each time the ring is passed. */
 struct ring {
     uint32_t place, phase;
 };
@@ -79,8 +79,8 @@ DEVICE void bulk_load(void *to, const unsigned char *from, uint32_t bytes, uint6
         : "memory");
 }
 
-/* This reader's vector of turn `t`. If its results fill two vectors, it consists of two halves that lie apart: so
- * neighbouring readers store neighbouring vectors of results. */
+/* Loads the 16 bytes of a tile that this reader reduces in turn `t`. If their results fill two vectors, the 16
+ * bytes are two halves that lie apart, so that neighbouring readers store neighbouring vectors of results. */
 template <int pieces> DEVICE vector shared_load(const unsigned char *tile, int t)
 {
     vector v;

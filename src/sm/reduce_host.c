@@ -39,8 +39,8 @@ typedef void narrow_function(unsigned char *restrict dst, const union block *res
         } \
     }
 
-/* Sums and products of integers use an unsigned type, in which wrapping around is defined. int8
- * uses one that is not promoted to int. */
+/* Sums and products of integers use an unsigned type, in which wrapping around is defined. It has at
+ * least 32 bits, because C would promote a narrower one to int. */
 #define COMBINE_INTEGERS(kind, type, wide) \
     COMBINE(sum, kind, type, (type)((wide)a + (wide)x)) \
     COMBINE(prod, kind, type, (type)((wide)a * (wide)x)) \

@@ -138,7 +138,7 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-/* Stores a share in which each vector has become `n` vectors. `bytes` is the size of the block before that. */
+/* Stores the results of a share: `n` vectors for each vector of input. `bytes` is the size of a block of input. */
 template <int n>
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
                         const vector v[PER * n])
@@ -287,7 +287,7 @@ DEVICE bool send_bytes(const cecl_small_args &args, const turn &now, const share
 DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t group, uint32_t step,
                      uint32_t vectors)
 {
-    const uint32_t ended = word_load(args.end); /* in flight with the first loads of data */
+    const uint32_t ended = word_load(args.end); /* loaded at the same time as the first data */
     const bool whole = args.send_stride != 0 && ((uintptr_t)args.send | args.bytes) % 16 == 0;
     for (share s = share_of(group, vectors); s.vectors > 0;
          group += step, s = share_of(group, vectors))

@@ -62,9 +62,9 @@ struct cecl_small_args {
 
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
-/* The number of a call that numbers itself, in the upper bits of an epoch. It distinguishes the call's lines from those
- * of other calls with the same epoch. The lower bits stay: they tell apart all epochs that lines may have, because each
- * line was written or renewed within the last two calls for each row. The highest bit is CECL_SMALL_FAR. */
+/* The number of a call that numbers itself, in the upper bits of an epoch. It distinguishes the call's lines from lines
+ * of other calls with the same epoch. The lower bits stay. They distinguish all epochs that lines may have, because
+ * each line was written or renewed recently: in the last two calls per row. The highest bit is CECL_SMALL_FAR. */
 uint32_t cecl_small_mark(const struct cecl_small *small);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);

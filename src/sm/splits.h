@@ -10,7 +10,7 @@
  *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
- * No step waits for anything, so its kernels need not run at the same time as the peers'.
+ * No step waits for anything, so a rank's kernels need not run at the same time as its peers' kernels.
  *
  * Blocks lie in recvbuff one behind the other, in one of two orders:
  *
@@ -19,8 +19,8 @@
  *             without rows takes the room of `align` rows.
  *     back    of rank 0: expert 0, expert 1, ... | of rank 1: expert 0, ...
  *
- * The input's splits lie in the order that is not used for recvbuff. With one expert on each rank
- * both are the order of ranks.
+ * The input's splits lie in the other of these two orders. With one expert on each rank, both orders
+ * are the order of ranks.
  *
  * The tables of all ranks are equal, so ranks agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
