@@ -5,8 +5,8 @@
 
 _Static_assert(CECL_COUNTER_SIGNAL - CECL_COUNTER_READY == CECL_ROW_SIGNAL, "in the same order");
 
-/* The first word tells how far messages have begun. If there is only one rank, the words of its signals to itself lie among
- * its own words, too. */
+/* The first word tells how far messages have begun. A communicator of one rank also keeps the words of its signals to
+ * itself here. */
 size_t cecl_awaited_own_words(int nranks)
 {
     return 1 + (nranks == 1 ? 2 : 1) * (size_t)cecl_hosted_awaited_words(nranks);
@@ -105,11 +105,11 @@ void cecl_awaited_forget(struct cecl_flags *flags)
     free(flags->signals);
 }
 
-/* After so many messages each, words that are further behind than that are raised. Far fewer messages are pending, so no
- * stream waits for a value as old as this, and no peer still writes one. */
+/* Every NEAR messages, words that are more than NEAR messages behind are raised. Far fewer messages are pending, so no
+ * stream waits for so old a value, and no peer still writes one. */
 #define NEAR (UINT32_C(1) << 29)
 
-/* The peer may write the word at the same time; then its value stays. */
+/* If the peer writes the word at the same time, the peer's value stays. */
 static void raise_word(uint32_t *word, uint32_t value)
 {
     uint32_t now = cecl_word_read(word);
@@ -151,15 +151,15 @@ static bool is_exact(const struct cecl_flags *flags, uint32_t index)
     return index >= CECL_ROW_HANDED * (uint32_t)flags->nranks;
 }
 
-/* How far a word is from ending a wait for `value`; 0: the wait has ended. A wait for a captured message needs exactly
- * this value, and its value 0 stands for no wait. */
+/* How far a word is from ending a wait for `value`; 0: the wait has ended. A captured message has its own rule: its
+ * wait needs exactly `value`, and value 0 means that no stream waits. */
 static uint32_t lacks(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     const uint32_t missing = value - cecl_word_read(&flags->awaited.words[index]);
     return (is_exact(flags, index) ? value != 0 : (int32_t)missing > 0) ? missing : 0;
 }
 
-/* The value for which a stream waits now, if it has not come yet. */
+/* The value for which a stream waits now or waited last. For a captured message, 0 means that no stream waits. */
 static uint32_t value_now(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t now = cecl_word_read(&flags->awaited.now[index]), state = now & 3;
@@ -191,7 +191,7 @@ void cecl_awaited_find_messages(struct cecl_flags *flags)
         write_now(flags, i, atomic_load(&awaited->last[i]));
 }
 
-/* The value that ends all enqueued waits for a word. Of waits for captured messages only those count that have begun. */
+/* The value that ends all enqueued waits for a word. A wait for a captured message counts only once it has begun. */
 static uint32_t value_last(const struct cecl_flags *flags, uint32_t index)
 {
     return is_exact(flags, index) ? value_now(flags, index)
@@ -219,8 +219,8 @@ bool cecl_awaited_by_graphs(const struct cecl_flags *flags)
     return waits;
 }
 
-/* Marks a wait for a captured message as seen. Returns whether it had begun since the last look: each launch of a graph
- * waits for the same value. */
+/* Marks a wait for a captured message as seen. Returns whether the wait has begun since the last look. Values do not
+ * tell this, because each launch of a graph waits for the same value. */
 static bool has_begun(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     uint32_t begun = cecl_handed_begun(value);

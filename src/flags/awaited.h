@@ -2,34 +2,34 @@
  * ceclRecv), of signals (ceclPutSignal, ceclSignal, ceclWaitSignal), and of messages that graphs capture.
  *
  * The table has a row for each counter of such words, and a row has a word for each peer, which only that peer writes
- * (alloc/hosted.h). Beside each word stands, for this rank's own host: for which value a stream waits now; for which value
- * the latest enqueued wait waits; and since when a wait has lasted. So the watchdog sees who is late and for how long, and
- * ends waits, in one way for all rows, and without the driver. A stream writes the value before it waits; only for
- * messages, where that would take 1.6 us each, it writes one word a group, and the host notes the waits of recent groups.
+ * (alloc/hosted.h). For this rank's own host, the table also says for each word: the value for which a stream waits
+ * now; the value for which the latest enqueued wait waits; and since when the present wait has lasted. From these the
+ * watchdog learns without the driver who is late and for how long, and ends the waits, in one way for all rows. A
+ * stream writes the value before it waits. For messages that would take 1.6 us each, so a stream writes one word for
+ * each group of messages, and the host notes the waits of recent groups.
  *
  * Messages from one rank to another are numbered, on both ranks alike. Words hold a message's number, and are compared
  * modulo 2^32:
  *
- *     READY   the stream of the rank that came first has reached the call: its buffer may be used
- *     MOVED   the stream of the rank that came second has moved the bytes
+ *     READY   the rank that came first: its stream has reached the call, so its buffer may be used MOVED the rank that
+ *     came second: its stream has moved the bytes
  *
- * The rank that came first writes READY, and the rank that came second writes MOVED. A rank has these words once as a
- * sender and once as a receiver, because it may come first in one message and second in the next.
+ * Of a message's two ranks, the one that posts it first writes READY and the other one writes MOVED. Either may be the
+ * sender, so a rank has both words twice: once as a sender, once as a receiver.
  *
  * SIGNAL has CECL_SIGNALS rows, one for each number. A word counts the signals that the peer has sent, modulo 2^32.
- * Signals of one number to one peer are sent in the order in which the host made the calls, also on different streams: each
- * first waits until the call that sent the previous one is done (lines.c). Waits are ordered in the same way. So words
- * only grow.
+ * Signals of one number to one peer are sent in the order in which the host made the calls, even on different streams:
+ * before a signal is sent, its stream waits until the call with the previous signal is done (lines.c). Waits are
+ * ordered in the same way. So words only grow.
  *
- * Captured messages have fixed values, so their words do not count. They are set to a value that tells the message from
- * all others, awaited with just this value, and reset:
+ * A captured message has a fixed value that no other message of the pair has. Its words do not count: they are set to
+ * the value, awaited with exactly this value, and reset:
  *
  *     the receiver        | set TAKEN: its buffer may be written |                 | wait for HANDED, reset it
  *     the sender          | wait for TAKEN, reset it             | copy | set HANDED
  *
  * The messages of a pair take CECL_HANDED such pairs of words in turn, by their numbers. The receiver sets TAKEN again
- * only after its wait for HANDED, so both words are then reset, however many messages later that is, and in whatever
- * order graphs are launched.
+ * only after its wait for HANDED. By then both words are reset, in whatever order graphs are launched.
  *
  * Streams write the values themselves, so the values cannot be silenced when the communicator has failed (see
  * cecl_flags_silence). Threads: as flags.h says. */
@@ -42,8 +42,9 @@
 
 /* How many host-visible words cecl_awaited_describe takes. */
 size_t cecl_awaited_own_words(int nranks);
-/* For cecl_flags_open and cecl_flags_close. Fills in the table's rows of counters, and sets this rank's words to the value
- * before the first wait. All ranks must have called it before any rank signals. own: host-visible words. */
+/* For cecl_flags_open and cecl_flags_close. Fills in these counters' rows in the table of counters, and sets this
+ * rank's words to the value before the first one that is awaited. All ranks must have called this function before any
+ * rank signals. own: host-visible words. */
 ceclResult_t cecl_awaited_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted,
                                    uint32_t *own);
 void cecl_awaited_forget(struct cecl_flags *flags);
@@ -58,7 +59,7 @@ static inline uint32_t cecl_signal_at(const struct cecl_flags *flags, int peer, 
     return (uint32_t)(number * flags->nranks + peer);
 }
 
-/* What the words of captured message `number` are set to: not 0, and it fits into 30 bits. */
+/* The value to which the words of captured message `number` are set: not 0, and at most 30 bits. */
 static inline uint32_t cecl_handed_value(uint64_t number)
 {
     return (uint32_t)(number % 0x3fffffff) + 1;
@@ -70,9 +71,9 @@ static inline uint32_t cecl_handed_begun(uint32_t value)
     return value << 2 | CECL_REPLAY_BEGUN;
 }
 
-/* Call this for each message that this rank posts. A peer writes only one of its two words in a message, so the
- * other one may fall behind: by 2^31 messages it would count as ahead, and would end a wait too early. So from
- * time to time this rank itself counts up words that are far behind. */
+/* Call this for each message that this rank posts. In a message a peer writes only one of its two words, so the other
+ * word may fall behind. A word that is 2^31 messages behind would count as ahead, and would end a wait too early. So
+ * this rank itself raises words that are far behind. */
 void cecl_awaited_keep_near(const struct cecl_flags *flags, enum cecl_role role, int peer,
                             uint64_t number);
 
@@ -88,12 +89,12 @@ int cecl_awaited_rows(const struct cecl_flags *flags);
 /* Whether a captured message waits for a peer now. */
 bool cecl_awaited_by_graphs(const struct cecl_flags *flags);
 
-/* For the watchdog, before it looks: finds out for which messages streams wait now. If the group in progress is not
- * noted any more, these are all that are enqueued. */
+/* For the watchdog, before it looks: finds out for which messages streams wait now. If the notes of the group in
+ * progress were overwritten, all enqueued messages count. */
 void cecl_awaited_find_messages(struct cecl_flags *flags);
-/* For the watchdog. Returns what a stream that waits for this word now lacks; 0: no stream waits. *since: [out] since when
- * it has waited without progress, in ms: since it was first seen, or since the word last changed, or since the peer was
- * first seen to have left. */
+/* For the watchdog. Returns what a stream that waits for this word now lacks; 0: no stream waits. *since: [out] the
+ * time in ms since which the wait has made no progress: when the wait was first seen, when the word last changed, or
+ * when the peer was first seen to have left. */
 uint32_t cecl_awaited_look(struct cecl_flags *flags, uint32_t index, int64_t now_ms, bool has_left,
                            int64_t *since);
 /* Ends all waits for words of this row and of later rows, without the driver. Must be called repeatedly while anything

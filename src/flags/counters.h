@@ -1,14 +1,12 @@
 /* Counters and cells: how a plan's signals and waits become words and values.
  *
- * A counter is a number by which one rank knows how far another rank is; util/lane.h lists all counters. A
- * table has a row for each counter, with all that binding and issuing need: where the counter's words lie,
- * which rank writes these words, how a value travels, and which value means +k. To add a kind of counter,
- * add a row.
+ * A counter is a number by which one rank knows how far another rank is; util/lane.h lists all counters. A table has a
+ * row for each counter, with all that binding and issuing need: where the counter's words lie, which rank writes these
+ * words, how a value travels, and which value means +k. To add a kind of counter, add a row.
  *
- * A cell is a value in a program that is known only when the program is issued: a flag's value, that
- * value's place in a table, a pointer into one of two halves, a number of bytes, or an address. Cells are
- * filled each time the program is issued, or only once if the same commands run repeatedly with fixed
- * values. */
+ * A cell is a value in a program that is known only when the program is issued: a flag's value, that value's place in a
+ * table, a pointer into one of two halves, a number of bytes, or an address. Cells are filled each time the program is
+ * issued, or only once if the same commands run repeatedly with fixed values. */
 #ifndef CECL_FLAGS_COUNTERS_H
 #define CECL_FLAGS_COUNTERS_H
 
@@ -35,16 +33,16 @@ enum cecl_replay {
 
 struct cecl_counter {
     /* The words that rank 0 holds, one for each rank that writes. The words that rank r holds lie r * apart
-     * bytes further. NULL: only kernels know where the words are. `own`: each rank holds a single word, which
-     * it writes itself: for its own host (apart 0), or for all peers. */
+     * bytes further. NULL: only kernels know where the words are. `own`: each rank holds a single word and writes it
+     * itself. The word is for the rank's own host (apart 0) or for all peers. */
     char *words;
     uint64_t apart;
     bool own;
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: there are several slots of such words, at this distance in bytes from each other. The caller
-     * of cecl_cells_fill gives the slot as given[k - 1] and the value as given[k]. */
+    /* Not 0: the counter has several slots of such words, this many bytes apart. The caller of cecl_cells_fill gives
+     * the slot as given[k - 1] and the value as given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */

@@ -18,8 +18,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
         (struct cecl_counter){.words = (char *)flags->done, .own = true, .unit = 1};
 }
 
-/* ---- the trial of copied flags. If copies between two GPUs got lost, a call's first signal would not arrive,
- * so the watchdog would not see that the call has begun, and the call would have no time limit. */
+/* ---- the trial of copied flags. If copies between two GPUs got lost, a call's first signal would not arrive. Then the
+ * watchdog would not see the call begin, and the call would have no time limit. */
 
 #define TRIED cecl_flag_value(CECL_FIRST_EPOCH - 1)
 
@@ -121,8 +121,7 @@ static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_
     return cecl_awaited_describe(flags, hosted, flags->done + awaited);
 }
 
-/* Collective. Sets flags to the first value, and clears pads, on every rank before any rank may write to
- * them. */
+/* Collective. Sets flags to the first value, and clears pads, on every rank before any rank may write to them. */
 static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     ceclResult_t result = ceclSuccess;
@@ -183,7 +182,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    /* Now all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait needs a signal. */
+    /* Now each flag holds CECL_FIRST_EPOCH or a value just below. Each wait is for a later value, so it needs a
+     * signal. */
     return ceclSuccess;
 }
 

@@ -2,18 +2,16 @@
  * counts, reads and releases these words. It knows the pool and the device, but no plan and no
  * collective. counters.h has the table of how each counter's words are used.
  *
- * For each lane a rank has a row of 32-bit words in its symmetric memory, with a word for each peer. Only
- * that peer writes the word, and the word only grows (cyclically). A lane's epoch is the value of its flags
- * when every call so far is done. A call with n phases on a lane adds n to the lane's epoch, on all ranks
- * alike.
+ * For each lane a rank has a row of 32-bit words in its symmetric memory. The row has a word for each peer. Only that
+ * peer writes the word, and the word only grows, modulo 2^32. A lane's epoch is the value of its flags when every call
+ * so far is done. A call with n phases on a lane adds n to the lane's epoch, on all ranks alike.
  *
  * Flags travel in one of two ways: a copy engine copies the word to the peer from a table of all values that
  * a flag can have; or the rows lie in memory of the host, and a stream writes the word there.
  *
- * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The
- * stream that runs a call writes it. A call without phases (any call of a single rank; a put) signals
- * nothing to peers. It adds one to `done` and nothing to the epochs, so some ranks may make it and others
- * not.
+ * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The stream that runs a
+ * call writes it. A call without phases (any call of a single rank; a put) signals nothing to peers. It adds one to
+ * `done` and nothing to the epochs, so some ranks may make it and others not.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H
@@ -35,11 +33,11 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
     return epoch << 16;
 }
 
-/* Counters start close to the wrap-around, so that every program passes it early and an error there shows. */
+/* Counters start close to the wrap-around. So every program wraps them early, and errors in wrapping show. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
-/* The kinds of captured calls that are one kernel. Each kind has numbers of its own: a small call renews
- * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
+/* The kinds of captured calls that are one kernel. Each kind has its own numbers without gaps, because each small call
+ * renews the row of its slots that its number selects. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
 /* How far one-sided calls are, by stream: see lines.c below. */
@@ -63,16 +61,17 @@ struct cecl_line_at {
 /* A signal number of one-sided calls, with one peer. */
 struct cecl_signal {
     uint32_t sent; /* how many signals were sent to the peer */
-    /* the calls that sent the last signal, and that waited last */
+    /* the call that sent the last signal, and the call that waited last */
     struct cecl_line_at last_sent, last_wait;
 };
 
 #define CECL_NOTES 512u /* a power of two */
 
-/* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: there are none. */
+/* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: not used. */
 struct cecl_awaited {
     uint32_t *words; /* this rank's words; index i is of peer i % nranks */
-    /* -- host-visible: how far messages have begun, as a value of `done`; for which value a stream waits now -- */
+    /* -- host-visible. begun: how far messages have begun, as a value of `done`. now: for which value a stream waits
+     * now -- */
     uint32_t *begun, *now;
     /* for which value the latest enqueued wait waits; not for captured messages */
     _Atomic uint32_t *last;
@@ -114,7 +113,7 @@ struct cecl_flags {
     uint32_t *done; /* host-visible: the progress of calls, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
-    /* of captured calls, see turns.h: the last number of a call; how often a wait for a number was released */
+    /* for captured calls, see turns.h: the number of the last call; how often a wait for a number was released */
     _Atomic uint32_t numbered, tries;
     uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
 };
@@ -123,11 +122,11 @@ struct cecl_flags {
  * the slots and for `done`. flags->done must be allocated. */
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 
-/* Collective. Takes flags, pads and the table of slices from the pool, and tries whether copied flags arrive.
- * Flags that are zeroed, or that failed to open, may be closed.
+/* Collective. Takes flags, pads and the table of slices from the pool, and checks that copied flags arrive.
+ * cecl_flags_close also accepts flags that are zeroed or that failed to open.
  *
- * hosted  memory for awaited words, and for flags if `on_host`; its words must be zero on every rank. A
- *         zeroed struct: there is no such memory */
+ * hosted memory for awaited words, and for flags if `on_host`. Its words must be zero on every rank. If there is no
+ * such memory, the struct is zeroed */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, bool on_host);
 
@@ -151,12 +150,12 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
            (uint32_t)lane * CECL_FLAG_VALUES + epoch % CECL_FLAG_VALUES;
 }
 
-/* -- advance.c: one call. Begin, fill its cells, enqueue, then commit or roll back -- */
+/* -- advance.c: one call: begin, fill the call's cells, enqueue, then commit or roll back -- */
 
 /* What a call adds to the counters. Phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    /* the call has no phases, and only `done` reports its end. Ranks may differ in this */
+    /* the call has no phases, and only `done` reports its end. The call may be unsignalled on some ranks only */
     bool unsignalled;
     /* the call uses slots or memory of the host; such calls alternate between two halves */
     bool small;
@@ -203,8 +202,8 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return cecl_word_read(flags->done);
 }
-/* Whether `done` has reached `target`. Both count modulo 2^32, so a target that `done` passed more than
- * 2^31 ago seems not to be reached. */
+/* Whether `done` has reached `target`. Both count modulo 2^32. So the result is wrong for a target that `done` passed
+ * more than 2^31 ago. */
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
@@ -216,14 +215,14 @@ static inline uint32_t cecl_flags_epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
-/* Whether work that ends at `target` is over, however old the target is: if no call is pending, `done` has
- * passed every target. */
+/* Whether work that ends at `target` is over, however old the target is. While no call is pending, every target is
+ * over. */
 bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target);
 /* Whether no call of this rank is pending. cecl_flags_calls_idle ignores one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
 bool cecl_flags_calls_idle(const struct cecl_flags *flags);
-/* The rank whose data did not reach the kernel of a small call in time, or -1. A thread that has seen the
- * call done sees this value, too. */
+/* The rank whose data did not reach the kernel of a small call in time, or -1. A thread that has seen the call's end in
+ * `done` also sees this value. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
     return (int)cecl_word_read(flags->late) - 1;
@@ -233,24 +232,24 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
  * describes the rows. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
-/* Silences flags. From then on no call can begin. Enqueued copies of flags still run when waits are
- * released, but signal nothing to peers. Flags on the host cannot be silenced, because their values are in
- * the stream; peers then learn of the failure only from the mesh. */
+/* Silences flags. From then on no call can begin. When waits are released, enqueued copies of flags still run, but they
+ * end no wait of a peer. Flags on the host cannot be silenced, because their values are in the stream; peers then learn
+ * of the failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
-/* Reads words of rows, and writes a row of this rank. If rows are in memory of the device, the driver is
- * used for this; otherwise it is not. */
+/* The first function reads words of rows, the second one writes a row of this rank. Both use the driver only if rows
+ * are in memory of the device. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);
 
-/* -- lines.c: how far one-sided calls are. Only its stream orders a one-sided call. So each stream has a line: a word of
- * this rank that counts how many of the stream's calls are done.
+/* -- lines.c: how far one-sided calls are. One-sided calls on one stream run in order, and calls on different streams
+ * have no order. So each stream has a line, a word of this rank that counts how many of the stream's calls are done.
  *
- * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than CECL_LINES streams
- * have pending calls, some share a line; a call on a shared line first waits for the earlier calls on that line. If a
- * stream's id is not known, each call on it counts as a call on a new stream. -- */
+ * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than CECL_LINES
+ * streams have pending calls, some share a line; a call on a shared line first waits for the earlier calls on that
+ * line. If a stream's id is not known, each call on it counts as a call on a new stream. -- */
 
 /* For cecl_flags_open. words: [CECL_LINES], host-visible. */
 void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words);
@@ -278,11 +277,11 @@ bool cecl_lines_idle(const struct cecl_flags *flags);
 /* -- pads.c: words by which kernels wait for each other, separate from the rows of flags. The user's own kernels
  * (ceclDeviceComm_t) and cecl's kernels use them. -- */
 
-/* Fills in *dc, but not the time limit of kernels' waits. The caller fills in that. */
+/* Fills in *dc, except the time limit of kernels' waits, which the caller fills in. */
 void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
 
-/* Ends all waits of kernels on this rank's pads. Waits of kernels that start later end, too, so one call of
- * this function is enough. */
+/* Ends all waits of kernels on this rank's pads, also the waits of kernels that start later. So one call of this
+ * function is enough. */
 ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 
 /* The word that is not 0 once the communicator has failed. */
@@ -297,7 +296,7 @@ uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 /* The word in which kernels count calls by splits on the device (struct cecl_splits). */
 uint32_t *cecl_pads_splits(const struct cecl_flags *flags);
 
-/* For cecl_flags_open: how many bytes pads take; zeroing pads. */
+/* For cecl_flags_open: the size of the pads in bytes, and a function that zeroes them. */
 uint64_t cecl_pads_bytes(int nranks);
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags);
 

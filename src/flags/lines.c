@@ -15,15 +15,14 @@ static struct cecl_line_at last_of(const struct cecl_flags *flags, uint32_t line
     return (struct cecl_line_at){line, atomic_load(&flags->lines.list[line].calls)};
 }
 
-/* How many calls of a line are pending. Always far fewer than 2^32 calls are pending, so 32 bits of a
- * call's number are enough. */
+/* How many calls of a line are pending. That is always far fewer than 2^32, so 32 bits of a call's number are
+ * enough. */
 static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
 {
     return cecl_line_value(last_of(flags, line)) - cecl_word_read(&flags->lines.done[line]);
 }
 
-/* The stream's own line if it has one; otherwise a free line. If there is none, the line that is the next to be
- * shared. */
+/* The stream's own line if it has one; otherwise a free line; if no line is free, the next line to be shared. */
 static uint32_t find(struct cecl_flags *flags, uint64_t stream)
 {
     struct cecl_lines *lines = &flags->lines;
@@ -50,7 +49,7 @@ struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
 
 void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
 {
-    /* if the line is shared, this stream has not waited for the other stream's calls */
+    /* the line no longer belongs to this stream: on a shared line it has not waited for the other stream's calls */
     flags->lines.list[at.line].stream = 0;
     atomic_fetch_sub(&flags->lines.list[at.line].calls, 1);
 }

@@ -8,8 +8,8 @@
 #include "plan/layout.h"
 #include "util/clock.h"
 
-/* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
- * counts as later, and any other value counts as earlier. */
+/* A quarter of the flags' cycle, in epochs. In cyclic comparison a value up to half a cycle ahead is later, and any
+ * other value is earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_calls_idle(const struct cecl_flags *flags)
@@ -56,7 +56,7 @@ ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint
     return ceclSuccess;
 }
 
-/* Overwrites a lane's values for the `count` epochs after `first`. They get the value for epoch `earlier`. */
+/* Overwrites a lane's values for the `count` epochs after `first` with the value for epoch `earlier`. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {
@@ -73,11 +73,11 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
 }
 
 /* Overwrites only the values that pending calls may copy, by stream memory operations, which take about 1 us
- * each. Copies would be faster, but they are held up while the program frees memory.
+ * each. Copies would be faster, but CUDA holds them up while the program frees memory.
  *
  * No word shows the progress of the side lane, so its pending epochs are derived from those of the main
- * lane. If more than half a cycle of side epochs may be pending, some side flags may still end waits of
- * peers. This does no harm: main flags end no wait, every call ends on the main lane, and peers have been
+ * lane. If more than half a cycle of side epochs may be pending, some side flags may still end waits of peers. This
+ * completes no call at a peer, because every call ends on the main lane, and main flags end no wait. Peers have been
  * told of the failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
@@ -105,16 +105,16 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 
 /* ---- words of captured calls */
 
-/* Whether this rank's stream may wait for the peer: in a call that runs, or because the next call begins with a wait
- * for the last phase of this one. No word of this rank shows that first wait. But while the peer's word lacks the bit of
- * the last phase, the wait cannot end. */
+/* Whether this rank's stream may wait for the peer: in a call that runs, or at the start of the next call, which waits
+ * for the last phase of the call before. No word of this rank shows the wait at the start. That wait lasts while the
+ * peer's word lacks the bit of the last phase. */
 static bool may_wait_for(const struct cecl_flags *flags, int peer)
 {
     return cecl_turns_run(flags) || !(cecl_turns_of(flags, peer) & cecl_turns_bit(0, 1));
 }
 
-/* The number for which this rank waits at phase 1; 0: it is in no call. The rank's word has only the low bits of the
- * number. If several numbers have these bits, repeated calls of this function return them in turn. */
+/* The number for which this rank waits at phase 1; 0: the rank is in no call. The rank's word has only the low bits of
+ * that number. If several numbers have these bits, each call of this function returns another one. */
 static uint32_t awaited(struct cecl_flags *flags)
 {
     const uint32_t word = cecl_turns_of(flags, flags->rank),
@@ -140,8 +140,8 @@ static void release_once(struct cecl_flags *flags)
             release_from(flags, r, mine);
 }
 
-/* Each call waits for a number of its own, and thousands may be enqueued. So this goes on as long as one wait after
- * the other ends, for a few ms. */
+/* Each call waits for a number of its own, and thousands of calls may be enqueued. So one release goes on while further
+ * waits end, for a few ms at most. */
 #define RELEASE_NS 4000000
 #define RELEASE_LOOKS 200
 

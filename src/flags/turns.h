@@ -1,39 +1,39 @@
-/* The words of captured calls. Their values are fixed, so they do not count.
+/* The words of captured calls. The values in a captured call are fixed, so these words do not count.
  *
- * In memory of the host, each rank has two words: TURN, and CALL (below). Its stream writes TURN, and all peers wait for it. The phases
- * of a captured call are signalled and awaited in order, and each phase has a bit. The word has the bits of the
- * phase that the rank has signalled last, and of the phase before, for which a slower peer may still wait. A
- * wait ends once the word has the bit of its phase. Of three phases in a row, no two have the same bit:
+ * Each rank has two words in memory of the host: TURN, and CALL (below). The rank's stream writes TURN, and all peers
+ * wait for it. The phases of a captured call are signalled and awaited in order, and each phase has a bit. TURN has two
+ * of these bits: one for the phase that the rank has signalled last, and one for the phase before, for which a slower
+ * peer may still wait. A wait ends once the word has the bit of the awaited phase. Of three phases in a row, no two
+ * have the same bit:
  *
  *     a rank waits for phase k | a peer's last signal | the word has the bits of phases
  *     it must go on waiting    | k - 1                | k - 2, k - 1
  *     it may go on             | k                    | k - 1, k
  *     it may go on             | k + 1                | k, k + 1
  *
- * No peer is further behind, because the rank has passed the wait for phase k - 1, and none is further ahead,
- * because the rank has not signalled phase k + 1.
+ * A peer cannot be further behind, because this rank has passed the wait for phase k - 1. Nor can it be further ahead,
+ * because this rank has not signalled phase k + 1.
  *
- * The last phase of each call, whichever call it is, has bit 0, and each call begins with the wait for this phase of
- * the call before.
+ * The last phase of every call has bit 0. Each call begins with the wait for the last phase of the call before.
  *
- * The first phase has no bit. It writes the call's number among the captured ones to CALL, and its wait is for just this
- * number. The last phase writes 0 to CALL, so the next launch of the same call finds no number of this launch: after the
- * wait for the last phase CALL is 0, or the number of the peer's next call. So a call has three phases at least
- * (ce/capture.h), and a rank whose peer has launched another graph stays at phase 1. Phase 1 writes TURN and then CALL,
- * the last phase CALL and then TURN; on GPUs both are one write.
+ * The first phase has no bit. Phase 1 writes the call's number among the captured calls to CALL, and waits for exactly
+ * this number in the peers' words. So a rank whose peer has launched another graph stays at phase 1. The last phase
+ * writes 0 to CALL, so the next launch of the same call finds no number of this launch. A call therefore has at least
+ * three phases (ce/capture.h). Phase 1 writes TURN and then CALL; the last phase writes CALL and then TURN; on GPUs
+ * both are one write.
  *
- * The upper half of the word is for the watchdog: phase j of n is j / n of a cycle of 65,536, and 0 only for the
- * last phase. So a rank's word also tells its own host whether a captured call is running. The watchdog sets SEEN
- * in the word of its own rank; if it finds SEEN later, the stream has written no phase in between.
+ * The upper half of TURN is for the watchdog. It is 65,536 * j / n after phase j of n, and 0 only after the last phase,
+ * so it also tells the rank's own host whether a captured call is running. The watchdog sets SEEN in the word of its
+ * own rank. If the watchdog finds SEEN later, the stream has written no phase in between.
  *
  * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
- * memory (sm/meeting.h). It does not use these words. Each such call also writes its count, and in the upper half its
- * number among the captured ones, for all hosts, to separate words of 64 bits in memory of the host. A peer whose count
- * is lower than this rank's is behind.
+ * memory (sm/meeting.h). Such a call does not use TURN and CALL. For all hosts, it writes a word of 64 bits in memory
+ * of the host: its count, and in the upper half its number among the captured calls. A peer whose count is lower than
+ * this rank's is behind.
  *
- * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and
- * end with a phase: one kernel, messages, or the call of a communicator of one rank. All captured calls of a
- * communicator run one after the other, so one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call without phases is running: one kernel,
+ * messages, or a call of a communicator of one rank. All captured calls of a communicator run one after the other, so
+ * one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -41,18 +41,18 @@
 
 #include "flags/flags.h"
 
-/* The values of flags->replay. Streams write BEGUN and ENDED. The watchdog turns BEGUN into SEEN:
- * if it still finds SEEN later, no captured call has begun or ended in between. */
+/* The values of flags->replay. Streams write BEGUN and ENDED. The watchdog turns BEGUN into SEEN. If the watchdog still
+ * finds SEEN later, no captured call has begun or ended in between. */
 enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_SEEN };
 
 /* The least number of phases of a captured call. */
 #define CECL_TURNS_LEAST 3
 
-/* Bits of a rank's word: those of phases; and that the rank's watchdog has seen the word. */
+/* Bits of a rank's word: the bits of phases, and the mark that the rank's watchdog has seen the word. */
 #define CECL_TURNS_PHASES 0x1du
 #define CECL_TURNS_SEEN 0x8000u
-/* The bits between are the number of the call, modulo so many. Peers that end their waits overwrite CALL, but not these
- * bits, so this rank knows which value its own wait needs. */
+/* The bits between them hold the call's number modulo CECL_TURNS_NUMBERS. A peer that ends its own waits overwrites
+ * this rank's CALL, but not these bits. So this rank still knows which value its own wait needs. */
 #define CECL_TURNS_SHIFT 5
 #define CECL_TURNS_NUMBERS 1024u
 
@@ -76,7 +76,7 @@ static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n, uint32_t number)
  * hosted  NULL: there are no peers */
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
-/* The words in which rank `holder` hears of captured calls of one kernel, one for each rank. */
+/* The words that tell rank `holder` of captured calls that are one kernel: one word for each rank. */
 _Static_assert(CECL_NUMBERINGS == 2, "cecl_hosted_count_words has so many for each rank");
 static inline uint64_t *cecl_turns_counts(const struct cecl_flags *flags, int holder, int kind)
 {
@@ -85,8 +85,8 @@ static inline uint64_t *cecl_turns_counts(const struct cecl_flags *flags, int ho
 
 /* ---- reading the words */
 
-/* What rank `writer` has written for its latest captured call of this kind, as far as this rank knows: how many there
- * were, and the call's number among all captured ones. */
+/* What this rank knows of rank `writer`'s latest captured call of this kind: how many calls of the kind there were, and
+ * the call's number among all captured calls. */
 struct cecl_turns_told {
     uint32_t count, number;
 };
@@ -107,16 +107,16 @@ static inline uint32_t cecl_turns_call_of(const struct cecl_flags *flags, int ra
 {
     return cecl_word_read(cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL));
 }
-/* Whether a captured call is running, according to the words that streams write. A graph that was launched
- * does not count before its first call has signalled its first phase. */
+/* Whether a captured call is running, according to the words that streams write. A launched graph counts only once its
+ * first call has signalled its first phase. */
 bool cecl_turns_run(const struct cecl_flags *flags);
 
 /* release.c. Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the
  * number of the call that runs here to their CALL. Streams of peers may write these words again, so call this function
- * repeatedly, as long as a graph may be replayed. It also ends waits of other ranks for these words, so after a failure
- * the peers must have been notified first. If the communicator has ended in order, no peer has such a wait: their calls
- * need this rank. Only if a graph is launched here nevertheless (comm/replays.c), captured calls of peers may go on
- * early. */
+ * repeatedly while a graph may be replayed. The function also ends waits of other ranks for these words, so after a
+ * failure the peers must be notified first. If the communicator has ended in order, no peer has such a wait, because a
+ * peer's calls need this rank. A graph that is launched here after that (comm/replays.c) may let captured calls of
+ * peers go on early. */
 void cecl_turns_release(struct cecl_flags *flags);
 
 #endif
