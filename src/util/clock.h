@@ -43,7 +43,7 @@ static inline int64_t cecl_clock_since(struct cecl_clock *clock, uint64_t mark, 
     return clock->since;
 }
 
-/* Sleeps between two looks of a wait. A signal may end it early. */
+/* Sleeps between two looks of a wait. A signal may end the sleep early. */
 static inline void cecl_pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = 1000 * us};

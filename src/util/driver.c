@@ -29,8 +29,8 @@ static void say_missing(const char *name)
     snprintf(reason, sizeof(reason), "the CUDA driver has no %s", name);
 }
 
-/* Finds a function that has two signatures. A driver older than 13.0 must not be asked for the 13.0
- * one: it would return its own function, which reads the arguments differently. */
+/* Finds a function that has two signatures. A driver older than 13.0 must not be asked for the 13.0 signature: it would
+ * return its own older function, which reads the arguments differently. */
 static bool find_either(const char *name, int version, void *of_13000, void *of_12080)
 {
     void *function = version >= 13000 ? cecl_driver_find(name, 13000) : NULL;
@@ -46,7 +46,7 @@ static bool find_either(const char *name, int version, void *of_13000, void *of_
     return function != NULL;
 }
 
-/* At the end of a process the driver ends before the process does. From then on it returns no error texts. */
+/* At the end of a process the driver ends first, and from then on returns no error texts. */
 static void describe(const struct cecl_driver *cu, CUresult result, const char *call, char *words,
                      size_t bytes)
 {
@@ -91,8 +91,7 @@ static void load(void)
 
     driver.version = version;
 
-    /* The data pointer is copied bytewise into the function pointer: ISO C
-     * has no cast between them. */
+    /* The data pointer is copied bytewise into the function pointer: ISO C has no cast between them. */
     void *function;
 #define CECL_DRIVER_FIND(name, since) \
     if (!(function = cecl_driver_find(#name, since))) { \

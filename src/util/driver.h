@@ -1,6 +1,6 @@
-/* The CUDA driver's functions, found at run time: the driver is opened, never linked, so a libcecl built with CUDA
- * also loads on a machine without a driver. No CUDA runtime is needed. This file knows nothing of src/device. Only
- * builds with CUDA include this file. */
+/* The CUDA driver's functions. The driver is opened at run time and never linked, so a libcecl built with CUDA also
+ * loads on a machine without a driver. No CUDA runtime is needed. Only builds with CUDA include this file, which knows
+ * nothing of src/device. */
 #ifndef CECL_UTIL_DRIVER_H
 #define CECL_UTIL_DRIVER_H
 
@@ -98,8 +98,8 @@
     X(cuUserObjectRelease, 11030) \
     X(cuGraphRetainUserObject, 11030)
 
-/* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx, for which
- * the toolkit 12.8 has no type. */
+/* cuMemcpyBatchAsync has two signatures. CUDA 13.0 dropped the parameter failIdx of 12.8, and the toolkit 12.8 has no
+ * type for the new signature. */
 typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                                                size_t count, CUmemcpyAttributes *attributes,
                                                size_t *first_of_attribute, size_t nattributes,
@@ -120,12 +120,12 @@ struct cecl_driver {
     cecl_batch_3d_13000_fn batch_3d_13000;
 };
 
-/* The initialised driver. NULL: none can be used, and *why is the reason (never freed). Creates no
+/* The initialised driver. NULL: no driver can be used, and *why is the reason, which is never freed. Creates no
  * context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
 
-/* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL if there
- * is none. */
+/* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL if the driver has no
+ * such function. */
 void *cecl_driver_find(const char *name, int version);
 
 /* Makes a GPU the calling thread's current one, as cudaSetDevice does: every copy of the CUDA runtime in

@@ -8,7 +8,8 @@
 
 static _Thread_local char message[CECL_MESSAGE_BYTES];
 
-/* The public function that the thread is inside. `is_unnamed`: the recorded message does not begin with its name yet. */
+/* The public function that the thread is inside. is_unnamed: the recorded message does not begin with the function's
+ * name yet. */
 static _Thread_local struct {
     const char *name;
     bool is_unnamed;
@@ -30,7 +31,7 @@ CECL_API void cecl_record(const char *format, ...)
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
 {
     cecl_record("%s", text);
-    function.is_unnamed = result != ceclSuccess; /* success: an older message is put back */
+    function.is_unnamed = result != ceclSuccess; /* on success an older message is put back */
     return result;
 }
 

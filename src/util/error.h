@@ -1,5 +1,4 @@
-/* Results and messages. A message is recorded once, in the calling thread,
- * where the fact is known. */
+/* Results and messages. A message is recorded once, in the calling thread, where the fact is known. */
 #ifndef CECL_UTIL_ERROR_H
 #define CECL_UTIL_ERROR_H
 
@@ -13,9 +12,8 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records a message, and evaluates to `result`. The message names the argument, its value and what was
- * expected. This is a macro so that the compiler knows the result and sees that outputs are unset on this
- * path. */
+/* Records a message, and evaluates to `result`. The message names the argument, its value and what was expected. This
+ * is a macro so that the compiler knows the result and sees that outputs are unset on this path. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)
 {
@@ -24,8 +22,8 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The first statement of a public function. If the function fails, its message begins with its name, unless cecl_relay
- * relayed it. A public function that another one calls counts as a part of that one. A thread that the program cancels ends
- * when the function has returned. */
+ * relayed it. If one public function calls another, messages name only the outer one. A thread that the program cancels
+ * ends when the function has returned. */
 #define CECL_PUBLIC \
     CECL_UNCANCELLED; \
     __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ = \
@@ -44,14 +42,13 @@ const char *cecl_message(void);
 /* Copies the last message, for code that must do more before it returns an error. */
 void cecl_keep_message(char words[CECL_MESSAGE_BYTES]);
 
-/* Copies a message of any length. If it does not fit, it is cut and ends in "...". `room` is at
- * least 4. */
+/* Copies a message of any length. If it does not fit, it is cut and ends in "...". `room` is at least 4. */
 void cecl_shorten(char *out, size_t room, const char *words);
 
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
-/* The same for a message that already says what failed, such as that of a failed communicator: no public function puts its
- * name before it. */
+/* The same for a message that already says what failed, such as a failed communicator's message: no public function
+ * puts its name before such a message. */
 ceclResult_t cecl_relay(ceclResult_t result, const char *message);
 
 /* Returns a failure to the caller. Use it only if nothing must be released first. */

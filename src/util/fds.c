@@ -1,4 +1,5 @@
-/* See fds.h. The list is a bit for each number, so a forked child needs no memory and no lock to read it. */
+/* See fds.h. The list has a bit for each descriptor number, so a forked child reads it without memory and without a
+ * lock. */
 #include "util/fds.h"
 
 #include <errno.h>
@@ -17,20 +18,20 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long listed[MOST / WORD_BITS];
 static _Atomic uint64_t process; /* 0: not drawn yet */
-static int used;                 /* words of `listed` that may have a bit */
+static int used;                 /* how many words of `listed` may have a bit */
 static _Thread_local bool has_lock;
 static _Thread_local int
-    cancels; /* the caller's state: a cancelled thread must not keep the lock */
+    cancels; /* the caller's cancellation state: a cancelled thread must not keep the lock */
 
 static void draw(void)
 {
-    uint64_t drawn = atomic_load(&process) + 1; /* stays if the kernel has no random bytes */
+    uint64_t drawn = atomic_load(&process) + 1; /* in case there are no random bytes */
     (void)!getrandom(&drawn, sizeof(drawn), 0);
     atomic_store(&process, drawn | 1);
 }
 
-/* The wait is bounded: the handler of a signal may fork while this thread holds the lock. The child then still
- * closes what is listed. */
+/* The wait is bounded, because a signal's handler may fork while this thread holds the lock. Such a child still closes
+ * what is listed. */
 static void before_fork(void)
 {
     has_lock = cecl_lock_until(&lock, cecl_deadline(FORK_MS));
@@ -42,7 +43,7 @@ static void after_fork(void)
         pthread_mutex_unlock(&lock);
 }
 
-/* Calls only close and getrandom: the parent may have other threads. */
+/* Calls only close and getrandom, because the parent may have had other threads. */
 static void in_child(void)
 {
     const int error = errno;
@@ -63,7 +64,7 @@ static void watch_forks(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Each call of the program asks for it, which costs one load; getpid would be a system call. */
+/* Each call of the program asks for this number. That costs one load; getpid would be a system call. */
 uint64_t cecl_fork_process(void)
 {
     if (atomic_load_explicit(&process, memory_order_relaxed) == 0)
@@ -106,8 +107,9 @@ int cecl_fds_adopt(int fd)
     return CECL_FD(fd);
 }
 
-/* One step for a fork: closed first, another thread could open a file under the number, which a child would
- * close; removed first, a child would keep the descriptor. */
+/* No fork may come between closing the descriptor and removing it from the list. If it were closed first, another
+ * thread could open a file under its number, which a child would then close. If it were removed first, a child would
+ * keep it. */
 void cecl_fds_close(int fd)
 {
     cecl_fds_begin();

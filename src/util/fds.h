@@ -1,28 +1,29 @@
-/* What a forked child may not use. The library's threads and sockets belong to the process that made them.
+/* What a forked child may not use: the library's threads and sockets belong to the process that made them.
  *
- * The descriptors of communicators. A forked child closes all of them: it cannot use a communicator, and if it
- * held a socket of a rank that dies, that rank's peers would wait for the child. exec closes them, too.
+ * This file lists the descriptors of communicators. A forked child closes all of them, because it cannot use a
+ * communicator. If the child kept a socket of a rank that dies, that rank's peers would wait for the child. exec closes
+ * these descriptors, too.
  *
- * Not listed are files that one function opens, reads and closes. */
+ * Files that one function opens, reads and closes are not listed. */
 #ifndef CECL_UTIL_FDS_H
 #define CECL_UTIL_FDS_H
 
 #include <stdint.h>
 
-/* A random number of this process; not 0. A child that is forked later has another number. */
+/* A random number of this process; not 0. A forked child has another number. */
 uint64_t cecl_fork_process(void);
 
-/* From begin to end no thread of this process forks, so no child gets a descriptor that is not listed yet. Make
- * no call that may block in between. */
+/* Between begin and end no thread of this process forks, so no child gets a descriptor that is not listed yet. In
+ * between, make no call that may block. */
 void cecl_fds_begin(void);
 void cecl_fds_add(int fd); /* between begin and end; -1 is not added */
 void cecl_fds_end(void);
-/* Adds `fd` and ends. Returns `fd`; errno stays. */
+/* Calls cecl_fds_add and cecl_fds_end. Returns `fd`; errno stays. */
 int cecl_fds_made(int fd);
 /* Evaluates `expr`, which makes a descriptor or returns -1, and lists the descriptor. */
 #define CECL_FD(expr) (cecl_fds_begin(), cecl_fds_made(expr))
-/* Lists a descriptor that another library made, and has exec close it. Returns `fd`. The driver's calls may block,
- * so a child that is forked before this call keeps that descriptor. */
+/* Lists a descriptor that another library made, and sets it to be closed by exec. Returns `fd`. The driver's calls may
+ * block, so a child that is forked before this call keeps that descriptor. */
 int cecl_fds_adopt(int fd);
 
 /* Closes a descriptor, listed or not. A listed one is closed only by this function. */

@@ -64,7 +64,7 @@ static void *try_path(const char *path, int flags)
 static ceclResult_t open_setting(const char *setting, int flags, void **handle)
 {
     char path[PATH_MAX];
-    const char *why = cecl_file_other_kind(setting); /* realpath of a pipe means nothing */
+    const char *why = cecl_file_other_kind(setting); /* a pipe has no useful realpath */
     if (!why && !realpath(setting, path))
         why = strerror(errno);
     *handle = why ? NULL : open_nccl(path, flags, &why);
@@ -87,7 +87,7 @@ static void *try_folders(const char *folders, int flags)
     return handle;
 }
 
-/* ---- an NCCL of PyTorch's wheel, which lies beside a library that is loaded */
+/* ---- NCCL's wheel, as PyTorch installs it; it lies beside a library that is loaded */
 
 struct wheel {
     const char *beside; /* only libraries whose names begin with this are considered */
@@ -116,8 +116,7 @@ static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
     return 0;
 }
 
-/* The file is opened after the walk through the libraries, because the loader is locked during the
- * walk. */
+/* Opens the file only after the walk through the libraries, because the loader is locked during the walk. */
 static void *try_beside(const char *libraries, int flags)
 {
     struct wheel wheel = {.beside = libraries};
@@ -132,7 +131,7 @@ ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle)
         return open_setting(setting, flags, handle);
     if (!folders)
         folders = "";
-    /* beside PyTorch's libraries first: others may lie in another folder of packages, which may have another NCCL */
+    /* first beside PyTorch's libraries: other libraries may lie in another folder of packages, with another NCCL */
     if (!(*handle = try_beside("libtorch_cuda", flags)) && !(*handle = try_beside("", flags)) &&
         !(*handle = try_folders(folders, flags)) &&
         !(*handle = try_folders(CECL_NCCL_FOLDERS, flags)) &&

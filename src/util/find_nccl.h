@@ -8,12 +8,12 @@
 
 #define CECL_NCCL_SONAME "libnccl.so.2"
 
-/* Looks in this order: the file that CECL_NCCL_PATH names (if it is set, nothing else is tried); the file of
- * a Python wheel beside a library of this process; the folders of LD_LIBRARY_PATH; the folders in which
- * systems keep NCCL; the file that the loader finds by name. Skips cecl's own libnccl.so.2 and copies of it.
+/* Looks in this order: the file that CECL_NCCL_PATH names (if it is set, nothing else is tried); the file of NCCL's
+ * Python wheel beside a library of this process; the folders of LD_LIBRARY_PATH; the folders in which systems keep
+ * NCCL; the file that the loader finds by name. Skips cecl's own libnccl.so.2 and copies of it.
  *
- * flags    of dlopen
- * purpose  for the message: "to pass calls to"
+ * flags    as for dlopen
+ * purpose  what the message says NCCL is needed for, such as "to pass calls to"
  * handle   [out] a library that has ncclGetVersion; the caller closes it
  * Errors: ceclSystemError; the message says where it looked. */
 ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle);

@@ -1,4 +1,4 @@
-/* Handles whose memory is never freed. A freed handle is recognized when it is used, because its memory is zeros. */
+/* Handles whose memory is never freed. If a freed handle is used, it is recognized, because its memory is zeros. */
 #ifndef CECL_UTIL_HANDLES_H
 #define CECL_UTIL_HANDLES_H
 
@@ -12,7 +12,8 @@ struct cecl_handle {
     struct cecl_handle *next; /* in the list of freed handles */
 };
 
-/* Freed handles of one kind, the oldest first. A new handle takes the memory of the oldest, if more than `least` are freed. */
+/* Freed handles of one kind, the oldest first. If more than `least` handles are freed, a new handle takes the memory of
+ * the oldest one. */
 struct cecl_handles {
     pthread_mutex_t lock;
     struct cecl_handle *first, *last;
@@ -23,7 +24,7 @@ struct cecl_handles {
         .lock = PTHREAD_MUTEX_INITIALIZER, .least = (least_) \
     }
 
-/* Returns `bytes` bytes of zeros; NULL: the host has no memory. All handles of one kind have equally many. */
+/* Returns `bytes` bytes of zeros; NULL: the host has no memory. All handles of one kind have the same size. */
 static inline void *cecl_handle_new(struct cecl_handles *handles, size_t bytes)
 {
     pthread_mutex_lock(&handles->lock);

@@ -1,5 +1,4 @@
-/* The lanes on which the steps of a plan run, and the counters by which a rank knows how far its
- * peers are. */
+/* The lanes on which the steps of a plan run, and the counters by which a rank knows how far its peers are. */
 #ifndef CECL_UTIL_LANE_H
 #define CECL_UTIL_LANE_H
 
@@ -23,22 +22,20 @@ enum {
      * The first of two counters is the sender's, the second one the receiver's (enum cecl_role). */
     CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
     CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
-    /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has
-     * its own words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1 is
-     * the slot. */
+    /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has its own
+     * words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1 is the slot. */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
     /* Captured messages, in slots: the bytes have been moved; the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
-    /* A rank tells its own host how far it is: which messages have begun, and which calls are done; in slots, for which
-     * value a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h), and how many one-sided calls of a line
-     * are done (flags/lines.c). */
+    /* A rank tells its own host how far it is. BEGUN: which messages have begun. DONE: which calls are done. WAITS, in
+     * slots: the value for which a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h). LINE, in slots:
+     * how many one-sided calls of a line are done (flags/lines.c). */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
     CECL_COUNTER_LINE,
-    /* a rank tells its own host whether a captured call runs, if phases of the call do not tell it (enum
-     * cecl_replay_state) */
+    /* a rank tells its own host whether a captured call without phases runs (enum cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */

@@ -18,7 +18,7 @@ const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
 #undef CECL_SETTING_ROW
 };
 
-/* The position of `text` among the choices of `range`, ignoring case; -1 if `text` is no choice. */
+/* The position of `text` among the choices of `range`, ignoring case; -1 if `text` is not one of them. */
 static int64_t choice_of(const char *range, const char *text)
 {
     size_t length = strlen(text);
@@ -124,8 +124,8 @@ const char *cecl_setting_default(enum cecl_setting_id id)
     return strcmp(setting->fallback, "-") == 0 ? setting->otherwise : setting->fallback;
 }
 
-/* ---- variables that begin with CECL_ but are no settings. Without a warning, a misspelt setting would silently
- * have no effect. */
+/* ---- variables that begin with CECL_ but are not settings. A warning names them, because a misspelt setting would
+ * silently have no effect. */
 
 #define PREFIX "CECL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)

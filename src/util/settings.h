@@ -108,8 +108,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "they do not wait behind large copies of other communicators")
 
 /* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
- * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that
- * begin with it. scripts/check_env.sh finds a missing one. */
+ * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that begin with it.
+ * scripts/check_env.sh finds names that are missing here. */
 #define CECL_OTHER_NAMES \
     "CECL_ARCHITECTURES", "CECL_BASELINE_NCCL", "CECL_BENCH", "CECL_CMOCKA_ROOT", \
         "CECL_COMPUTE_SANITIZER", "CECL_CUDA", "CECL_DIR", "CECL_EXAMPLES", "CECL_FUZZ", \
@@ -129,16 +129,15 @@ struct cecl_setting {
     enum cecl_setting_kind kind;
     enum cecl_setting_ranks ranks;
     const char *fallback; /* default as text; "-": no default */
-    /* for settings without a default, as text: what applies if ceclConfig_t has no value, either */
+    /* for settings without a default: what applies if neither the environment nor ceclConfig_t has a value, as text */
     const char *otherwise;
     const char *range;
     const char *doc;
 };
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
-/* Reads a number, a byte size or a choice. If the environment does not set it and there is no default,
- * *value is unchanged. An invalid value gives ceclInvalidArgument; the message names the
- * variable, the value and the range. */
+/* Reads a number, a byte size or a choice. If the environment does not set the setting and there is no default, *value
+ * is unchanged. An invalid value gives ceclInvalidArgument; the message names the variable, the value and the range. */
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value);
 
 /* The value of a text setting; NULL when it is not set. */
@@ -147,11 +146,10 @@ const char *cecl_setting_text(enum cecl_setting_id id);
 /* The value that applies if the setting is not set, as text. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
-/* Parses `text` as a value of setting `id`. Used by cecl_setting_read and its tests. */
+/* Parses `text` as a value of setting `id`. cecl_setting_read and its tests use this function. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
-/* Warns, once in a process, of each variable in the environment that begins with CECL_
- * and that nothing reads. */
+/* Warns, once in a process, of each variable in the environment that begins with CECL_ but that nothing reads. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
 

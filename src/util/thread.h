@@ -21,16 +21,16 @@ static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), voi
     return error;
 }
 
-/* The first statement of a thread of the library. `name`, for debuggers and profilers: "cecl-" and at most 10 letters.
- * To name another thread, glibc opens a file of /proc, and the kernel then takes many times as long to end a process,
- * if others end at the same time. */
+/* The first statement of a thread of the library. `name` is for debuggers and profilers: "cecl-" and at most 10
+ * letters. A thread names only itself. To name another thread, glibc opens a file of /proc, and then the kernel takes
+ * many times as long to end several processes at once. */
 static inline void cecl_thread_name(const char *name)
 {
     (void)prctl(PR_SET_NAME, name);
 }
 
-/* The first statement of a function that may lock or wait and that the program calls: a thread that the program cancels
- * (pthread_cancel) ends when the function has returned, so it leaves nothing locked or half done. */
+/* The first statement of a function that the program calls and that may lock or wait. A thread that the program cancels
+ * (pthread_cancel) ends only when the function has returned, so it leaves nothing locked or half done. */
 #define CECL_UNCANCELLED \
     __attribute__((cleanup(cecl_cancel_restore), unused)) const int cecl_cancel_before_ = \
         cecl_cancel_disable()
@@ -59,7 +59,7 @@ static inline void cecl_unlock(pthread_mutex_t *const *mutex)
     pthread_mutex_unlock(*mutex);
 }
 
-/* Takes a lock that may stay taken. Returns false if it does, at `deadline` (util/clock.h). */
+/* Takes a lock, or returns false if the lock is still taken at `deadline` (util/clock.h). */
 static inline bool cecl_lock_until(pthread_mutex_t *lock, int64_t deadline)
 {
     while (pthread_mutex_trylock(lock) != 0) {
@@ -97,8 +97,8 @@ static inline void cecl_thread_ended(void *end)
     ((struct cecl_thread_end *)end)->run();
 }
 
-/* When the calling thread ends, `run` is called. It must be the same function at each call with this `end`.
- * Returns false, and `run` is not called, if the system has no key left or no memory. */
+/* When the calling thread ends, `run` is called. All calls with one `end` must give the same `run`. Returns false, and
+ * `run` is not called, if the system has no key left or no memory. */
 static inline bool cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void))
 {
     pthread_mutex_lock(&end->lock);
