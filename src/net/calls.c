@@ -3,7 +3,7 @@
 #include "util/clock.h"
 
 #define PENDING_MOST 128 /* calls; a GPU's queue takes some 1,000 entries, and a call some 7 */
-#define SLACK_MS 1000    /* the thread, whose time limit is shorter, may name a cause */
+#define SLACK_MS 1000    /* gives the thread, whose time limit is shorter, time to name a cause */
 
 static int64_t deadline_of(const struct cecl_net *net, int64_t start)
 {
@@ -43,7 +43,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     net->work = net->nccl->on_host ? NULL : stream;
     net->is_captured = is_captured;
     if (net->nccl->on_host) {
-        /* the stand-in knows no streams, so the call is made when the stream has reached it */
+        /* the stand-in for NCCL knows no streams, so the call is made once the stream has reached it */
         CECL_TRY(ops->stream_synchronize(net->dev, stream));
     } else if (!is_captured) {
         CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));
@@ -57,8 +57,8 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     return ceclSuccess;
 }
 
-/* Without connections yet, NCCL enqueues the calls in the background. Work that follows on the stream must not
- * overtake them. */
+/* While NCCL still connects, it enqueues calls in the background. Later work on the stream must not overtake these
+ * calls. */
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)
 {
     const struct cecl_device_ops *ops = net->dev->ops;

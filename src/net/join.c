@@ -78,9 +78,9 @@ void cecl_net_free(struct cecl_net *net)
     free(net);
 }
 
-/* What a rank tells the others. */
+/* What a rank sends to the others. */
 struct offer {
-    struct cecl_vote vote; /* first, because a rank that has failed before brings nothing else */
+    struct cecl_vote vote; /* first, because a rank that has failed before sends nothing else */
     int32_t version;
     struct nccl_id id; /* rank 0's */
 };
@@ -147,7 +147,7 @@ ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
     mine.vote = cecl_vote_of(result);
     result = cecl_lifeline_gather(&net->line, &mine, all, sizeof(mine), deadline, NULL);
-    CECL_TRY(cecl_vote_again(&mine.vote)); /* says more than a peer's */
+    CECL_TRY(cecl_vote_again(&mine.vote)); /* this rank's own message says more than a peer's */
     CECL_TRY(result);
     CECL_TRY(cecl_votes_count(all, sizeof(mine), net->nranks));
     CECL_TRY(compare(all, net->nranks));

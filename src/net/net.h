@@ -2,11 +2,12 @@
  * the root (boot/oob.h), and a thread that notices failures.
  *
  * NCCL's communicator is non-blocking, so every wait for it is bounded. A communicator fails by news over the line, by
- * NCCL's asynchronous error, or by the time limit; then the thread tells the other ranks, and aborts NCCL's.
+ * NCCL's asynchronous error, or by the time limit. Then the thread tells the other ranks, and aborts NCCL's
+ * communicator.
  *
- * Of ordinary calls, words tell the host which call the stream has begun, and which has ended. Captured calls have
- * none, because a replay writes the same numbers again; so no time limit applies to them. On the host device, where
- * only the stand-in of tests/nccl works, a call has ended when it returns. */
+ * For ordinary calls, two words tell the host which call the stream has begun and which has ended. Captured calls have
+ * no such words, because each replay would write the same numbers again; so captured calls have no time limit. On the
+ * host device only the stand-in of tests/nccl works; there a call has ended when it returns. */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
@@ -30,7 +31,7 @@ struct nccl_id {
     char internal[128];
 };
 
-/* The fields of NCCL 2.17. From `size` NCCL knows which fields the caller has. */
+/* The fields of NCCL 2.17. `size` tells NCCL which fields the caller has. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -66,11 +67,11 @@ struct nccl {
     const char *(*GetErrorString)(nccl_result result);
     const char *(*GetLastError)(nccl_comm comm);
     int version;
-    bool on_host; /* it works on memory of the host, without streams: the stand-in of tests/nccl */
+    bool on_host; /* the stand-in of tests/nccl: works on host memory, without streams */
 };
 
-/* library.c. Opens the NCCL that CECL_NCCL_PATH names, or the one that the program has loaded, or one that
- * util/find_nccl.h finds. It stays open. After a failure the next call tries again. */
+/* library.c. Opens the NCCL that CECL_NCCL_PATH names, or the one that the program has loaded, or the one that
+ * util/find_nccl.h finds. The library stays open. After a failure the next call tries again. */
 ceclResult_t cecl_net_load(const struct nccl **nccl);
 
 /* ---- a communicator */
@@ -92,10 +93,12 @@ struct cecl_net {
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */
     nccl_comm comm;       /* see cecl_net_comm */
-    /* the stream writes an ordinary call's number to *begun and to *ended. word: what barriers reduce */
+    /* the stream writes an ordinary call's number to *begun and to *ended. word: the memory that a barrier's all-reduce
+     * uses */
     uint32_t *begun, *ended, *word, number;
     uint64_t stream_id; /* of the last call */
-    /* of the call that is being made; work: NCCL's, by stream_fork; NULL on the host device */
+    /* the call that is being made: `stream` is the caller's. work: NCCL's stream, by stream_fork; NULL on the host
+     * device */
     ceclStream_t stream, work;
     bool is_captured;
     pthread_t thread;
@@ -107,7 +110,7 @@ struct cecl_net {
     int64_t error_since;            /* since when NCCL reports an error; 0: it does not */
 };
 
-/* NULL: not made yet, aborted, or ended. The thread that ends it may do so without the lock. */
+/* NULL: not made yet, aborted, or ended. The thread that ends the communicator may do so without the lock. */
 static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
 {
     return __atomic_load_n(&net->comm, __ATOMIC_ACQUIRE);
@@ -122,21 +125,21 @@ ceclResult_t cecl_net_refuse_hosts(int nhosts);
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline);
 /* Waits until NCCL no longer works in the background. The error names `what`. */
 ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t deadline);
-/* An error of NCCL as one of cecl's. */
+/* Turns an error of NCCL into one of cecl. */
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result);
 
-/* calls.c, map.c. Calls are made in this order; every begin that succeeds needs an end. The calls between NCCL's start and
- * end of a group form one group, also those of several communicators.
+/* calls.c, map.c. Calls are made in this order; every begin that succeeds needs an end. All calls between GroupStart
+ * and GroupEnd form one group of NCCL, even if they are calls of several communicators.
  *
  *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
- * start: when the launch began, in ms (cecl_now_ms); its time limit is the same for all of them. */
-/* Refuses a call that NCCL cannot carry. The message names the call that serves instead. version: NCCL's */
+ * start: when the launch began, in ms (cecl_now_ms); all of its calls share one time limit. */
+/* Refuses a call that NCCL cannot carry. The message names a call to use instead. version: NCCL's */
 ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
-/* Waits until few calls are pending: where the GPU's queue is full, NCCL waits inside a call. */
+/* Waits until few calls are pending, because NCCL waits inside a call while the GPU's queue is full. */
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
-/* A call that was checked. */
+/* Makes a call that was checked. */
 ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call);
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start);
 /* Whether no ordinary call is pending. */
@@ -146,12 +149,13 @@ bool cecl_net_is_idle(const struct cecl_net *net);
 ceclResult_t cecl_net_watch(struct cecl_net *net);
 /* The error of a call that has waited for so long. */
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
-/* The communicator has failed: the thread tells the other ranks, and aborts NCCL's. Any thread, once. */
+/* Tells the thread that the communicator has failed: it tells the other ranks and aborts NCCL's communicator. Any
+ * thread may call this, but only once. */
 void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits a moment for news of the rank that caused it. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. False: NCCL does not end in time, so everything stays.
- * is_held  graphs hold calls, so NCCL's communicator stays: it would end only after them */
+/* Ends NCCL's communicator, the thread and the line. Returns false if NCCL does not end in time; then everything stays.
+ * is_held  graphs hold calls. Then NCCL's communicator stays, because it would end only after the graphs */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif

@@ -1,5 +1,5 @@
 /* The thread that notices that a communicator which NCCL carries has failed, and that ends it; see net.h. NCCL's abort
- * may wait for the GPU, so no other thread calls it, and others wait for this thread within bounds. */
+ * may wait for the GPU. So only this thread calls it, and other threads wait for this one for a bounded time. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,11 +10,11 @@
 #include "util/thread.h"
 
 #define TICK_MS 200
-#define NEWS_MS 500   /* how long the news of a rank's end may come after NCCL's error */
-#define LOCK_MS 2000  /* how long a call of NCCL that does not wait may take */
+#define NEWS_MS 500   /* how much later than NCCL's error the news of a rank's end may come */
+#define LOCK_MS 2000  /* how long a call of NCCL may take if it is one that does not wait */
 #define SHUT_MS 10000 /* how long NCCL may take to end */
 
-/* An error of NCCL mostly follows from the end of a rank, which the line names a moment later. */
+/* Most errors of NCCL follow from the end of a rank. The line names this rank a moment later. */
 static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
 {
     nccl_result state = NCCL_SUCCESS;
@@ -67,7 +67,8 @@ static void look(struct cecl_net *net)
         net->fails(net->context, result, words);
 }
 
-/* Ends NCCL's communicator. A thread that holds the lock for long is inside NCCL: only an abort ends its wait. */
+/* Ends NCCL's communicator. A thread that holds the lock for long waits inside NCCL, and only an abort ends that
+ * wait. */
 static ceclResult_t end_nccl(void *context)
 {
     struct cecl_net *net = context;
