@@ -12,7 +12,7 @@
 #include "util/fds.h"
 
 #define MAGIC 0x6c746572u
-#define ACCEPTS_MAX 64 /* connections that are accepted in a call */
+#define ACCEPTS_MAX 64 /* most connections that one call accepts */
 
 /* The first bytes of each message. */
 struct head {
@@ -55,7 +55,7 @@ ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *out)
     return cecl_net_listen(type, (struct sockaddr *)&address, length, out);
 }
 
-/* A name that is taken cannot be bound. To connect would show this, too, but would leave a caller in the queue. */
+/* Tries to bind the name, which fails if the name is taken. Connecting would leave a caller in the listener's queue. */
 bool cecl_inbox_is_taken(const char name[40], char kind)
 {
     struct sockaddr_un address;
@@ -135,10 +135,10 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 
 /* ---- taking */
 
-/* Returns what recvmsg returns; its flags are message->msg_flags. The caller owns the received descriptors. The message
- * stays in the socket, so descriptors for which this process has no room yet can be received later. An answer of 0, that
- * the other end has closed, can come before its last message: if it sends and closes while the kernel finds nothing to
- * receive. Nothing can be sent after the close, so the second answer is final. With descriptors, 0 is an empty message. */
+/* Returns what recvmsg returns; the flags are in message->msg_flags. The caller owns the received descriptors. The
+ * message stays in the socket, so descriptors for which this process has no room yet can be received later. A result of
+ * 0 with descriptors is an empty message. Otherwise 0 says that the other end has closed, but the kernel may say so
+ * before it has delivered the last message. So only the second 0 counts. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
     const struct msghdr asked = *message;
@@ -154,7 +154,7 @@ static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *l
     for (struct cmsghdr *c = got < 0 ? NULL : CMSG_FIRSTHDR(message); c;
          c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-            /* there is room for no more than CECL_INBOX_FDS */
+            /* the control buffer has no room for more than CECL_INBOX_FDS */
             letter->nfds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
             memcpy(letter->fds, CMSG_DATA(c), (size_t)letter->nfds * sizeof(int));
             for (int i = 0; i < letter->nfds; i++)
@@ -214,7 +214,7 @@ static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
     return error == 0 || error == EINTR || error == ECONNABORTED;
 }
 
-/* A rank connects again only once its message before this one is sent, so its messages are taken in order. */
+/* A rank makes its next connection only once its last message is sent. So the messages of a rank are taken in order. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter)
 {
@@ -233,7 +233,7 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
         else if (poll(&next, 1, 0) > 0)
-            /* It has to connect again. If it has just sent something, that can still be read. */
+            /* The silent caller must connect again. If it has just sent something, that can still be read. */
             (void)shutdown(inbox->caller, SHUT_RDWR);
         else
             return ceclInProgress;

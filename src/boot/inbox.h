@@ -1,9 +1,9 @@
-/* An inbox: where a rank receives messages with descriptors. Each message comes by a connection of its own, which
- * the sender closes at once. So an inbox costs its rank one descriptor, and its peers none, and a message waits in the
- * kernel until the receiver takes it. Messages of one sender arrive in order.
+/* An inbox: where a rank receives messages with descriptors. Each message comes by a connection of its own, which the
+ * sender closes at once. So an inbox costs its rank one descriptor and its peers none. A message waits in the kernel
+ * until the receiver takes it. Messages of one sender arrive in order.
  *
- * A message counts only with the inbox's secret, and from the same user. Other callers are turned away: they can send
- * anything, or nothing, and change nothing. One thread at a time uses an inbox. */
+ * A message counts only if it has the inbox's secret and comes from the same user. Other callers are turned away, and
+ * have no effect. One thread at a time uses an inbox. */
 #ifndef CECL_BOOT_INBOX_H
 #define CECL_BOOT_INBOX_H
 
@@ -16,7 +16,7 @@
 
 #define CECL_INBOX_POLLS 2
 #define CECL_INBOX_FDS 64     /* most descriptors of a message */
-#define CECL_INBOX_BYTES 4096 /* most bytes of one: every socket's buffer holds such a message */
+#define CECL_INBOX_BYTES 4096 /* most bytes of a message; every socket's buffer has room for it */
 
 /* Where an inbox is, and what a message must show. */
 struct cecl_inbox_address {
@@ -27,8 +27,8 @@ struct cecl_inbox_address {
 struct cecl_inbox {
     int listener;
     uint8_t secret[16];
-    int caller; /* a connection by which nothing has come yet; the next one replaces it. -1: none */
-    int64_t lack[2]; /* of descriptors: see cecl_net_bears */
+    int caller; /* a connection by which nothing has come yet; a newer one replaces it. -1: none */
+    int64_t lack[2]; /* since when descriptors have been lacking: see cecl_net_bears */
 };
 
 /* Where a message comes from, and what came with its bytes. */
@@ -43,7 +43,8 @@ struct cecl_letter {
 ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *fd);
 /* Whether a listener has this name. */
 bool cecl_inbox_is_taken(const char name[40], char kind);
-/* Sends a datagram of one byte to the socket at this name, by `from`. Does not wait, and may be lost. */
+/* Sends a datagram of one byte from the socket `from` to the socket at this name. Does not wait; the datagram may be
+ * lost. */
 void cecl_inbox_ring(int from, const char name[40], char kind);
 
 /* An inbox whose listener is -1 may be closed. */
@@ -52,16 +53,18 @@ ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_a
 void cecl_inbox_close(struct cecl_inbox *inbox);
 
 /* Sends a message, whole or not at all, without waiting. rank, number: of the sender. Returns 0 or an errno;
- * ECONNREFUSED: nobody listens; EPERM: another user does; EPIPE: turned away, which a second try may not be. */
+ * ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE: the receiver turned this rank away; a
+ * second try may succeed. */
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 
-/* Takes the next message without waiting. nranks: the sender is one of so many. room: no message is longer.
- * ceclInProgress: there is none. ceclSystemError: for a second this process has had no descriptor left for a connection,
- * or for the descriptors of a message, which are then lost. */
+/* Takes the next message without waiting. nranks: the sender's number must be lower. room: longer messages are dropped.
+ * ceclInProgress: there is no message. ceclSystemError: for a second this process has had no descriptor left for a
+ * connection, or for the descriptors of a message, which are then lost. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
-/* Lists what becomes readable when there may be a message. polls: [CECL_INBOX_POLLS]. Returns how many. */
+/* Lists the descriptors that become readable when there may be a message. polls: [CECL_INBOX_POLLS]. Returns how
+ * many. */
 int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls);
 
 #endif

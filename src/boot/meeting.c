@@ -1,7 +1,7 @@
-/* See meeting.h. Ranks append what they say to one log: that they come, refuse, or give up. The kernel puts it in one
- * order, and each rank reads all of it in that order. So all ranks find the same meetings complete or failed, without a
- * lock, and a rank that is stopped or dies leaves nothing half said. (If an entry is cut
- * nevertheless, calls end at their deadlines.)
+/* See meeting.h. Ranks append events to one log: that they come, refuse, or give up. The kernel gives the events one
+ * order, and each rank reads all events in that order. So all ranks find the same meetings complete or failed, without
+ * a lock. A rank that stops or dies leaves no partial event. (If an event is cut nevertheless, calls end at their
+ * deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
@@ -20,21 +20,23 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS for each rank if that is longer, so that looks of many ranks leave cores free */
+/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS for each rank if that is longer, so that many ranks keep few cores
+ * busy */
 #define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
-#define LOGGED_BYTES 8192 /* of the log that are reserved for each rank: at least 4 calls */
-#define READING_MS 1000   /* until a rank has read how its call ends */
+#define LOGGED_BYTES 8192 /* bytes reserved in the log for each rank: at least 4 calls */
+#define READING_MS 1000   /* how long a rank may take to read how its call ends */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
-/* What a rank says. Half of what never crosses a page, so the kernel writes it whole. */
+/* What a rank appends to the log. Its size divides that of a page, so no event crosses a page and the kernel writes it
+ * whole. */
 struct event {
-    uint64_t sum; /* of what follows: before Linux 6.8 a size may be seen before its bytes */
+    uint64_t sum; /* of the fields below: before Linux 6.8 a size may be seen before its bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
-    int32_t missing; /* the member that had gone, or NOBODY */
+    int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
     uint64_t lists_differ;
     struct cecl_rank_set members;
     uint64_t call; /* COMES: the number of the rank's call */
@@ -48,9 +50,9 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;                 /* where it says that it has come; 0: it does not wait */
-    uint64_t call;                /* its number */
-    struct cecl_rank_set members; /* its last list */
+    int64_t came;                 /* where the log says that it has come; 0: it does not wait */
+    uint64_t call;                /* the number of its last call */
+    struct cecl_rank_set members; /* the list of its last call */
 };
 
 /* This rank's call. */
@@ -62,8 +64,8 @@ struct stay {
     ceclResult_t result;
 };
 
-/* Allocates the log's first pages, so that a lack of memory fails all ranks, here. Later it would end the call of the rank
- * that cannot write, and the others would wait for it. Some sandboxes cannot allocate ahead. */
+/* Allocates the log's first pages, so that a lack of memory fails all ranks here. Later, a rank that cannot write would
+ * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead. */
 static ceclResult_t reserve(int log, size_t start, size_t bytes)
 {
     int failed;
@@ -137,7 +139,7 @@ static ceclResult_t say(const struct cecl_meetings *meetings, struct event *even
     return cecl_file_write(meetings->log, (const char *)event, sizeof(*event));
 }
 
-/* Returns false if the event is not there yet. */
+/* Returns false if the event is not in the log yet. */
 static bool read_event(const struct cecl_meetings *meetings, int64_t at, struct event *event)
 {
     if (pread(meetings->log, event, sizeof(*event), at) != (ssize_t)sizeof(*event) ||
@@ -162,20 +164,21 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
-/* Whether this rank waits in the call that it makes now. An earlier one may have failed before all was read of it. */
+/* Whether the events that have been read reach this rank's present call. An earlier call may have failed before all of
+ * its events were read. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;
     return meetings->seats[meetings->rank].call == meetings->calls;
 }
 
-/* A rank's call fails, because of this event. */
+/* Fails a rank's call because of this event. */
 static void end_call(struct stay *stay, int rank, const struct event *why)
 {
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* a time-out says nothing of a member with another list */
+    /* the time-out of a rank with another list does not fit this rank's list, so the message names both lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -183,8 +186,9 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether an earlier failure ends the call of a rank with this list: one of which a failed rank and the rank at fault are
- * on the list. It and those before it are used up; if none concerns the call, all are.
+/* Whether an earlier failure ends the call of a rank with this list. Such a failure has a failed rank on the list, and
+ * so is the rank at fault, if one is known. This uses up that failure and all earlier ones; if no failure ends the
+ * call, all.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -208,7 +212,7 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure. Of too many, one is forgotten whose ranks this one tells anyway, or else the oldest. */
+/* Keeps a failure. If there are too many, forgets one whose ranks learn of this failure anyway, or else the oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))
@@ -224,12 +228,12 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
     meetings->failures[meetings->nfailures++] = *failure;
 }
 
-/* Which waiting ranks a failure ends: those with the failing rank's list; those that list this rank; or also those that
- * list one of these, and so on. */
+/* Which waiting ranks fail together with a rank: the ranks with the same list; the ranks that list this rank; or also
+ * the ranks that list one of those, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
-/* Finds the ranks whose calls end with that of one rank.
- * lists  [out] the ranks that are on their lists */
+/* Finds the ranks whose calls end when one rank's call fails. lists: [out] the ranks that are on the lists of any of
+ * them */
 static void find_ended(const struct cecl_meetings *meetings, int rank,
                        const struct cecl_rank_set *members, enum spread spread,
                        struct cecl_rank_set *ended, struct cecl_rank_set *lists)
@@ -256,7 +260,7 @@ static void find_ended(const struct cecl_meetings *meetings, int rank,
 
 /* ---- reading the log */
 
-/* Whether all members of a list wait with it. late: [out] those that do not */
+/* Whether all members of a list wait with this list. late: [out] the members that do not */
 static bool all_wait(const struct cecl_meetings *meetings, const struct cecl_rank_set *list,
                      struct cecl_rank_set *late)
 {
@@ -301,7 +305,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
         meet(stay, &event->members);
 }
 
-/* Fails the calls that end with an event. It is kept for those who are on their lists and have not come. */
+/* Fails the calls that an event ends. Keeps the failure for ranks that are on these calls' lists and have not come. */
 static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;
@@ -310,7 +314,7 @@ static void hear_failure(struct stay *stay, const struct event *event, int64_t a
     struct event why;
     if (event->kind == REFUSES)
         meetings->seats[event->rank].members = event->members;
-    /* the rank's call has ended before, or this refusal is a part of a failure that others know */
+    /* the rank's call has ended before, or this refusal only repeats a failure that the others know */
     if (event->kind == REFUSES ? is_owed(stay, event->rank, &event->members, &why)
                                : meetings->seats[event->rank].came == 0)
         return;
@@ -330,7 +334,7 @@ static void hear_failure(struct stay *stay, const struct event *event, int64_t a
     keep_failure(meetings, &(struct cecl_meeting_failure){at, ended, owed});
 }
 
-/* Reads on until this rank's call is over, or to the end. Returns whether anything was read. */
+/* Reads on until this rank's call is over, or to the end of the log. Returns whether anything was read. */
 static bool read_on(struct stay *stay)
 {
     struct cecl_meetings *meetings = stay->meetings;
@@ -379,7 +383,8 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan)
     return ceclTimeout;
 }
 
-/* Returns an error if this rank waits for one that waits for this rank, perhaps through others, with another list. */
+/* Returns an error if ranks wait for each other in a circle: a member for which this rank waits has another list, and
+ * waits for this rank, perhaps through others. */
 static ceclResult_t check_lists(const struct cecl_meeting_plan *plan)
 {
     const struct cecl_meetings *meetings = plan->meetings;

@@ -1,7 +1,7 @@
 /* Meetings: ranks of one host, whose mesh may be broken or not made yet, agree which of them make a new communicator.
- * Each calls with a list of members. A meeting is complete when all members of a list have come with that list. It
- * fails if a member refuses, dies or does not come, or if lists differ so that ranks wait for each other. Each member
- * brings a part, and gets the parts of all when the meeting is complete. */
+ * Each rank calls with a list of members. A meeting is complete when all members of a list have come with that list. A
+ * meeting fails if a member refuses, dies or does not come, or if lists differ so that ranks wait for each other. Each
+ * member brings a part, and gets the parts of all members when the meeting is complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -14,27 +14,27 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failed meeting, kept for listed ranks that had not come. Such a rank's next call fails for the same
- * reason, if its list has a rank that failed, and the rank at fault if one is known. */
+/* A failed meeting, kept for listed ranks that had not come. Such a rank's next call fails for the same reason, if its
+ * list has a rank that failed, and also the rank at fault, if one is known. */
 struct cecl_meeting_failure {
-    int64_t at; /* in the log */
+    int64_t at; /* where its event is in the log */
     struct cecl_rank_set failed,
-        owed; /* the ranks that have failed by it; those that did not wait */
+        owed; /* failed: the ranks that have failed by it. owed: listed ranks that did not wait */
 };
 
-/* A communicator's meetings, as one rank has read of them. */
+/* A communicator's meetings, as far as one rank has read the log. */
 struct cecl_meetings {
-    int log; /* the caller's */
+    int log; /* the log's file, which the caller owns */
     int rank, nranks;
-    uint64_t calls;                  /* of this rank */
+    uint64_t calls;                  /* how many calls this rank has made */
     int64_t next;                    /* where in the log this rank reads on */
     struct cecl_meeting_seat *seats; /* [nranks] */
-    struct cecl_meeting_failure failures[CECL_MEETING_FAILURES]; /* the latest, in order */
+    struct cecl_meeting_failure failures[CECL_MEETING_FAILURES]; /* the latest, oldest first */
     int nfailures;
 };
 
 /* log    a memory file that all ranks append to (cecl_memory_make); the caller closes it after cecl_meetings_close
- * start  bytes of it that are not of the log: a multiple of CECL_MEMORY_UNIT, but not 0; equal on all ranks */
+ * start  where the log begins in the file: a multiple of CECL_MEMORY_UNIT, but not 0; equal on all ranks */
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
                                 int nranks);
 /* Zeroed meetings may be closed. */
@@ -44,7 +44,7 @@ struct cecl_meeting_plan {
     struct cecl_meetings *meetings;
     struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
     struct cecl_rank_set members;
-    const char *gone;   /* follows the message that a member has gone; NULL: nothing */
+    const char *gone;   /* is appended to the message that a member has gone; NULL: nothing */
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
@@ -56,8 +56,8 @@ struct cecl_meeting_plan {
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
-/* Fails the meetings that wait for this rank, with `result` and the last message as the reason; the plan's members that
- * have not come fail when they come. If the plan does not list this rank, the reason is that lists differ. Returns
+/* Fails the meetings that wait for this rank, with `result` and the last message as the reason. Members of the plan
+ * that have not come fail when they come. If the plan does not list this rank, the reason is that lists differ. Returns
  * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 

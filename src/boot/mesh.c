@@ -1,5 +1,5 @@
-/* Making and ending the mesh, and messages between two ranks. Rank 0 sends the others the memory. Then all meet in its rows
- * for the first time, and exchange descriptors of their processes. */
+/* Making and ending the mesh, and messages between two ranks. Rank 0 sends the shared memory to the others. Then all
+ * ranks meet in the memory's rows for the first time, and exchange descriptors of their processes. */
 #include "boot/mesh.h"
 
 #include <errno.h>
@@ -23,7 +23,8 @@
 #include "util/file.h"
 #include "util/grow.h"
 
-/* of a rank: two inboxes, the bell, rouse_fd, the shared memory, its own memory; for a moment a copy of that */
+/* a rank's own descriptors: two inboxes, the bell, rouse_fd, the shared memory, its own memory, and for a moment a copy
+ * of its own memory's */
 #define OWN_FDS 7
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */
@@ -40,7 +41,7 @@ ceclResult_t cecl_mesh_check_limit(int nranks)
                            (uint64_t)limit.rlim_cur, nranks, needed);
 }
 
-/* Draws this rank's names and its secret, and opens what it listens with. */
+/* Draws this rank's names and its secret, and opens the sockets on which it listens. */
 static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_address *mine)
 {
     uint64_t id[2];
@@ -56,8 +57,8 @@ static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_ad
                                : cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
 }
 
-/* Makes a descriptor that becomes readable at others when this process ends. Where the system refuses a pidfd, this
- * is a pipe, whose other end this process keeps. */
+/* Makes a descriptor that others can poll: it becomes readable when this process ends. Where the system refuses a
+ * pidfd, this is the end of a pipe whose other end this process keeps. */
 static ceclResult_t open_self(struct cecl_mesh *mesh)
 {
     int ends[2];
@@ -88,7 +89,7 @@ ceclResult_t cecl_memory_make(size_t *bytes, int *fd)
                : cecl_fail(ceclSystemError, "sealing a memfd: %s", strerror(errno));
 }
 
-/* Opens what this rank listens with, and what it sends to its peers. */
+/* Opens this rank's sockets, and the descriptors that it sends to its peers. */
 static ceclResult_t open_mine(struct cecl_mesh *mesh, struct cecl_inbox_address *at)
 {
     if (!mesh->polls || !mesh->votes || !mesh->processes)
@@ -201,7 +202,7 @@ void cecl_shared_close(struct cecl_shared *shared)
     *shared = (struct cecl_shared){0};
 }
 
-/* Maps a part of the memory. No MAP_POPULATE: most of it is rings, and a program may use few of their entries.
+/* Maps a part of the memory. No MAP_POPULATE: most of the memory is rings, of which a program may use few entries.
  * Allocating all pages here would take half of the time of an init. */
 static ceclResult_t map(const struct cecl_mesh *mesh, size_t before, size_t bytes, void **at)
 {
@@ -258,7 +259,7 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
                                : "");
 }
 
-/* Rank 0 sends the memory to all. All notice later if a rank has gone. */
+/* Rank 0 sends the memory to all ranks. If a rank has gone, all ranks notice it later. */
 static ceclResult_t send_memory(struct cecl_mesh *mesh)
 {
     ceclResult_t result = map_rows(mesh);
@@ -293,7 +294,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        /* takes those of ranks that have the memory, because too many under way would hold up rank 0 */
+        /* takes the descriptors of ranks that have the memory: too many sent and not received would hold up rank 0 */
         mesh_take_fds(mesh);
     }
     return map_rows(mesh);
@@ -316,15 +317,16 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
 /* ---- messages */
 
 /* Whether a message may be sent later. ETOOMANYREFS: this user has too many sent descriptors that are not received
- * yet. EPIPE, ECONNRESET: the receiver has turned this rank away, because others had said nothing. */
+ * yet. EPIPE, ECONNRESET: the receiver has turned this rank away, because a newer caller had come before this rank's
+ * message. */
 static bool may_try_again(int error)
 {
     return cecl_net_is_early(error) || error == ETOOMANYREFS || error == EPIPE ||
            error == ECONNRESET;
 }
 
-/* The error for a peer that does not listen. A rank says goodbye before it closes its inboxes. So if it has not, its
- * process ends, of which this rank may not know yet. */
+/* The error for a peer that does not listen. A rank says goodbye before it closes its inboxes. So a peer without a
+ * goodbye has died, even if this rank has not noticed the death yet. */
 static ceclResult_t no_listener(struct cecl_mesh *mesh, int peer)
 {
     if (atomic_load(&mesh->joining))
@@ -363,7 +365,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        /* only the exchanging thread sends these, so it also takes what has come */
+        /* only the thread that exchanges sends these, so it also takes what has come */
         if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);

@@ -1,10 +1,10 @@
-/* The mesh: how the ranks of a communicator on one host exchange a few bytes and descriptors, and learn of each
- * other's ends, for as long as it lives.
+/* The mesh: by it the ranks of a communicator on one host exchange a few bytes and descriptors, and learn of each
+ * other's ends, as long as the communicator lives.
  *
- * All ranks map one memory, in which each has a row: what it brings to the exchange that it is in, and whether it has
- * left or given up. Descriptors, and messages about memory at any time, come by an inbox (inbox.h). A death is noticed
- * by a descriptor of the peer's process, which the peer sends; ranks of one process need none. A datagram, the bell,
- * makes a rank's watchdog look at the rows. */
+ * All ranks map one memory, in which each rank has a row. The row holds what the rank brings to the present exchange,
+ * and whether the rank has left or given up. Descriptors, and messages about memory at any time, come by an inbox
+ * (inbox.h). A rank notices a peer's death by a descriptor of the peer's process, which the peer sends; ranks of one
+ * process need none. A datagram, the bell, makes a rank's watchdog look at the rows. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
@@ -26,11 +26,11 @@ struct cecl_invitation {
  * rank that itself waits for a third one times out soon, too, and names it (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
-/* Fails if this process may not open the descriptors of the meshes of `nranks` ranks that are all in it. Local. */
+/* Fails if this process may not open as many descriptors as `nranks` ranks in it need for their meshes. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
-/* A memory that all ranks share, and that can still be used when the mesh is broken or closed. It has numbered parts,
- * each for one user. To add a user, give its part a number and a size where cecl_shared_lay_out is called. */
+/* A memory that all ranks share, and that can still be used when the mesh is broken or closed. The memory has numbered
+ * parts, each for one user. To add a user, give its part a number and a size where cecl_shared_lay_out is called. */
 #define CECL_SHARED_PARTS_MAX 12
 struct cecl_shared {
     char *base; /* this rank's mapping; NULL: none yet */
@@ -48,30 +48,31 @@ static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
 /* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
 void cecl_shared_close(struct cecl_shared *shared);
 
-#define CECL_MEMORY_UNIT 4096u /* bytes of which a memory file has a multiple */
-/* Makes a file in memory, to which processes append. Sealed, so no rank can remove pages that another one has mapped.
- * bytes  [in, out] are rounded up. Local. */
+#define CECL_MEMORY_UNIT 4096u /* the size of a memory file is a multiple of this */
+/* Makes a file in memory, to which processes append. The file is sealed, so no rank can remove pages that another one
+ * has mapped. bytes: [in, out] rounded up. Local. */
 ceclResult_t cecl_memory_make(size_t *bytes, int *fd);
 
 /* Makes this rank's mesh, and listens for its peers from here on. Rank 0 makes the memory. Local.
  *
- * oob           its deadline ends the waits of all calls until cecl_mesh_joined
+ * oob           until cecl_mesh_joined, oob's deadline ends the waits of all calls
  * timeout_ms    limit of each wait after that, in ms; 0 or less: no limit
  * shared_bytes  bytes of the memory besides what the mesh needs
- * invitation    [out] what this rank must tell the peers; the process is set also on failure */
+ * invitation    [out] what this rank must tell the peers. Its `process` is set even on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_t shared_bytes,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
 
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
  * invitations  rank r's invitation is `apart` * r bytes behind it
- * shared       is mapped, zeroed. No rank can make it smaller; NULL: it is not needed
+ * shared       is mapped, zeroed; no rank can make it smaller. NULL: not needed
  *
- * After a failure cecl_mesh_tell_abort tells the peers why, or, without the memory, they notice that this rank leaves. */
+ * After a failure cecl_mesh_tell_abort tells the peers why. If this rank does not have the memory yet, the peers notice
+ * that it leaves. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared);
 
-/* The file of the shared memory, once ranks are connected: what they append follows from *start on. Local. */
+/* The file of the shared memory, once ranks are connected. What ranks append to the file begins at *start. Local. */
 int cecl_mesh_memory(const struct cecl_mesh *mesh, size_t *start);
 /* Called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
@@ -81,16 +82,16 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
 /* Says goodbye to the peers, so that they do not take this rank for dead when its process ends. Local.
- * epoch: the last one of the main lane, or NULL. */
+ * epoch: the main lane's last epoch, or NULL. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const uint32_t *epoch);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
 /* All-gathers `bytes` bytes of each rank. Collective, blocking; one thread at a time.
  *
- * kind  at most 7 characters, sent along; if ranks are inside different calls, they get ceclInvalidUsage with
- *       a message that names both kinds
- * recv  [nranks * bytes] in rank order, this rank's own included
+ * kind  at most 7 characters, sent along. If ranks are in different exchanges, they get ceclInvalidUsage with a message
+ * that names both kinds
+ * recv  [nranks * bytes] in rank order, including this rank's bytes
  *
  * ceclTimeout at the deadline. ceclRemoteError if a peer has gone; the message names the peer. */
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
@@ -100,24 +101,25 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
  * ceclSuccess. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's. Of a rank of this
- * process it is that rank's own number, so no rank closes its own before all agree. A rank that has failed may close it
- * earlier, and the number may then be another file: after each use ask whether it is gone. On failure no copy is left
- * open. Collective. */
+/* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's descriptor, or, for a
+ * rank of this process, that descriptor itself. So no rank closes its own descriptor before all agree. A rank that has
+ * failed may close it earlier, and the number may then be another file: after each use ask cecl_mesh_fd_is_gone. On
+ * failure no copy is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
-/* The first closes this rank's own descriptor (-1: none), the second the copies. Local. */
+/* The first function closes this rank's own descriptor (-1: none), the second one the copies. Local. */
 void cecl_mesh_close_fd(struct cecl_mesh *mesh, int fd);
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
-/* How many exchanges there were: all-gathers (one for each kilobyte), agreements, and exchanges of descriptors. */
+/* How many exchanges there were: all-gathers (one for each KiB), agreements, and exchanges of descriptors. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
 
-/* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at a time posts. Local.
+/* Sends a message to `peer`, whole or not at all. Messages to a peer arrive in order. One thread at a time posts.
+ * Local.
  *
- * bytes     at most CECL_INBOX_BYTES; 0 is a message too
+ * bytes     at most CECL_INBOX_BYTES; a message may have 0 bytes
  * fds       [nfds] descriptors to send along, at most CECL_INBOX_FDS; the caller keeps them
  * deadline  limits the wait while the peer's queue is full
  *
@@ -126,7 +128,7 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
                             const int *fds, int nfds, int64_t deadline);
 
 /* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local.
- * room: bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError: as of
+ * room: the bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError: as for
  * cecl_inbox_take. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
@@ -136,19 +138,20 @@ ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
 bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
-/* -- news of peers. Any thread may call these, while another thread is in a call above. -- */
+/* -- news of peers. Any thread may call these functions while another thread is in a call above. -- */
 
 /* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes.
  * ceclRemoteError: a peer died or aborted; cecl_message() names it. One thread at a time. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Looks for news without waiting; results as for cecl_mesh_watch. A thread that has seen a peer's write to this
- * rank's memory also sees the news that the peer told before that write. */
+/* Looks for news without waiting; results as for cecl_mesh_watch. If a peer tells news and then writes to this rank's
+ * memory, a thread that has seen the write also sees the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left. Succeeds for one that gave up and has not left, and for
+/* Fails with ceclRemoteError if `peer` has died or has left. Succeeds for a peer that gave up but has not left, and for
  * this rank itself. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye; the second one: with an epoch, which it sets. */
+/* The first function tells whether `peer` has said goodbye, the second one whether it did so with an epoch; if so, sets
+ * *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. Best effort; never blocks. */

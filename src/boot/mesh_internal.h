@@ -1,4 +1,4 @@
-/* What the mesh's files share: mesh.c makes it, and sends and takes messages; mesh_rows.c exchanges; mesh_news.c
+/* What the mesh's files share. mesh.c makes the mesh, and sends and takes messages; mesh_rows.c exchanges; mesh_news.c
  * watches. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
@@ -12,7 +12,7 @@
 #include "boot/rank_list.h"
 
 #define MESH_TEXT_BYTES 256
-#define MESH_PIECE_BYTES 1024 /* most bytes that a rank brings to an exchange at a time */
+#define MESH_PIECE_BYTES 1024 /* most bytes that a rank brings to one exchange */
 
 /* A rank's sockets: two inboxes, for the descriptors of exchanges and for messages, and the bell. */
 #define MESH_EXCHANGE 'x'
@@ -22,23 +22,23 @@
 /* Whether and how a peer has ended. A row never says MESH_DEAD. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
-/* What a rank brings to an exchange, or a piece of it. */
+/* What a rank brings to an exchange: all of its bytes, or a piece of them. */
 struct mesh_slot {
-    uint64_t bytes; /* of the whole */
+    uint64_t bytes; /* of all pieces together */
     char kind[8];
     char piece[MESH_PIECE_BYTES];
 };
 
 /* A rank's row in the memory that all ranks map. Only that rank writes it: first plain fields, then the atomic word
- * that publishes them. Exchanges alternate between the two slots. A rank is at most one exchange ahead of others, because
- * each exchange waits for all. */
+ * that publishes them. Exchanges alternate between the two slots. Two slots are enough: each exchange waits for all
+ * ranks, so a rank is at most one exchange ahead of others. */
 struct mesh_row {
-    _Alignas(64) _Atomic uint32_t came; /* to how many exchanges it has come; a futex */
-    _Atomic uint32_t state;             /* enum mesh_state: what it was first, besides alive */
-    _Atomic uint32_t gone;              /* it has said goodbye, perhaps after it gave up */
-    uint32_t has_epoch, epoch;          /* MESH_LEFT tells them */
-    _Atomic int fd; /* of an exchange, for peers in this process; -1: closed again */
-    /* MESH_ABORTED tells it: the rank that gave up first, and why: "rank 2 gave up: ..." */
+    _Alignas(64) _Atomic uint32_t came; /* to how many exchanges the rank has come; a futex */
+    _Atomic uint32_t state;             /* enum mesh_state: the first state after MESH_ALIVE */
+    _Atomic uint32_t gone;              /* the rank has said goodbye, perhaps after it gave up */
+    uint32_t has_epoch, epoch;          /* valid once `state` is MESH_LEFT */
+    _Atomic int fd; /* an exchange's descriptor, for peers in this process; -1: closed again */
+    /* valid once `state` is MESH_ABORTED: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
     struct mesh_slot slots[2];
 };
@@ -46,8 +46,8 @@ struct mesh_row {
 /* An exchange of descriptors with the peers in other processes. */
 struct mesh_fds {
     uint32_t number;
-    int count, *of;          /* how many have not come; [nranks] those that have, or -1 */
-    struct cecl_vote failed; /* the first error of taking */
+    int count, *of;          /* how many have not come; [nranks] the descriptors, or -1 */
+    struct cecl_vote failed; /* the first error while descriptors were taken */
 };
 
 struct mesh_peer {
@@ -62,46 +62,48 @@ struct cecl_mesh {
     _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog reads it, too */
     const char *activity;                   /* the public call that this rank is in, for messages */
     uint32_t sequence;                      /* exchanges so far */
-    int last_looked;                        /* the rank that was last looked for while ranks join */
+    int last_looked;                        /* the rank that look_for_leaver looked at last */
     struct mesh_row *rows;                  /* [nranks], shared; NULL: not mapped yet */
-    size_t memory_bytes;                    /* of the shared memory, as it is made */
-    int memory, self;           /* the shared memory; until ranks have it, this process; or -1 */
+    size_t memory_bytes;                    /* the size of the shared memory when it is made */
+    int memory, self;           /* the shared memory; this process, until peers have it; or -1 */
     struct cecl_inbox exchange; /* used by the thread that exchanges */
-    struct mesh_fds *fds;       /* this thread's; NULL: no exchange of descriptors */
+    struct mesh_fds *fds;       /* of the exchange in progress; NULL: it exchanges none */
     struct cecl_inbox post;     /* used by the thread that takes messages */
     int bell;                   /* datagrams make cecl_mesh_watch return */
     int rouse_fd;               /* eventfd: makes cecl_mesh_await return */
-    int life; /* where pidfd_open is refused: the end of a pipe, which closes when this process ends; or -1 */
+    int life; /* if pidfd_open is refused: a pipe's end that closes with this process; or -1 */
     _Atomic bool interrupted; /* waits of exchanges and posts end */
     struct cecl_vote
         broken;           /* why an exchange failed midway; no more exchanges are possible then */
     pthread_mutex_t lock; /* held while this rank's row says how it ends */
     struct pollfd *polls; /* [nranks + 1], for the thread that watches */
     struct cecl_vote *votes; /* [nranks], for cecl_mesh_agree */
-    /* [nranks] readable once the peer's process has ended; -1: it is this process, or not known yet */
+    /* [nranks] descriptors that become readable once the peer's process has ended; -1: the peer is in this process, or
+     * its process is not known yet */
     int *processes;
     struct mesh_peer peers[];
 };
 
-/* mesh_rows.c: bytes of all rows, in whole pages. */
+/* mesh_rows.c: the size of all rows, in bytes, rounded up to whole pages. */
 size_t mesh_rows_bytes(int nranks);
 /* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
 void mesh_wake_waiters(struct cecl_mesh *mesh);
-/* mesh_rows.c: begins and ends an exchange of descriptors; between these, a rank takes what others send. `fd` is sent if
- * all went well before. */
+/* mesh_rows.c: begins and ends an exchange of descriptors. Between both calls a rank takes what others send. `fd` is
+ * sent if `before` is ceclSuccess. */
 void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of);
 ceclResult_t mesh_end_fds(struct cecl_mesh *mesh, int fd, ceclResult_t before);
-/* mesh_rows.c: takes what has come of it. */
+/* mesh_rows.c: takes the descriptors that have come. */
 void mesh_take_fds(struct cecl_mesh *mesh);
 
-/* mesh.c: sends a message to an inbox of a peer. Waits while that is full. */
+/* mesh.c: sends a message to an inbox of a peer. Waits while the inbox is full. */
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,
                        size_t bytes, const int *fds, int nfds, int64_t deadline);
 /* mesh.c: whether a peer is in another process, whose end this rank would outlive. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
-/* mesh.c: fails if a peer's socket is gone: it has ended, or has left before it had the memory to say so in. */
+/* mesh.c: fails if a peer's socket is gone: the peer has ended, or has left before it had the memory in which it could
+ * say so. */
 ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer);
-/* mesh.c: the end of waits now. */
+/* mesh.c: the deadline of a wait that begins now. */
 int64_t mesh_deadline(struct cecl_mesh *mesh);
 
 /* mesh_news.c: looks whether a peer has ended. */

@@ -1,4 +1,4 @@
-/* News of peers' ends: goodbye, abort, death. The first two are words in the peer's row. */
+/* News of peers' ends: goodbye, abort, death. The peer's row tells the first two. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 
 /* ---- telling */
 
-/* Wakes the peers' watchdogs, and those that wait for this rank. */
+/* Wakes the peers' watchdogs, and the peers that wait for this rank. */
 static void tell(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)
@@ -17,16 +17,16 @@ static void tell(struct cecl_mesh *mesh)
     mesh_wake_waiters(mesh);
 }
 
-/* A copy of what a peer has written, which may be anything. */
+/* Copies what a peer has written; a broken peer may have written anything. */
 static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_BYTES])
 {
     memcpy(why, mesh->rows[rank].why, MESH_TEXT_BYTES - 1);
     why[MESH_TEXT_BYTES - 1] = '\0';
 }
 
-/* If this rank gives up because another rank did, copies the other rank's message, which `cause`
- * contains. While ranks join, that message may also have come through their exchange. It
- * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". */
+/* If this rank gives up because another rank did, copies the other rank's message, which `cause` contains. The message
+ * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". While ranks
+ * join, the message may also have come through their exchange. */
 static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
                            char why[MESH_TEXT_BYTES])
 {
@@ -92,7 +92,7 @@ static bool is_readable(int fd)
 enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
-    /* first the process: what it wrote before its end is then seen */
+    /* looks at the process first, so that what the process wrote before its end is seen below */
     if (is_readable(mesh->processes[rank]))
         atomic_store(&peer->has_died, true);
     const uint32_t state = mesh->rows ? atomic_load(&mesh->rows[rank].state) : MESH_ALIVE;
@@ -129,12 +129,12 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
     char why[MESH_TEXT_BYTES] = "";
     CECL_TRY(cecl_mesh_news(mesh));
     if (mesh->rows)
-        copy_why(mesh, mesh->rank, why); /* as this rank has told its peers */
+        copy_why(mesh, mesh->rank, why); /* the same message that this rank has told its peers */
     return cecl_fail_with(ceclRemoteError,
                           *why ? why : "given up, because the communicator has failed");
 }
 
-/* A process that becomes another program (exec) does not end, but does not listen any more. */
+/* A process that becomes another program (exec) has not ended, but it no longer listens. */
 static void look_for_exec(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)

@@ -1,6 +1,5 @@
 /* Exchanges, through the rows of the shared memory. A rank writes what it brings into a slot of its row, says in `came`
- * that it has come, and waits until all have come. So no order of calls can deadlock ranks, and no rank serves the
- * others. */
+ * that it has come, and waits until all ranks have come. No rank serves the others, so ranks cannot deadlock. */
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -13,19 +12,19 @@
 #include "boot/net.h"
 #include "util/clock.h"
 
-/* ns between two looks at the ranks that do not come, and as many more for each rank: the looks of many ranks would
- * keep few cores busy */
+/* Ranks that do not come are looked at every LOOK_NS + nranks * LOOK_RANK_NS ns, so that the looks of many ranks keep
+ * only few cores busy */
 #define LOOK_NS 2000000
 #define LOOK_RANK_NS 40000
-#define EARLY_MS 50 /* ms after which a late rank may have ended unseen */
+#define EARLY_MS 50 /* ms after which ranks that join look for late ranks that have ended unseen */
 
-/* What this rank brings, and where the bytes of all go. */
+/* What this rank brings to an exchange, and where the bytes of all ranks go. */
 struct exchange {
     const char *kind;
     const char *send;
     char *recv;   /* the bytes of rank r go to recv + bytes * r */
-    size_t bytes; /* of a rank, in all */
-    size_t piece; /* of them, now */
+    size_t bytes; /* all bytes of a rank */
+    size_t piece; /* how many of them this piece has */
     int64_t since, deadline;
 };
 
@@ -47,9 +46,8 @@ void mesh_wake_waiters(struct cecl_mesh *mesh)
     syscall(SYS_futex, &mesh->rows[mesh->rank].came, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A late rank may itself wait for a third rank, which came to the previous exchange with this rank but not with
- * the late one. The late rank's own wait ends soon, and the late rank then names the rank for which it waited. So
- * this rank listens a little longer. */
+/* A late rank may itself wait for a third rank. Its own wait ends soon, and then it names the third rank. So this rank
+ * listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
@@ -77,9 +75,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Looks whether one of the late ranks has left without a word, because it had not mapped the memory yet; each time at
- * another one, because that takes several system calls. First at rank 0, because others leave if its memory does not
- * come. */
+/* Looks whether a late rank has left without a word, because it had not mapped the memory yet. Each call looks at
+ * another late rank, because a look takes several system calls. Each also looks at rank 0 until that has come, because
+ * the others leave if rank 0 sends no memory. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
     CECL_TRY(atomic_load(&mesh->rows[0].came) > 0 ? ceclSuccess : mesh_check_joining(mesh, 0));
@@ -110,7 +108,7 @@ static ceclResult_t look_at_missing(struct cecl_mesh *mesh, const struct exchang
                : ceclSuccess;
 }
 
-/* Waits until all have come. A rank that comes wakes those that wait for it. */
+/* Waits until all ranks have come. A rank that comes wakes the ranks that wait for it. */
 static ceclResult_t await_all(struct cecl_mesh *mesh, const struct exchange *x)
 {
     const int64_t between = LOOK_NS + (int64_t)mesh->nranks * LOOK_RANK_NS;
@@ -147,7 +145,7 @@ static ceclResult_t meet(struct cecl_mesh *mesh, const struct exchange *x)
     return await_all(mesh, x);
 }
 
-/* Copies what all ranks have brought. Fails if a rank is in another exchange. */
+/* Copies what all ranks have brought. Fails if a rank is in a different exchange. */
 static ceclResult_t collect(struct cecl_mesh *mesh, const struct exchange *x)
 {
     const uint32_t turn = (mesh->sequence - 1) % 2;
@@ -171,7 +169,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
     return mesh->sequence;
 }
 
-/* All-gathers in as many pieces as that takes. The first piece shows whether a rank is inside another call. */
+/* All-gathers in pieces, if there are too many bytes for one. The first piece shows whether a rank is in a different
+ * call. */
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes)
 {
@@ -186,7 +185,7 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     do {
         x.piece = bytes - done < MESH_PIECE_BYTES ? bytes - done : MESH_PIECE_BYTES;
         const ceclResult_t met = meet(mesh, &x);
-        if (met != ceclSuccess) { /* a peer may still come to this exchange */
+        if (met != ceclSuccess) { /* a peer may still come, so no exchange can follow */
             mesh->broken = cecl_vote_of(cecl_fail(met, "%s: %s", mesh->activity, cecl_message()));
             return met;
         }
@@ -198,7 +197,8 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     return ceclSuccess;
 }
 
-/* If the exchange times out, this rank reports its own failure: its peers probably failed for a similar reason. */
+/* If the exchange times out, a rank that has failed reports its own failure, because its peers probably failed for a
+ * similar reason. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
     const struct cecl_vote vote = cecl_vote_of(mine);
@@ -215,7 +215,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-/* Keeps the descriptors that have come. Those of an exchange that has failed are closed. */
+/* Keeps the descriptors that have come for this exchange. Closes descriptors of an earlier exchange that failed. */
 void mesh_take_fds(struct cecl_mesh *mesh)
 {
     struct mesh_fds *fds = mesh->fds;
@@ -256,8 +256,8 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
                                        cecl_rank_list_words(&list));
 }
 
-/* An ordinary user may only have as many descriptors under way as its processes may open (ulimit -n), so ranks take
- * while they send, and while they wait for others. */
+/* Linux limits how many descriptors an ordinary user has sent that are not received yet, to as many as a process may
+ * open (ulimit -n). So ranks also receive while they send, and while they wait for others. */
 static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
     const int64_t deadline = mesh_deadline(mesh);
@@ -265,7 +265,7 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         if (mesh_is_elsewhere(mesh, r))
             result = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
-        if (result == ceclRemoteError) /* all notice if a rank has gone */
+        if (result == ceclRemoteError) /* if a rank has gone, all notice it below */
             result = ceclSuccess;
     }
     CECL_TRY(agree(mesh, "fd", result));

@@ -11,9 +11,9 @@
 #include "util/fds.h"
 
 #define BACKLOG 4096
-#define BEAR_MS 1000  /* how long descriptors or memory may lack before that is an error */
-#define UNSEEN_MS 500 /* after which a lack that was not looked at counts as another one */
-#define REST_US 20000 /* rest meanwhile: a listener stays readable */
+#define BEAR_MS 1000  /* how long descriptors or memory may be lacking before this is an error */
+#define UNSEEN_MS 500 /* after so long without a look, a lack counts as a new one */
+#define REST_US 20000 /* how long to rest during a lack, because a listener stays readable */
 
 bool cecl_net_is_closed(int error)
 {
@@ -150,7 +150,7 @@ ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, c
 ceclResult_t cecl_net_random(void *data, size_t bytes)
 {
     ssize_t got;
-    do /* for at most 256 bytes the kernel returns all or none */
+    do /* the kernel returns all of at most 256 bytes, or none */
         got = getrandom(data, bytes, 0);
     while (got < 0 && errno == EINTR);
     return got == (ssize_t)bytes ? ceclSuccess

@@ -12,14 +12,14 @@
 
 #include "util/error.h"
 
-/* Whether the errno of a socket call says that the other end has closed; that the call would have to wait; that this
- * process lacks descriptors or memory, which it may get later. */
+/* What the errno of a socket call says. is_closed: the other end has closed. is_early: the call would have to wait.
+ * is_scarce: this process lacks descriptors or memory, which it may get later. */
 bool cecl_net_is_closed(int error);
 bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
-/* If descriptors or memory lack: rests a moment and returns true, until they have lacked for a second. A lack
- * that nobody has looked at for a while begins anew, because it may have been over meanwhile.
- * lack: [in, out] since when, and when it was last seen, in ms; zeroed: not now */
+/* If `error` says that descriptors or memory are lacking, rests a moment and returns true, until they have been lacking
+ * for a second. After 500 ms without a look a lack counts as a new one, because it may have ended in between. lack:
+ * [in, out] when the lack began and when it was last seen, in ms; zeroed: there is none */
 bool cecl_net_bears(int error, int64_t lack[2]);
 
 /* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */
@@ -39,16 +39,16 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
                            const char *who);
 ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
-/* Ends the connection, which a copy of `fd` in a child would keep open, and closes `fd`. */
+/* Closes `fd`, and ends its connection even if a child has a copy of `fd`. */
 void cecl_net_close(int fd);
 /* Closes each descriptor that is not -1, and sets it to -1. */
 void cecl_net_drop(int *fds, int count);
 
-/* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
+/* Waits until `fd` is ready for `events` (as in poll). Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *who);
 /* Fills `data` with random bytes from the kernel; at most 256. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
-/* Whether two secrets are equal. Takes the same time wherever they differ. */
+/* Whether two secrets are equal. Takes the same time wherever the secrets differ. */
 int cecl_net_equal(const void *a, const void *b, size_t bytes);
 
 #endif

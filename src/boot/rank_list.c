@@ -73,7 +73,7 @@ static bool is_digit(char c)
 }
 
 /* Returns where the next rank's number is, from `at` on, or NULL. in_list: [in, out] whether the number before `at`
- * is of a list, which begins with "ranks". */
+ * belongs to a list, which begins with "ranks". */
 static const char *next_rank(const char *words, const char *at, bool *in_list)
 {
     const size_t skipped = !*in_list             ? 0
@@ -101,7 +101,7 @@ static void put(char out[CECL_MESSAGE_BYTES], size_t *used, const char *from, si
     out[*used] = '\0';
 }
 
-/* A number that is not a rank stays as it is. */
+/* A number that is no rank of the new communicator stays as it is. */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES])
 {

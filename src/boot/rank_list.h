@@ -1,7 +1,7 @@
-/* Sets of ranks, and ranks in messages: "rank 3", "ranks 0, 3 and 5"; a long list is cut: "and 984 more".
+/* Sets of ranks, and ranks in messages: "rank 3", "ranks 0, 3 and 5"; a long list ends in "and 984 more".
  *
- * While a communicator is made out of a parent, messages must use the parent's numbers of ranks, the only ones that
- * the caller knows. A message may come from a peer as text, so the numbers are replaced within the text. */
+ * While a communicator is made out of a parent, messages must number ranks as in the parent, because the caller knows
+ * only these numbers. A message may come from a peer as text, so the numbers are replaced within the text. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -64,19 +64,19 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
     list->count++;
 }
 
-/* Lists the ranks in a set, or those that are not in it. */
+/* Lists the ranks that are in a set, or if not `in`, the ranks that are not in the set. */
 struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nranks, bool in);
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
-/* What a rank tells the others where all succeed or all fail. */
+/* What a rank sends to the others where all must succeed or all fail. */
 struct cecl_vote {
     int32_t result; /* ceclResult_t, with `words` */
     char words[CECL_MESSAGE_BYTES];
 };
 /* This rank's vote; its message must be recorded. */
 struct cecl_vote cecl_vote_of(ceclResult_t mine);
-/* Returns it, with its message recorded again. */
+/* Returns the vote's result, with the vote's message recorded again. */
 static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
 {
     return vote->result == ceclSuccess ? ceclSuccess
@@ -86,13 +86,14 @@ static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
  * all: [nranks], each `apart` bytes behind the last one */
 ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
 
-/* Turns a message of the new communicator into one of the parent. A message that becomes too long is cut.
+/* Replaces the new communicator's numbers of ranks in a message by the parent's. A message that becomes too long is
+ * cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
 
-/* Returns the last part of `words` that starts with "rank N gave up: ...", or NULL. Each rank puts its name in front of
- * the reason that it passes on, so the rank named last gave up first. */
+/* Returns the last part of `words` that starts with "rank N gave up: ...", or NULL. Each rank puts its name before the
+ * reason that it passes on, so the last rank in the message gave up first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

@@ -12,11 +12,11 @@
 #include "util/thread.h"
 
 #define ROOT "the rank that made the unique id"
-#define REST_MS 20  /* ms until a rank that was put off comes again */
-#define SAY_MS 1000 /* how long saying something may take, in ms */
+#define REST_MS 20  /* how long a rank that was put off waits before it connects again, in ms */
+#define SAY_MS 1000 /* how long sending a message may take, in ms */
 #define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
 
-/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
+/* If a wait for the root ended with ceclTimeout, adds the time limit to the message. */
 static ceclResult_t in_time(const struct cecl_lifeline *line, ceclResult_t result)
 {
     return result != ceclTimeout
@@ -69,8 +69,8 @@ static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply 
     return cecl_fail_with(status, words);
 }
 
-/* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each. The root's error becomes this
- * thread's. recv NULL: the parts are not needed. */
+/* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each rank. If the root sends an error
+ * instead, fails with that. recv NULL: the parts are not needed. */
 static ceclResult_t hear_parts(struct cecl_lifeline *line, void *recv, size_t bytes,
                                int64_t deadline)
 {
@@ -101,9 +101,9 @@ static const char *other_reason(const struct cecl_tcp_id *id)
                : "";
 }
 
-/* Begins a connection to the root. Before the root knows of this rank, this rank cannot tell anyone that
- * it gives up, and all would wait for it. So if descriptors or memory are scarce, it retries for a while.
- * *error: the errno of connect(). Returns what cecl_net_open returns. */
+/* Begins a connection to the root. While the root does not know of this rank, this rank cannot tell anyone that it
+ * gives up, and all would wait for it. So if descriptors or memory are lacking, it tries again for a while. *error: the
+ * errno of connect(). Returns what cecl_net_open returns. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     const union cecl_tcp_address at = cecl_tcp_from_here(id);
@@ -146,9 +146,9 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifel
     return ceclSuccess;
 }
 
-/* Says that this rank joins, and receives the root's proof. said: its patience and tag are filled in here.
- * *put_off: newer callers replaced this one, which must connect again. The root may put this rank off before all has
- * arrived, so the root's answer is read even if not all could be sent. */
+/* Says that this rank joins, and receives the root's proof. said: this function fills in patience_ms and tag. *put_off:
+ * the root dropped this connection for newer ones, so this rank must connect again. The root may do so before it has
+ * read all, so its answer is read even if not all could be sent. */
 static ceclResult_t shake_hands(const struct cecl_lifeline *line, const struct cecl_tcp_id *id,
                                 struct cecl_tcp_said *said, int64_t deadline, bool *put_off)
 {
@@ -255,10 +255,10 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
 {
     if (line->fd < 0)
         return cecl_fail(ceclRemoteError, ROOT " has ended");
-    if (line->has_told) /* then the root answers no more */
+    if (line->has_told) /* after a failure the root answers no more */
         return cecl_fail(ceclRemoteError, "the communicator has failed");
     const ceclResult_t said = say(line->fd, CECL_TCP_PART, send, bytes);
-    if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closes */
+    if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closed */
         return said;
     CECL_TRY(await_root(line, deadline, ended));
     return hear_parts(line, recv, bytes, deadline);
@@ -278,7 +278,7 @@ ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, 
                                  const _Atomic bool *ended)
 {
     struct cecl_vote *all = calloc((size_t)line->nranks, sizeof(*all));
-    if (!all && mine == ceclSuccess) /* this rank's vote tells the others */
+    if (!all && mine == ceclSuccess) /* the vote below tells the others */
         mine =
             cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", line->nranks);
     const struct cecl_vote vote = cecl_vote_of(mine);
@@ -316,7 +316,7 @@ static ceclResult_t news(struct cecl_lifeline *line)
                                                  "them ends");
 }
 
-/* A thread that exchanges hears the news itself. */
+/* If another thread exchanges, it hears the news itself. */
 ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line)
 {
     if (pthread_mutex_trylock(&line->lock) != 0)

@@ -1,7 +1,7 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
  *     rank -> root   joins (struct cecl_tcp_said)   proves the secret; says who it is; has its part
- *     root -> rank   proof                           once it has read that;
+ *     root -> rank   proof once it has read this;
  *                    or "again", and it closes       if it cannot wait for the rest
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
@@ -36,15 +36,15 @@ struct cecl_tcp_id {
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
-/* What a rank says: it joins; later, over its line, one of these. */
+/* What a rank says: first that it joins; later, over its line, one of these three. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
     uint64_t
-        kind; /* CECL_TCP_MAGIC: it joins, with all fields; else `part` follows, and the rest is 0 */
-    char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks, or a failure's words */
+        kind; /* CECL_TCP_MAGIC: it joins, with all fields; else one of these, with `part` alone */
+    char part[CECL_OOB_PART_BYTES]; /* what this rank sends to the others, or a failure's message */
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
+    int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root waits */
     int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
     uint64_t process;    /* this rank's: see util/fds.h */
     uint64_t host;       /* ranks with other numbers are on other hosts */
@@ -54,17 +54,19 @@ struct cecl_tcp_said {
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and the rank's tag; or CECL_TCP_AGAIN */
 };
-/* Needs no tag: an attacker who could forge it could also cut the connection. */
+/* Instead of a tag: connect again. An attacker who could forge this could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* If status is ceclSuccess, the parts of all ranks follow (bytes 0: none); otherwise a message of `bytes` bytes. */
+/* If status is ceclSuccess, the parts of all ranks follow (none if `bytes` is 0); otherwise a message of `bytes`
+ * bytes. */
 struct cecl_tcp_reply {
     int32_t status;
-    uint32_t left; /* bytes 0: 1 + the rank that said goodbye; 0: the root's process may end */
+    uint32_t left; /* bytes 0: 1 + the rank that said goodbye, or 0: the root's process may end */
     uint64_t bytes;
 };
 
-/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a tag back as its own. */
+/* The tags of a rank that joins, and of the root's answer. Both differ, so nobody can send a received tag back as its
+ * own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 
@@ -82,8 +84,8 @@ static inline socklen_t cecl_tcp_length(int family)
                                 : 0;
 }
 
-/* Has a connection send small messages at once (Nagle's algorithm delays them by up to 40 ms) and notice a host that stops
- * answering (keepalive). */
+/* Sets a connection to send small messages at once (Nagle's algorithm delays them by up to 40 ms), and to notice a host
+ * that stops answering (keepalive). */
 void cecl_tcp_set_up(int fd);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */

@@ -1,5 +1,4 @@
-/* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags
- * that prove the secret. */
+/* The unique id of the TCP bootstrap: choosing the address to listen at, and the tags that prove the secret. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -33,7 +32,7 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said 
 #define PROBE_S 5
 #define PROBES 4
 
-/* A failure only makes messages slower, or the loss of a host. */
+/* A failure is ignored: it only delays messages, or the news that a host is lost. */
 void cecl_tcp_set_up(int fd)
 {
     const struct {
@@ -54,8 +53,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* An IPv6 address of a single link is only valid together with the number of an interface, and each host has numbers
- * of its own. */
+/* A link-local IPv6 address is only valid together with the number of an interface, and each host numbers its own
+ * interfaces. */
 union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
 {
     union cecl_tcp_address at = id->at;
@@ -65,8 +64,8 @@ union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
     return at;
 }
 
-/* How well an interface's address suits; 0: not at all. If an interface is named, only that interface suits. If
- * none is named, only loopback suits, which is enough for a job on one host. */
+/* How well an interface's address suits; 0: not at all. If the setting names an interface, only that one suits.
+ * Otherwise only loopback suits, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

@@ -1,9 +1,9 @@
-/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits ranks, sends the parts
- * of all to all, and serves their lines (oob.h), if there are any, until all ranks have closed theirs.
+/* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits ranks, sends the
+ * parts of all ranks to all, and serves their lines (oob.h), if there are any, until all lines are closed.
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
- * hold up the ranks. So all are read at the same time, each has a deadline, and a newer caller may replace one only
- * after it has had some time. They use at most half of the process's descriptors. */
+ * hold up the ranks. So all callers are read at the same time, and each has a deadline. A newer caller may replace a
+ * caller only after that has had some time. Callers use at most half of the process's descriptors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -19,18 +19,18 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-#define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
+#define RANKS_MAX 65536 /* more ranks than any job has; the API has a lower limit */
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
-#define WORDS_MS 1000   /* ms that sending such a message may take */
-/* a rank gets the list of missing ranks at most this many ms before it gives up */
+#define WORDS_MS 1000   /* ms that sending this message may take */
+/* a rank gets the list of missing ranks at most this long before it gives up, in ms */
 #define MARGIN_MS 1000
 
 #define CALLERS_MAX 4096 /* most callers at a time, if there are enough descriptors */
-/* ms in which a caller must send all its bytes. A process may stand still for longer, but it can connect again. */
+/* ms in which a caller must send all its bytes. A process that stands still for longer can connect again. */
 #define PATIENCE_MS 5000
 #define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
 #define TICK_MS 50   /* ms between two checks of deadlines */
-#define REST_MS 20   /* ms of rest if poll() fails */
+#define REST_MS 20   /* ms to rest if poll() fails */
 
 /* A connection: a caller's, or a rank's. */
 struct peer {
@@ -66,10 +66,10 @@ struct root {
     int64_t lack[2];       /* of descriptors for connections */
     struct pollfd *polls;  /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
-    struct peer **seats; /* [nranks]; NULL: it has not come, or its connection has ended */
+    struct peer **seats; /* [nranks]; NULL: the rank has not come, or its connection has ended */
     struct reply *reply;
     /* -- lines -- */
-    uint64_t host;  /* of the rank that came first */
+    uint64_t host;  /* the host of the rank that came first */
     bool has_lines; /* ranks are on several hosts */
     int nparts;     /* how many ranks have sent their parts for the next reply */
 };
@@ -84,8 +84,8 @@ static void hang_up(struct peer **peer)
 
 /* ---- failures */
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. The wait ends a little before
- * that, so that the message arrives while that rank still listens. */
+/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. In that case the wait ends a little
+ * earlier, so that the message arrives while that rank still listens. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -106,9 +106,10 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
         (void)!cecl_net_send(peer->fd, root->words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* Ends the job with the message that was recorded last. Tells every rank that has joined, and the one that is refused, or
- * NULL; those of the root's process last, because it, and the root with it, may end as soon as they know. Ranks that come
- * within LINGER_MS are told as well; also one that tries again, because the reason tells it more than a closed port. */
+/* Ends the job with the message that was recorded last. Tells every rank that has joined, and the rank that is refused
+ * (NULL: none). Ranks of the root's process are told last, because that process, and the root with it, may end as soon
+ * as they know. Ranks that come within LINGER_MS are told as well, even a rank that tries again, because the reason
+ * tells it more than a closed port. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -123,7 +124,7 @@ static void fail_job(struct root *root, ceclResult_t status, const struct peer *
         }
 }
 
-/* Ends the job, because its time is up. */
+/* Ends the job because its time is up. */
 static void name_who_is_missing(struct root *root)
 {
     struct cecl_rank_list list = {0};
@@ -195,7 +196,7 @@ static void seat(struct root *root, struct peer *peer)
         root->host = said->host;
     }
     root->has_lines = root->has_lines || said->host != root->host;
-    /* a rank that comes does not make the others wait longer */
+    /* the deadline only gets earlier: a rank that comes does not make the others wait longer */
     if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;
 }
@@ -217,15 +218,15 @@ static void admit(struct root *root, struct peer *peer)
     hang_up(&peer);
 }
 
-/* Whether a rank has joined by this very message. */
+/* Whether a rank has joined by exactly this message. */
 static bool is_repeated(const struct root *root, const struct cecl_tcp_said *said)
 {
     return said->rank >= 0 && said->rank < root->nranks && root->seats[said->rank] &&
            root->seats[said->rank]->said.tag == said->tag;
 }
 
-/* Looks at a caller that has sent all its bytes. If it knows the secret, it is a rank, and gets the proof that this side
- * knows it, too. */
+/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank, and gets the proof that the
+ * root knows it, too. */
 static void consider(struct root *root, struct peer *peer)
 {
     const struct cecl_tcp_said *said = &peer->said;
@@ -278,12 +279,12 @@ static struct peer *take_off(struct root *root, int which)
     return peer;
 }
 
-/* Asks a caller to connect again, and drops it. It may be a rank that stood still. */
+/* Asks a caller to connect again, and drops it. The caller may be a rank that stood still. */
 static void put_off(struct root *root, int which)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
     struct peer *peer = take_off(root, which);
-    (void)hear(peer); /* a close with unread bytes would take the answer back */
+    (void)hear(peer); /* reads first: to close with unread bytes would discard the answer */
     (void)!send(peer->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
     hang_up(&peer);
 }
@@ -321,7 +322,7 @@ static int let_one_in(struct root *root)
     return 0;
 }
 
-/* Fails the job, because no connection can be accepted. */
+/* Fails the job because no connection can be accepted. */
 static void give_up(struct root *root, int error)
 {
     if (root->nranks == 0 || root->failed != ceclSuccess)
@@ -376,8 +377,8 @@ static bool may_accept(const struct root *root)
            (root->count < root->room || cecl_now_ms() - root->callers[0]->since >= HEARD_MS);
 }
 
-/* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some of
- * these, and accepts new ones. */
+/* Waits up to `wait_ms` for something to happen; -1: without a limit. Then reads from ranks and callers, drops some
+ * callers, and accepts new ones. */
 static void attend(struct root *root, int wait_ms)
 {
     const int count = root->count;
@@ -390,8 +391,8 @@ static void attend(struct root *root, int wait_ms)
         root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
     if (is_open)
         root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
-    if (poll(root->polls, asked, wait_ms) < 0) { /* then all are tried */
-        if (errno != EINTR) /* the limit of descriptors was lowered, or memory lacks */
+    if (poll(root->polls, asked, wait_ms) < 0) { /* after a failure all are tried */
+        if (errno != EINTR) /* the limit of descriptors was lowered, or there is no memory */
             cecl_pause_us(REST_MS * 1000);
         while (at < asked)
             root->polls[at++].revents = POLLIN;
@@ -449,8 +450,8 @@ static bool send_some(const struct root *root, struct peer *peer, size_t bytes)
     return false;
 }
 
-/* Sends more of the reply to all ranks, each time to other processes first, see fail_job(). Returns how many of them need
- * more, and lists these. */
+/* Sends more of the reply to all ranks, to other processes first (see fail_job()). Returns how many ranks need more,
+ * and lists them in `polls`. */
 static nfds_t send_more(struct root *root, size_t bytes)
 {
     nfds_t left = 0;
@@ -463,7 +464,7 @@ static nfds_t send_more(struct root *root, size_t bytes)
 }
 
 /* Sends the reply to all ranks at the same time. Closes the connections of ranks that do not take the whole reply in
- * time, because whatever came next they would find in its middle. Returns the first of these ranks, or -1. */
+ * time, because any later message would land in the middle of this one. Returns the first of these ranks, or -1. */
 static int reply_to_all(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
@@ -495,8 +496,8 @@ static void tell_left(const struct root *root, uint32_t left, int except)
                                  "a rank");
 }
 
-/* The other ranks learn that this one has left, and whether the root's process may end now: no other rank in it has a
- * line. */
+/* Tells the other ranks that this rank has left. If no other rank of the root's process has a line, also tells them
+ * that this process may end now. */
 static void let_go(struct root *root, int rank)
 {
     bool may_end = root->seats[rank]->is_here;
@@ -508,7 +509,7 @@ static void let_go(struct root *root, int rank)
     hang_up(&root->seats[rank]);
 }
 
-/* A rank's message is whole. */
+/* Handles a rank's message that has arrived whole. */
 static void consider_said(struct root *root, int rank)
 {
     struct cecl_tcp_said *said = &root->seats[rank]->said;
@@ -525,7 +526,7 @@ static void consider_said(struct root *root, int rank)
     }
 }
 
-/* Reads what a rank has said so far. The end of its connection without a goodbye is the loss of the rank. */
+/* Reads what a rank has said so far. If the connection ends without a goodbye, the rank is lost. */
 static void hear_rank(struct root *root, int rank)
 {
     struct peer *peer = root->seats[rank];
@@ -536,7 +537,7 @@ static void hear_rank(struct root *root, int rank)
         lose_rank(root, rank, root->listener >= 0 ? "left while ranks were joining" : "has ended");
 }
 
-/* A rank without a line sends no part, so the others would wait in vain. */
+/* Fails an exchange if a rank has no line: it sends no part, so the others would wait in vain. */
 static void check_parts(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->nparts > 0 && root->failed == ceclSuccess; r++)
@@ -552,7 +553,7 @@ static bool has_open_lines(const struct root *root)
     return false;
 }
 
-/* Sends the parts of all to all: first those of the join, then those that come over lines. */
+/* Sends the parts of all ranks to all: first the parts of the join, then those that come over lines. */
 static void serve_parts(struct root *root)
 {
     root->nparts = root->nranks;
@@ -560,7 +561,7 @@ static void serve_parts(struct root *root)
         if (root->nparts >= root->nranks && root->failed == ceclSuccess) {
             const int slow = reply_to_all(root);
             root->nparts = 0;
-            root->patience = CECL_NO_DEADLINE; /* it was that of the join */
+            root->patience = CECL_NO_DEADLINE; /* the patience was for the join */
             if (slow >= 0)
                 lose_rank(root, slow, "did not take what other ranks sent it");
         }
@@ -608,7 +609,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     memcpy(root->secret, secret, sizeof(root->secret));
     root->listener = listener;
     root->timeout_ms = root->bound_ms = timeout_ms;
-    root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
+    root->deadline = cecl_deadline(timeout_ms); /* until the first rank comes */
     root->patience = CECL_NO_DEADLINE;
     root->room = room_for_callers();
     root->callers = calloc((size_t)root->room, sizeof(struct peer *));
