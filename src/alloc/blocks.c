@@ -26,7 +26,7 @@ static size_t start_up_to(const struct cecl_blocks *blocks, uint64_t offset)
     return low;
 }
 
-/* Inserts a block. make_room was called before. */
+/* Inserts a block. The caller has called make_room. */
 static void insert(struct cecl_blocks *blocks, size_t at, struct cecl_piece block)
 {
     struct cecl_piece *list = blocks->list;

@@ -1,9 +1,8 @@
-/* Which bytes of an address range are free and which are taken. This file knows only numbers: no memory, no
- * peers.
+/* Which bytes of an address range are free and which are taken. This file knows only numbers: no memory, no peers.
  *
- * All blocks are in one list, sorted by offset. Finding the block that holds an offset, as calls do, takes
- * O(log n). Allocating (at the lowest offset that fits) and freeing pass through the list once. Equal
- * sequences of calls give equal offsets on every rank, which the symmetric pool relies on. */
+ * All blocks are in one list, sorted by offset. Calls look for the block that holds an offset; this takes O(log n).
+ * Allocating (at the lowest offset that fits) and freeing pass through the list once. Equal sequences of calls give
+ * equal offsets on every rank; the symmetric pool relies on that. */
 #ifndef CECL_ALLOC_BLOCKS_H
 #define CECL_ALLOC_BLOCKS_H
 

@@ -4,12 +4,12 @@
  *     pool        symmetric memory. The offset counts from the start of this rank's slice, and a
  *                 peer's address is calculated from the offset.
  *     registered  other memory that peers can reach. The offset counts from the window's start.
- *     private     memory that no peer can reach. All of it is one window, and the offset is the
- *                 address itself.
+ *     private     memory that no peer can reach. All private memory is one window, and the offset is the address
+ *     itself.
  *
  * Windows are reference-counted. References are held by the registry (while the memory exists), by the
- * caller's registrations, by calls that are being made, and by kept plans. While a window has a reference,
- * its buffers have addresses, even if the registry has forgotten the window. */
+ * caller's registrations, by calls that are being made, and by kept plans. While a window has a reference, its buffers
+ * can be turned into addresses, even if the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -29,12 +29,12 @@ struct cecl_registered {
 
 struct cecl_window {
     uint64_t home;   /* the address of the window's first byte; 0: the private window */
-    uint64_t number; /* 0: the memory cannot be shared, so its buffers are in the private window */
-    /* -- of registered windows -- */
+    uint64_t number; /* 0: the memory cannot be shared; its buffers are in the private window */
+    /* -- for registered windows -- */
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
-    uint32_t pins; /* how many of the caller's registrations cover the window */
+    uint32_t pins; /* how many registrations by the caller cover the window */
     /* the last call that used the window is done once the flags' `done` has reached this */
     uint32_t last_use;
     bool used;
@@ -61,8 +61,7 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* Take a reference to a window, and give it back. Windows that are not registered have no count,
- * because they always exist. */
+/* Take and give back a reference to a window. Only registered windows have a count, because the others always exist. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

@@ -1,4 +1,4 @@
-/* The layout of the memory of the host. Devices map whole pages. */
+/* The layout of the memory that hosted.h describes. Devices map whole pages. */
 #include "alloc/hosted.h"
 
 #include <stdatomic.h>
@@ -59,7 +59,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     return ceclSuccess;
 }
 
-/* Wakes no thread. (The device's host_write does, which takes a system call for each word.) */
+/* Does not wake threads. The device's host_write wakes threads, at the cost of a system call for each word. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words
- * for flags, messages, signals and captured calls, and a part for each rank. In small calls of an
- * urgent communicator, a rank's blocks go through its part.
+/* Memory of the host that all ranks of a communicator map, and that their devices can use. It has words for flags,
+ * messages, signals and captured calls, and a part for each rank, through which the rank's blocks go in small calls of
+ * an urgent communicator.
  *
  * The memory is a part of the ranks' shared memory (boot/mesh.h). */
 #ifndef CECL_ALLOC_HOSTED_H
@@ -25,13 +25,13 @@ struct cecl_hosted {
     uint64_t half_bytes;
 };
 
-/* How many 64-bit words count captured calls that are one kernel. They lie in each row, behind the
- * two words for captured calls. */
+/* How many 64-bit words of a row count captured calls that are one kernel. These words lie behind the row's two words
+ * for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
-    return 2 * 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
+    return 2 * 2 * (uint32_t)nranks; /* a 64-bit word for each enum cecl_numbering */
 }
-/* The rank's two words for captured calls, at an address of 8 bytes. */
+/* The rank's two words for captured calls. Their address is a multiple of 8 bytes. */
 static inline uint32_t *cecl_hosted_turn(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turn);
@@ -46,7 +46,7 @@ static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
  * has a word for each peer. A captured group may have CECL_HANDED messages to a peer. */
 #define CECL_HANDED 32
 enum {
-    CECL_ROW_READY, /* messages have two rows: for the peer as a sender, and as a receiver */
+    CECL_ROW_READY, /* two rows: for the peer as the sender and as the receiver */
     CECL_ROW_MOVED = CECL_ROW_READY + 2,
     CECL_ROW_SIGNAL = CECL_ROW_MOVED + 2,
     CECL_ROW_HANDED = CECL_ROW_SIGNAL + CECL_SIGNALS,
@@ -68,7 +68,7 @@ static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
 }
 
-/* How many bytes a half needs to hold `most` bytes. They are whole pages. */
+/* How many bytes a half needs to hold `most` bytes, in whole pages. */
 uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory that cecl_hosted_open needs. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
@@ -78,7 +78,7 @@ size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 
-/* Sets words that nothing waits for: no stream or kernel, and no other rank, uses them yet. */
+/* Sets words that no stream, no kernel and no other rank uses yet. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value);
 
 /* No work that uses the memory may be pending. */

@@ -17,22 +17,22 @@
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "libatomic's lock would not reach other processes");
 
-/* Words that one rank writes and all may read. They have their own cache line, so that writing them at
- * each call does not disturb other ranks. */
+/* Words that one rank writes and all may read. Each rank's words have a cache line of their own, because the rank
+ * writes them at each call. */
 struct rank_words {
     _Alignas(LINE) _Atomic uint64_t published; /* number of its last published call */
     _Atomic uint64_t thread;                   /* the thread that published it */
     _Atomic uint64_t finished;                 /* number of its last finished call */
 };
 
-/* Words that all ranks write, at the start of each entry. The last rank to arrive writes both words, so
- * they share a cache line. */
+/* Words that all ranks write, at the start of each entry. Both share a cache line, because the last rank to arrive
+ * writes both. */
 struct agreement {
     /* With up to 64 ranks, a rank flips its bit when it arrives, and all bits are equal while no
      * group is using the entry. With more ranks, the word counts arrivals. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
-    /* The last call of the group, and how the group was decided. Until that decision, the word holds the decision
-     * on an older group. */
+    /* The last call of the group, and how the group was decided. Until the group is decided, the word holds the
+     * decision on an older group. */
     _Atomic uint64_t decision;
 };
 
@@ -174,8 +174,7 @@ static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places
     return true;
 }
 
-/* Decides a group, unless a rank has decided it already. The word changes once for each group.
- * Until then it holds the decision on an older group. */
+/* Decides a group, unless a rank has decided it already. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
@@ -205,8 +204,8 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     bool is_last;
     if (has_order(places)) {
         const uint64_t bit = UINT64_C(1) << places->rank;
-        /* Each rank flips its bit as it arrives. This rank's bit was not flipped before, so the ranks
-         * whose bits differ from it came before. */
+        /* Each rank flips its bit as it arrives. Before this rank flips its bit, the ranks whose bits differ from it
+         * are those that came before. */
         earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
         is_last = earlier == places->others;
     } else {
@@ -236,7 +235,7 @@ void cecl_places_publish(struct cecl_places *places, uint32_t count,
 {
     const uint64_t first = places->published + 1, last = places->published + count;
     struct rank_words *own = words_of(places, places->rank);
-    /* Relaxed: peers use it only to guess whether to wait. */
+    /* Relaxed: peers use this word only to guess whether to wait. */
     atomic_store_explicit(&own->thread, this_thread(), memory_order_relaxed);
     /* Release: a rank that reads the number sees the records. */
     atomic_store_explicit(&own->published, last, memory_order_release);
@@ -256,8 +255,8 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* When a rank that has not arrived is likely to come. The loads are relaxed: a wrong guess costs only a
- * wait, or a FULL outcome. */
+/* When a rank that has not arrived is likely to come. The loads are relaxed, because a wrong guess costs only a wait,
+ * or a FULL outcome. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
@@ -283,7 +282,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* No rank would arrive within a shorter wait. */
+/* A shorter wait would be useless, because no rank would arrive in it. */
 #define LEAST_WAIT_NS 10000u
 
 static uint64_t unspent(const struct cecl_places *places)
@@ -291,7 +290,7 @@ static uint64_t unspent(const struct cecl_places *places)
     return places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
 }
 
-/* The time that all longer waits together may still take. */
+/* How much time all longer waits together may still take. */
 static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
@@ -310,15 +309,15 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* if more time has passed, this thread did not run */
+    const uint64_t most = unspent(places); /* if more time has passed, the thread was not running */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
     patience->pending_ns -= least_of(spent, patience->pending_ns);
 }
 
-/* If this rank's GPU has run out of work, the wait for the previous group counts more. The debt is
- * limited: a rank recovers from it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+/* If this rank's GPU has run out of work, the wait for the previous group counts more. The debt is limited, so that a
+ * rank recovers from it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {
@@ -341,15 +340,15 @@ static uint64_t published_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* A wait while this rank's GPU is behind. It costs nothing. */
+/* A wait while this rank's GPU is behind, which costs the GPU nothing. */
 struct free_wait {
     bool goes_on;
     uint32_t to_do;    /* what the GPU had to do when this rank looked last */
     uint64_t moved_ns; /* when `to_do` changed, in ns since the wait began */
-    uint64_t ns;       /* how long it has lasted */
+    uint64_t ns;       /* how long the wait has lasted */
 };
 
-/* Looks whether the wait goes on, `spent` ns after it began. */
+/* Looks whether the wait goes on. It began `spent` ns ago. */
 static void look(struct cecl_places *places, const struct cecl_places_patience *patience,
                  void *context, struct free_wait *wait, uint64_t spent)
 {
@@ -370,7 +369,7 @@ struct limits {
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
     uint64_t least;   /* a wait of up to this does not count as spent */
     /* -- how much longer the rank then waits -- */
-    uint64_t worth; /* in any case, because a LATE call would cost the GPUs that time */
+    uint64_t worth; /* even without work for the GPU: a LATE call would cost the GPUs that time */
     uint64_t more;  /* as long as this rank's GPU has work */
 };
 
@@ -389,7 +388,7 @@ static struct limits limits_of(struct cecl_places *places, const struct cecl_pla
                            .more = patience->is_pending ? least_of(patience->pending_ns, left) : 0};
 }
 
-/* Meets a group that was not decided yet when this rank looked. */
+/* Meets a group that was undecided when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
                                                   struct cecl_places_patience *patience,

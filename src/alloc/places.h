@@ -1,11 +1,11 @@
-/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows only
- * memory that all ranks of a communicator share: no device and no collective.
+/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows only memory that
+ * all ranks of a communicator share, and neither a device nor a collective.
  *
  * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
  * each call has one of two outcomes, on which all ranks agree:
  * - FULL: all ranks have published in time. Every rank knows the places of all ranks.
- * - LATE: some rank was too late. Each rank knows the places of the ranks that arrived before it. So of any
- *   two ranks, the later one knows the places of both.
+ * - LATE: some rank was too late. Each rank knows the places of the ranks that arrived before it, so the later one of
+ * any two ranks knows the places of both.
  *
  * The shared memory is a ring of entries, one for each call:
  *
@@ -13,18 +13,17 @@
  *
  * A rank publishes the calls of a group together: it writes its records, and then arrives, by one atomic
  * operation on the word `arrivals`. The order of these operations is the order of arrival. The rank that
- * arrives last decides FULL, a rank whose wait has ended decides LATE, and the first decision counts. A group
- * has one decision, in the entry of its last call. Publishing does not wait for the outcome, so one thread
- * may publish for several ranks, and then call cecl_places_meet for each of them.
+ * arrives last decides FULL, a rank whose wait has ended decides LATE, and the first decision counts. A group has one
+ * decision, in the entry of its last call. Publishing does not wait for the outcome. So one thread may publish for
+ * several ranks, and then call cecl_places_meet for each rank.
  *
- * An entry is used again once all ranks have finished its call. A rank finishes a call after it has arrived
- * there and has read the records that it needs.
+ * An entry is used again once all ranks have finished its call. A rank finishes a call after it has arrived and has
+ * read the records that it needs.
  *
  * A peer may write anything into the shared memory, or die. A rank then reads wrong places, or waits until
  * its `go_on` ends the wait. No index or size is read from the shared memory.
  *
- * docs/models/places.pml is the model of this protocol.
- * Threads: one at a time for each struct cecl_places. */
+ * docs/models/places.pml is the model of this protocol. Threads: one at a time for each struct cecl_places. */
 #ifndef CECL_ALLOC_PLACES_H
 #define CECL_ALLOC_PLACES_H
 
@@ -34,8 +33,8 @@
 
 #include "util/error.h"
 
-/* The order of arrival is known for up to this many ranks; each has one bit. With more ranks no rank
- * decides LATE: all wait for all. */
+/* Up to this many ranks have one bit each, so the order of arrival is known. With more ranks no rank decides LATE, and
+ * all ranks wait for all. */
 #define CECL_PLACES_ORDERED_RANKS 64
 
 /* A rank's record of one call. The caller defines what the words mean. */
@@ -68,17 +67,17 @@ struct cecl_places {
     uint64_t finished;      /* number of the last call that this rank finished */
     uint64_t room_for;      /* calls up to this number have free entries */
     uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
-    uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
+    uint64_t spent_ns;      /* ns spent on waits beyond `wait_ns`, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
-    uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
-    uint64_t stood_still;   /* clock's time, in ns; until then `behind` causes no wait */
+    uint64_t waited_at;     /* time of the clock, in ns, up to which waiting time was regained */
+    uint64_t stood_still;   /* time of the clock, in ns, until which `behind` causes no wait */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
 
 /* Calls that a rank published together. */
 struct cecl_places_group {
-    uint64_t first; /* number of its first call; the next calls follow */
+    uint64_t first; /* number of its first call; the others have the next numbers */
     uint32_t count;
     uint64_t earlier; /* bit r: this rank knows rank r's places; see cecl_places_knows */
 };
@@ -92,8 +91,8 @@ enum cecl_places_outcome {
 /* Called from time to time during a wait. Returns false to end the wait. */
 typedef bool cecl_places_go_on(void *context);
 
-/* Bytes of the memory that ranks share. The memory must be zeroed, and begin at a cache line. The ring
- * takes at most 8 MiB, or 4 entries if these need more. */
+/* Bytes of the memory that ranks share. The memory must be zeroed, and begin at a cache line. The ring takes at most 8
+ * MiB, or, if 4 entries need more than that, 4 entries. */
 size_t cecl_places_bytes(int nranks);
 
 /* Sets up this rank's view of the shared memory. There is nothing to close. */
@@ -102,60 +101,58 @@ void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nr
 /* How many calls can be published together. */
 uint32_t cecl_places_entries(const struct cecl_places *places);
 
-/* Waits until the entries for this rank's next `count` calls are free, which usually they are. An
- * entry is free once all ranks, this one included, have finished the call that used it before.
- * Returns false if `go_on` ended the wait, or `count` is not 1 to cecl_places_entries. */
+/* Waits until the entries for this rank's next `count` calls are free; usually they are. An entry is free once all
+ * ranks, including this one, have finished the call that used it before. Returns false if `go_on` ended the wait, or if
+ * `count` is not 1 to cecl_places_entries. */
 bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                        void *context);
-/* This rank's record of call `index` of these calls, to be written before they are published. It
- * still has the words of an earlier call. */
+/* This rank's record of call `index` of these calls. The caller writes it before the calls are published. It still has
+ * the words of an earlier call. */
 struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
-/* Publishes the records of these calls, and arrives. All ranks number calls alike, and publish the same calls
- * together.
+/* Publishes the records of these calls, and arrives. All ranks number calls alike, and publish the same calls together.
  *
  * group  [out] the calls' numbers, for the functions below. */
 void cecl_places_publish(struct cecl_places *places, uint32_t count,
                          struct cecl_places_group *group);
 
-/* How much this rank's GPU has yet to do of the calls before the group that ends with call `last`: 0 if nothing.
- * The number changes whenever the GPU has done a call. */
+/* How much this rank's GPU still has to do of the calls before the group that ends with call `last`; 0: nothing. The
+ * number changes whenever the GPU has done a call. */
 typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 
 /* How long a rank waits for late ranks before it decides LATE. It waits while its GPU is behind
- * (below), and then for `wait_ns`. It leaves `wait_ns` out if a late rank has not even published
- * the call before this group. Two longer waits begin after that, at the same time:
- * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. This
- *   wait is left out, too, if the late rank has not published the call before this group.
- * - The rank waits for up to `pending_ns` while `is_pending` returns true. Its GPU has work then,
- *   so the wait costs the GPU nothing. If the GPU has run out of work by the next call, the wait
- *   was not free, so its time beyond `worth_ns` counts CECL_PLACES_DRY times.
- * All longer waits together may spend `most_spent_ns`, and a rank regains 1 / CECL_PLACES_SHARE of
- * the time that passes. A single wait may take all that is left. A wait that ended with FULL within
- * `worth_ns` has saved the GPUs more time than it took, so it counts 1 / CECL_PLACES_GAINED of its
- * time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its
- * hosts limit its speed.
+ * (below), and then for `wait_ns`. It does not wait for `wait_ns` if a late rank has not even published the call before
+ * this group. After that, two longer waits begin at the same time:
+ * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It also skips this wait if
+ * the late rank has not published the call before this group.
+ * - The rank waits for up to `pending_ns` while `is_pending` returns true. While its GPU has work, the wait costs the
+ * GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
+ * `worth_ns` counts CECL_PLACES_DRY times. All longer waits together may spend `most_spent_ns`, and a rank regains 1 /
+ * CECL_PLACES_SHARE of the time that passes. A single wait may take all that is left. A wait that ends with FULL within
+ * `worth_ns` has saved the GPUs more time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So waits
+ * lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
  *
- * The GPU is behind if it has yet to do calls before the last one that the late rank has published. The GPU
- * can finish these without any host, so waiting meanwhile costs it nothing and does not count. But a GPU that stands still
- * for `behind_ns` may be waiting for this host. The rank then does not wait in this way for CECL_PLACES_SHARE times as long.
+ * The GPU is behind if it still has to do calls before the last one that the late rank has published. The GPU can
+ * finish these calls without any host, so a wait during that time costs nothing and does not count. But a GPU that
+ * makes no progress for `behind_ns` may be waiting for this host. After that, a GPU that is behind causes no wait for
+ * CECL_PLACES_SHARE times as long.
  *
- * A rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has made no call
- * yet, because this thread may make that rank's calls. */
+ * A rank does not wait at all for a rank whose calls the same thread makes, nor for a rank that has made no call yet,
+ * because the same thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
 #define CECL_PLACES_GAINED 4u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] lowered by what the wait counts as spent */
+    uint64_t pending_ns;           /* [in, out] minus the time that counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
     uint64_t behind_ns;            /* 0: a GPU that is behind causes no wait */
     cecl_places_behind *behind;    /* NULL: the GPU is never behind */
 };
 
-/* Waits for the outcome of a group, or decides it. Groups are met in the order in which they were
- * published. With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
+/* Waits for the outcome of a group, or decides the group. Groups are met in the order in which they were published.
+ * With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
  *
  * go_on  is called during long waits. */
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
@@ -163,8 +160,8 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
                                           struct cecl_places_patience *patience,
                                           cecl_places_go_on *go_on, void *context);
 
-/* Whether this rank knows the places of `rank` after it has met a group. After LATE, of any two ranks only
- * the later one knows the other's places. A rank knows its own places. */
+/* Whether this rank knows the places of `rank` after it has met a group. After LATE, only the later one of any two
+ * ranks knows the other's places. A rank knows its own places. */
 static inline bool cecl_places_knows(const struct cecl_places *places,
                                      const struct cecl_places_group *group, int rank)
 {
@@ -172,19 +169,19 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
            (group->earlier >> rank & 1) != 0;
 }
 
-/* Returns the first rank, at or after `rank`, that has not yet published this group; -1: there is
- * none. This rank has published it. */
+/* Returns the first rank, at or after `rank`, that has not published this group yet; -1: there is none. The calling
+ * rank must have published the group. */
 int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
                         int rank);
 
-/* A rank's record of a call in a group that this rank has met. cecl_places_knows must be true for that
- * rank. Valid until cecl_places_finish. A hostile peer may change the record at any time: copy a word,
- * then check the copy. */
+/* A rank's record of a call in a group that this rank has met. cecl_places_knows must be true for that rank. The record
+ * is valid until cecl_places_finish. A hostile peer may change the record at any time: copy a word, then check the
+ * copy. */
 const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
                                                int rank);
 
-/* Notes that this rank no longer reads the records of a group. Groups are finished in the order in which
- * they were published, after they were met. */
+/* Notes that this rank no longer reads the records of a group. A group is finished after it was met. Groups are
+ * finished in the order in which they were published. */
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group);
 
 #endif

@@ -82,8 +82,7 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* More bytes than a slice has are not rounded: cecl_rendezvous_grow refuses them, on all ranks
-     * alike. */
+    /* If a slice has fewer bytes, does not round: cecl_rendezvous_grow refuses the allocation, on all ranks alike. */
     const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 

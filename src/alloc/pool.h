@@ -1,10 +1,9 @@
 /* The symmetric pool: memory that every rank has at the same offset, and that every rank can address.
  *
  * One address range holds `nranks` slices of equal size. Rank r's memory appears in slice r on
- * every rank, so a peer's pointer is base + r * slice + offset. The pool grows by segments, which
- * all ranks create, export, import and map together; that exchange is the rendezvous. An allocation
- * that fits into mapped memory exchanges nothing. The pool knows the device and the bootstrap, but
- * no collective. */
+ * every rank, so a peer's pointer is base + r * slice + offset. The pool grows by segments. All ranks create, export,
+ * import and map a segment together; this exchange is the rendezvous. An allocation that fits into mapped memory needs
+ * no exchange. The pool knows the device and the bootstrap, but no collective. */
 #ifndef CECL_ALLOC_POOL_H
 #define CECL_ALLOC_POOL_H
 
@@ -15,8 +14,7 @@
 
 struct cecl_segment {
     uint64_t offset, bytes; /* equal in every slice */
-    /* This rank's memory. The handle stays open, so that other communicators of this rank can share
-     * it. */
+    /* This rank's memory. The handle stays open, so that other communicators of this rank can share it. */
     struct cecl_mem own;
 };
 
@@ -41,11 +39,12 @@ struct cecl_pool {
     int *fds; /* [nranks], allocated at open */
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
-    /* number and hash of the allocations and frees so far; unequal between ranks is an error */
+    /* number and hash of the allocations and frees so far; ranks must have equal ones */
     uint64_t calls, hash;
-    /* this rank alone had no host memory for an allocation, so peers may have memory that this rank lacks */
+    /* an allocation failed on this rank alone, because the host had no memory. So peers may have memory that this rank
+     * lacks */
     bool apart;
-    /* counts frees: after a free, a buffer that was located before may no longer exist */
+    /* counts frees: a buffer that was located before a free may no longer exist after it */
     uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
@@ -60,8 +59,7 @@ struct cecl_pool_config {
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config);
 
-/* Unmaps and frees everything. No work may be pending on its memory. A zeroed
- * pool may be closed. Local. */
+/* Unmaps and frees everything. No work may be pending on its memory. A zeroed pool may be closed. Local. */
 void cecl_pool_close(struct cecl_pool *pool);
 
 /* Allocates `bytes` > 0 bytes; see ceclMemAlloc. Collective: all ranks call in the same order. */
@@ -72,8 +70,8 @@ void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 /* The offset of the allocation that starts at `ptr`; ceclInvalidArgument if none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
-/* Allocates for the library itself, at most CECL_POOL_KEPT times. Users' pointers there are
- * refused. Collective. */
+/* Allocates for the library itself, at most CECL_POOL_KEPT times. Users' pointers into such memory are refused.
+ * Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
 /* All ranks succeed, or all fail with the first failing rank's message. Collective. */
@@ -104,14 +102,13 @@ enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
 /* What ranks compare before anything changes. */
 struct cecl_proposal {
-    /* bytes that the caller asked for; these bytes, rounded up to the alignment */
+    /* asked: bytes that the caller asked for. bytes: the same, rounded up to the alignment */
     uint64_t asked, bytes;
     uint64_t calls, hash;
 };
 
-/* Adds a segment with room for `bytes` on every rank, or on none. Returns ceclInvalidUsage unless
- * all ranks ask for the same size after the same sequence of calls. `asked` is for messages.
- * Collective. */
+/* Adds a segment with room for `bytes` on every rank, or on none. Returns ceclInvalidUsage unless all ranks ask for the
+ * same size after the same sequence of calls. `asked` only appears in messages. Collective. */
 ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64_t bytes);
 
 /* Unmaps the memory of the first `nmapped` ranks of a segment, and releases this rank's own. */

@@ -11,7 +11,7 @@
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "libatomic's lock would not reach other processes");
 
-/* The words that one end of a ring writes, on a cache line of their own. */
+/* The words that one end of a ring writes. They have a cache line of their own. */
 struct end_words {
     /* number of the last message that this end finished */
     _Alignas(LINE) _Atomic uint64_t finished;
@@ -22,8 +22,8 @@ struct ring_words {
 };
 
 struct slot {
-    /* A bit for each role, which the rank in that role flips when it arrives. While no message is using
-     * the slot, both bits are equal. */
+    /* A bit for each role. The rank in that role flips the bit when it arrives. While no message uses the slot, both
+     * bits are equal. */
     _Alignas(LINE) _Atomic uint32_t arrivals;
     struct cecl_post sent;
     _Alignas(LINE) struct cecl_post received;
@@ -96,8 +96,7 @@ static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
 
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count)
 {
-    /* Acquire: the peer's reads of slots, and its arrivals there, happen before this rank overwrites those
-     * slots. */
+    /* Acquire: the peer's reads of slots, and its arrivals there, happen before this rank overwrites those slots. */
     const uint64_t finished = atomic_load_explicit(
         &ring_of(posts, role, peer)->ends[cecl_role_other(role)].finished, memory_order_acquire);
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;

@@ -1,23 +1,22 @@
 /* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
- * lie. This file knows only memory that all ranks of a communicator share: no device and no call.
+ * lie. This file knows only memory that all ranks of a communicator share, and neither a device nor a call.
  *
  * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
  * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
  *
  *     arrivals | the sender's post | the receiver's post
  *
- * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So one of
- * the two ranks comes first, and the second one reads the first one's post. If a graph captures the message,
- * the first rank waits until it learns where the second rank's buffer lies; otherwise it never learns that.
+ * A rank writes its post, and then flips its bit of the word `arrivals` by one atomic operation. So one rank comes
+ * first, and the second one reads the first one's post. Only if a graph captures the message does the first rank wait
+ * and read the second rank's post.
  *
- * A slot is used again once both ranks have finished its message: both have arrived, and have read
- * the posts that they need.
+ * A slot is used again once both ranks have finished its message. A rank has finished it when it has arrived and has
+ * read the post that it needs.
  *
  * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
  * slot. No index or size is read from the shared memory.
  *
- * docs/models/pairs.pml is the model of this protocol.
- * Threads: one at a time for each struct cecl_posts. */
+ * docs/models/pairs.pml is the model of this protocol. Threads: one at a time for each struct cecl_posts. */
 #ifndef CECL_ALLOC_POSTS_H
 #define CECL_ALLOC_POSTS_H
 
@@ -27,7 +26,7 @@
 
 #include "util/error.h"
 
-/* Each pair of ranks takes memory for rings, so a communicator of more ranks than this has none. */
+/* Each pair of ranks takes memory for its rings, so a communicator of more ranks has no rings. */
 #define CECL_POSTS_RANKS 64
 
 /* What a rank does in a message. The peer has the other role. */
@@ -42,10 +41,10 @@ struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    /* number of the group that posts it; later groups of a rank have higher numbers. A captured group has a
+    /* number of the group that posts it; a rank's later groups have higher numbers. For a captured group this is a
      * ticket (cecl_posts_ticket) */
     uint64_t group;
-    /* not 0: a graph captures the message. Then the first rank, too, reads the second one's post */
+    /* not 0: a graph captures the message, so the first rank also reads the second one's post */
     uint64_t captured;
 };
 
@@ -59,13 +58,13 @@ struct cecl_posts {
     uint64_t *numbers;
 };
 
-/* Bytes of the memory that ranks share; 0: there are too many ranks for it. The memory must be zeroed, and
- * begin at a cache line. */
+/* Bytes of the memory that ranks share; 0: there are too many ranks for rings. The memory must be zeroed, and begin at
+ * a cache line. */
 size_t cecl_posts_bytes(int nranks);
 
 /* Sets up this rank's view of the shared memory.
  *
- * nslots  0: chosen by the number of ranks. Tests may give a smaller power of two. Equal on all ranks. */
+ * nslots  equal on all ranks. 0: the number of ranks decides. Tests may give a smaller power of two. */
 ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, int nranks,
                              uint32_t nslots);
 void cecl_posts_close(struct cecl_posts *posts);
@@ -74,11 +73,11 @@ void cecl_posts_close(struct cecl_posts *posts);
  * must first finish earlier messages. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of a message that this rank will make in this role. ahead: 1 is the
- * next message, 2 the one after it. That message must have a slot. */
+/* Whether the peer has posted its end of a message that this rank will make in this role. ahead: 1 is the next message,
+ * 2 the one after that. The message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* Returns the next ticket: higher than all tickets that any rank has got before. */
+/* Returns the next ticket, which is higher than all tickets that ranks got before. */
 uint64_t cecl_posts_ticket(const struct cecl_posts *posts);
 
 /* Posts the next message in this role with a peer. cecl_posts_room must have returned true. A captured
@@ -91,8 +90,8 @@ uint64_t cecl_posts_ticket(const struct cecl_posts *posts);
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
 
-/* Whether the peer has posted its end of a captured message, which this rank has posted as `number`. If so,
- * reads the peer's post. */
+/* Whether the peer has posted its end of a captured message that this rank has posted as `number`. If so, reads the
+ * peer's post. */
 bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int peer, uint64_t number,
                     struct cecl_post *theirs);
 /* Gives back the slots of all captured messages that this rank has posted in this role with a peer. */

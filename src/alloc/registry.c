@@ -10,7 +10,7 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-/* ms that sending a message to peers may take if the communicator has no time limit */
+/* how long sending a message to peers may take if the communicator has no time limit, in ms */
 #define POST_MS 10000
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
@@ -36,7 +36,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
     return ceclSuccess;
 }
 
-/* Takes a window out of the registry. It is freed when the last reference is given back. */
+/* Takes a window out of the registry. The window is freed when its last reference is given back. */
 static void take_out(struct cecl_registry *registry, size_t at)
 {
     struct cecl_window *window = registry->own[at];
@@ -106,7 +106,7 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
                   deadline = cecl_deadline(bound);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t first = ceclSuccess;
-    /* counted also after a failure, because some peers may have the message */
+    /* counts even after a failure, because some peers may have the message */
     registry->posted = message->message;
     for (int i = 1; i < registry->nranks; i++) {
         const int peer = (registry->rank + i) % registry->nranks;
@@ -132,8 +132,8 @@ static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
     return !registry->asks.reached(registry->asks.context, last_use);
 }
 
-/* Keeps a window's number until peers can be told to drop the window. If there is no host memory for it,
- * peers keep the window until the communicator ends, which is safe. */
+/* Keeps a window's number until peers can be told to drop the window. If there is no host memory for the number, peers
+ * keep the window until the communicator ends, which is safe. */
 static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
 {
     if (CECL_HAS_ROOM(registry->leaving, registry->nleaving, registry->leaving_room))

@@ -2,20 +2,19 @@
  *
  * Each rank has windows of its own memory: one for each allocation, or one for each range of addresses in which the
  * program maps memory piece by piece. Such a piece is a region. If a call uses a piece that cannot be shared, the whole
- * range becomes private. The rank sends its peers a message about each region. At the peer the imported regions
- * have the same distances as here. Registering is local: a rank that registers memory waits for no other rank.
+ * range becomes private. The rank sends its peers a message about each region. A peer imports the regions of a window
+ * at the same distances from each other. Registering is local: a rank that registers memory waits for no other rank.
  *
- * A rank never uses a window's number twice. So a kept plan that names a peer's window can never
- * reach other memory that was later allocated at the same address. When a call uses a region, the
- * region's id shows whether the memory was freed or replaced. If so, the rank makes a new window,
- * and tells its peers to drop the old one. If a pending call uses the old window, the rank tells
- * them only when that call is done, because a peer that comes late to the call needs the old window.
+ * A rank never uses a window's number twice. So a kept plan that names a peer's window never reaches other memory that
+ * was allocated later at the same address. When a call uses a region, the region's id shows whether the memory was
+ * freed or replaced. In that case the rank makes a new window, and tells its peers to drop the old one. If a pending
+ * call uses the old window, the rank tells them only when the call is done, because a peer that comes late to the call
+ * needs the old window.
  *
- * A rank counts the messages that it sends. It publishes the count along with the places of a call,
- * so that peers know how many messages they have not received yet.
+ * A rank counts the messages that it sends, and publishes the count with the places of a call. So peers know how many
+ * messages they have not received yet.
  *
- * A call waits only for the regions that its own plan touches. The worker imports all regions, message by
- * message.
+ * A call waits only for the regions that its own plan touches. The worker imports all regions, message by message.
  *
  * docs/models/windows.pml is the model of this protocol.
  *
@@ -29,16 +28,15 @@
 #include "boot/mesh.h"
 #include "device/device.h"
 
-/* A window that this rank has forgotten while a pending call used it. Peers keep the window until
- * that call is done, because a late peer needs the window. Then this rank tells the peers to drop
- * the window. */
+/* A window that this rank has forgotten while a pending call used it. Peers keep the window until that call is done,
+ * because a late peer needs the window. Then this rank tells the peers to drop the window. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window as this rank has opened it. Kept plans and the list of the peer's windows hold
- * references to it. The memory may be closed before the last reference is given back. */
+/* A peer's window, opened by this rank. Kept plans and the list of the peer's windows hold references to the import.
+ * Its memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 #define CECL_IMPORT_LISTS 16
@@ -48,7 +46,7 @@ struct cecl_peer_windows {
     /* list i has the windows whose number is i modulo CECL_IMPORT_LISTS */
     struct cecl_import *imports[CECL_IMPORT_LISTS];
     uint64_t taken; /* how many of the peer's messages this rank has carried out */
-    /* how many messages the peer has sent, by its own count; written by the caller */
+    /* how many messages the peer says that it has sent; the caller writes this */
     uint64_t promised;
     ceclResult_t failed; /* why no further message can be carried out */
     char words[CECL_MESSAGE_BYTES];
@@ -58,7 +56,7 @@ struct cecl_peer_windows {
 struct cecl_registry_asks {
     /* whether the flags' word `done` has reached `target` */
     bool (*reached)(const void *context, uint32_t target);
-    bool (*go_on)(void *context);          /* false: a wait for peers must end now */
+    bool (*go_on)(void *context);          /* false: waits for peers must end now */
     bool (*captures)(const void *context); /* whether the call that is being made is captured */
     void *context;
 };
@@ -69,7 +67,7 @@ struct cecl_registry {
     int rank, nranks;
     struct cecl_registry_asks asks;
     /* -- used by calls -- */
-    struct cecl_window **own; /* [nown] by home */
+    struct cecl_window **own; /* [nown], sorted by home */
     size_t nown, room;
     size_t looked;                       /* index of the window that forget_gone looks at next */
     struct cecl_leaving_window *leaving; /* [nleaving] */
@@ -91,12 +89,12 @@ struct cecl_registry {
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
                                 const struct cecl_registry_asks *asks);
-/* No work may be pending. A zeroed registry may be closed. If a communicator ends while work is pending, its
- * registry stays open, so that other communicators can still close memory that this work does not use. */
+/* No work may be pending. A zeroed registry may be closed. If a communicator ends while work is pending, its registry
+ * stays open. Other communicators can then still close memory that this work does not use. */
 void cecl_registry_close(struct cecl_registry *registry);
 
-/* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
- * still the same. */
+/* The window that holds `ptr`, or NULL if this rank has made no such window. Does not check whether the memory is still
+ * the same. */
 struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr);
 /* Counts the caller's registrations of a window. Pinning also takes a reference, which the caller must
  * give back after unpinning. */
@@ -119,9 +117,9 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
     window->last_use = target;
 }
 
-/* Looks at the memory from a buffer to the last byte that is used. Makes sure that the buffer's
- * window describes it, and that peers know all regions in that range. If there is no window and
- * `make` is set, makes one. registry->changes shows whether a window was made or forgotten. */
+/* Looks at the memory from a buffer to the last byte that is used. Makes sure that the buffer's window describes this
+ * memory, and that peers know all of its regions. If there is no window and `make` is set, makes one. registry->changes
+ * shows whether a window was made or forgotten. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
 /* How many ns this rank has spent on telling peers about regions since the last call of this function. */
@@ -137,7 +135,7 @@ static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, cons
     const uint64_t low = (uint64_t)(uintptr_t)ptr;
     return (struct cecl_use){.name = name, .buffer = ptr, .low = low, .high = low + bytes};
 }
-/* Forgets the window that holds `ptr`, for a caller that has mapped new memory there. Needed because
+/* Forgets the window that holds `ptr`. A caller that has mapped new memory there needs this, because
  * cecl_registry_settle does not look at private memory again. */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);
 /* Forgets a window, and tells peers to drop it once no pending call uses it. No effect if the registry has
@@ -147,19 +145,19 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
 /* Notes how many messages a peer had sent when it published the places of a call. The count never
  * falls: a number that is lower than what this rank already knows is ignored. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
-/* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until they are
- * imported, or until asks.go_on ends the wait (ceclTimeout). Returns the import's error if it has failed.
- * Itself opens memory that has replaced other memory: see registry_process.c. */
+/* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until the bytes are imported,
+ * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. This function itself
+ * opens memory that has replaced other memory: see registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 
-/* The peers' windows that the plan of a call uses. They are kept with the plan, so an equal call later
- * finds them without a search. */
+/* The peers' windows that the plan of a call uses. The list is kept with the plan, so a later equal call needs no
+ * search. */
 struct cecl_imports {
     struct cecl_import **list; /* [count] each once; the caller frees it */
     uint32_t count, room;
 };
-/* Adds the import of a peer's window, if the window is registered and this rank has opened it. */
+/* Adds the import of a peer's window to the list, if the window is registered and this rank has opened it. */
 ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t number,
                               struct cecl_imports *imports);
 /* Empties a list. */
@@ -178,9 +176,9 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Notes that no call is being made any more. */
 void cecl_registry_made(struct cecl_registry *registry);
 
-/* Carries out one message, if one has arrived (*any). It carries out only one, because importing the message's
- * regions takes some milliseconds, and the worker has other work. The error of a failed import is kept for the
- * call that needs it. */
+/* Carries out one message, if one has arrived (*any). One call carries out only one, because importing its regions
+ * takes some milliseconds, and the worker has other work. The error of a failed import is kept for the call that needs
+ * it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and
  * the GPU has no work now. Threads of the program call this where they wait for the GPU, or free

@@ -1,7 +1,7 @@
 /* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
  * this code. It closes nothing, because closing may wait for the program's kernels. It holds the lock while it changes
- * the list of imports, but not while it imports, because importing may take long. A call on another registry
- * may take an import out of the list, if the import was dropped or is of a handle: see registry_process.c. */
+ * the list of imports, but not while it imports, because importing may take long. A call on another registry may take
+ * an import out of the list, if the import was dropped or if its memory is a handle: see registry_process.c. */
 #include <stdlib.h>
 
 #include "alloc/registry_internal.h"
@@ -16,8 +16,7 @@ struct work {
     struct registry_message *message;
 };
 
-/* Returns ceclInProgress if former memory prevents opening the region. Memory of this process
- * itself needs no opening. */
+/* Returns ceclInProgress if former memory prevents opening the region. Memory of this process is not opened. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -52,7 +51,8 @@ static ceclResult_t import_region(const struct work *work,
     return ceclSuccess;
 }
 
-/* Gives the device access to adjacent imported regions by one call, which takes little longer than for one region. */
+/* Gives the device access to adjacent imported regions by one call. That takes little longer than the access to one
+ * region. */
 static ceclResult_t open_regions(const struct work *work, struct addresses range)
 {
     struct cecl_registry *registry = work->registry;
@@ -69,7 +69,7 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
     return ceclSuccess;
 }
 
-/* Imports the regions of a message. `fds` are the descriptors of those regions that have one, in order. */
+/* Imports the regions of a message. fds: the descriptors, in order, of the regions that have one. */
 static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
@@ -97,8 +97,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
 
 /* ---- messages */
 
-/* Checks a message of a peer. Only processes of the same user can send messages, but a peer may be
- * broken. */
+/* Checks a message of a peer. Only processes of the same user can send messages, but a peer may be broken. */
 static ceclResult_t check(const struct registry_message *message, size_t bytes, int nfds)
 {
     uint64_t files = 0;
@@ -140,7 +139,7 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     return import;
 }
 
-/* Reserves a range of addresses for a window whose regions are files, so that they keep their distances. */
+/* Reserves a range of addresses for a window whose regions are files, so that the regions keep their distances. */
 static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *import)
 {
     void *mirror = NULL;
@@ -159,15 +158,15 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
     import->failed = result;
 }
 
-/* Imports the regions of a message. If that fails, the error is kept with the window, because the owner
- * may have freed memory that no call here needs. Other errors are returned: they show that the peer is
- * broken, and none of its later messages is carried out. */
+/* Imports the regions of a message. If that fails, the error is kept with the window, because the owner may have freed
+ * memory that no call here needs. Other errors are returned. They show that the peer is broken, so no later message of
+ * the peer is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
-    /* locked, because calls on other registries may close imports of handles */
+    /* locked, because a call on another registry may close an import of a handle */
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, message->number);
     const bool fits =

@@ -1,6 +1,5 @@
-/* What the files of the registry share: registry.c (this rank's windows), registry_settle.c (making and
- * settling these), registry_peers.c (peers' windows, as calls use them) and registry_import.c (importing
- * peers' windows). */
+/* What the files of the registry share: registry.c (this rank's windows), registry_settle.c (making and settling them),
+ * registry_peers.c (how calls use peers' windows) and registry_import.c (importing peers' windows). */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -12,7 +11,7 @@ enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2 };
 struct registry_message {
     uint32_t kind, count;
     uint64_t number, home, bytes; /* of the window */
-    uint64_t message;             /* how many messages were sent to this peer, this one included */
+    uint64_t message;             /* how many messages were sent to this peer, including this one */
     struct cecl_region_export regions[];
 };
 #define REGISTRY_REGIONS \
@@ -50,41 +49,39 @@ struct imported {
     struct cecl_region_export exported;
     void *addr;
     uint64_t opened; /* no other import of the process has this number */
-    bool open;       /* the device has access to it */
+    bool open;       /* the device has access to the region */
     struct imported *next;
 };
 
 enum import_state {
     IMPORT_VALID,
-    IMPORT_DROPPED, /* its owner has freed or replaced the memory. It is closed once no call uses it */
-    IMPORT_CLOSED /* its memory may not be used any more */
+    IMPORT_DROPPED, /* its owner has freed or replaced the memory; closed once no call uses it */
+    IMPORT_CLOSED   /* its memory may not be used any more */
 };
 
 struct cecl_import {
-    uint64_t number, home,
-        bytes;     /* the window's number, first address and size, as the peer has them */
-    char *mirror;  /* this rank's address of `home` */
-    bool reserved; /* the mirror is a range of addresses that this rank reserved */
+    uint64_t number, home, bytes; /* the window's number, first address and size at the peer */
+    char *mirror;                 /* this rank's address of `home` */
+    bool reserved;                /* the mirror is a range of addresses that this rank reserved */
     _Atomic int state;
     bool used;
     /* the last call that used the window is done once the flags' `done` has reached this */
     uint32_t last_use;
-    uint64_t call;  /* the last call that named it */
-    uint32_t holds; /* how many captured calls use it: they may run again */
+    uint64_t call;  /* the last call that named the import */
+    uint32_t holds; /* how many captured calls, which may run again, use it */
     struct imported *regions;
-    /* The region of a handle that the device refuses to open before other memory is closed; or NULL. `refused`
-     * is the number of the last import at that time. Only the call that needs the region changes these two. */
+    /* blocked: the region of a handle that the device refuses to open before other memory is closed; or NULL. refused:
+     * the number of the last import when the device refused. Only the call that needs the region changes both. */
     struct imported *blocked;
     uint64_t refused;
-    uint64_t weight;             /* what registry_note_dropped has counted for it */
+    uint64_t weight;             /* how many bytes registry_note_dropped has counted for it */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
     ceclResult_t failed;         /* why a region is missing; no further region is imported */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };
 
-/* The import of the window with this number, or NULL. The caller holds the lock, or is the
- * worker. */
+/* The import of the window with this number, or NULL. The caller holds the lock, or is the worker. */
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
 
 /* A range of addresses. */
@@ -100,9 +97,9 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts several small allocations into one block of this size. It may refuse to open memory of a block while an
- * import from a former block at the same addresses is open. Memory near an import may belong to the same block, or
- * to a former block. */
+/* CUDA puts several small allocations into one block of this size. While an import from a former block at the same
+ * addresses is open, CUDA may refuse to open memory of the new block. Memory near an import may belong to the same
+ * block or to a former block. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* All blocks that a range of addresses touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
@@ -112,7 +109,7 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
                                   ~(REGISTRY_BLOCK_BYTES - 1)};
 }
 
-/* Whether a call of this rank uses an import: the one that is being made, one that is pending, or a captured one. The
+/* Whether a call of this rank uses an import: the call that is being made, a pending call, or a captured call. The
  * caller holds the lock. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import);
 /* Takes the import at *at out of its list. From then on the import's memory may not be used. The caller holds the
@@ -121,8 +118,8 @@ struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
-/* Adds a region that lies at `addr` here to its import. A handle's region can be used from then on, others after
- * region_access. The caller holds the lock. */
+/* Adds a region, which this rank has mapped at `addr`, to its import. From then on a handle's region can be used; other
+ * regions only after region_access. The caller holds the lock. */
 void registry_add_region(struct cecl_registry *registry, struct cecl_import *import,
                          struct imported *region, void *addr);
 
@@ -130,26 +127,27 @@ void registry_add_region(struct cecl_registry *registry, struct cecl_import *imp
 
 void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
-/* A number for each export of a region by this process, in order. */
+/* Returns a new number for an export of a region by this process; later exports have higher numbers. */
 uint64_t registry_stamp(void);
-/* A number for each import of this process, in order. */
+/* Returns a new number for an import of this process; later imports have higher numbers. */
 uint64_t registry_next_import(void);
 
-/* Opens a handle, and notes that former memory at its addresses was freed, in all registries of this GPU. Waits for
- * nothing. ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: `exported`
- * was freed, and newer memory lies there.
+/* Opens a handle, and notes in all registries of this GPU that former memory at its addresses was freed. Does not wait.
+ * ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: `exported` was freed,
+ * and newer memory lies at its addresses.
  *
  * refused  [out] number of the last import when the device refused */
 ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, uint64_t *refused,
                                void **addr);
-/* For a call that needs a blocked import: closes what prevents that, and opens it. The import must be named
- * by the call that is being made. */
+/* For a call that needs a blocked import: closes the memory that prevents opening the import, and opens the import. The
+ * call must have named the import. */
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
-/* Counts the memory that a peer's dropped window keeps from being freed until the window is closed. */
+/* Counts a dropped window's memory, which is not freed before the window is closed here. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);
-/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, for a bounded time. */
+/* Closes dropped imports if they hold much memory that could otherwise be freed. May wait for the GPU, for a bounded
+ * time. */
 void registry_bound_dropped(struct cecl_registry *registry);
 
 #endif

@@ -24,7 +24,7 @@ void registry_add_region(struct cecl_registry *registry, struct cecl_import *imp
 {
     region->addr = addr;
     region->opened = registry_next_import();
-    if (!import->reserved) { /* a handle's window has one region */
+    if (!import->reserved) { /* the window of a handle, which has only one region */
         import->mirror = (char *)addr - (region->exported.base - import->home);
         region->open = true;
         pthread_cond_broadcast(&registry->news);
@@ -73,8 +73,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* An owner drops or replaces memory only after the calls that name that memory. But if a communicator has failed, a
- * call that is being made may still name memory that its owner has replaced. */
+/* An owner drops or replaces memory only after the calls that name this memory. But in a failed communicator the call
+ * that is being made may name memory that its owner has replaced. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
@@ -225,8 +225,8 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
-/* Opens a window that the device refuses to open before other memory is closed. *any: [out] whether it was
- * such a window. Gives back the caller's lock meanwhile. The window stays, because the call names it. */
+/* Opens a window, if it is one that the device refuses to open before other memory is closed. *any: [out] whether it is
+ * such a window. Releases the caller's lock in between. The window stays, because the call names it. */
 static ceclResult_t open_blocked(struct cecl_registry *registry,
                                  const struct cecl_peer_windows *peer, uint64_t number, bool *any)
 {

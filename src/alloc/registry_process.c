@@ -1,8 +1,8 @@
-/* All registries of this process, and closing the memory that they have open. A process with several communicators
- * may have a peer's memory open once for each of them. If the peer frees the memory and allocates new
- * memory at the same addresses, it announces the new memory only on the communicator that uses the new
- * memory. CUDA opens the new memory beside the old, with one exception: if both are small and were cut
- * from blocks of the driver, CUDA may refuse until the old memory is closed on all communicators. */
+/* All registries of this process, and how their imports are closed. A process with several communicators may have
+ * opened a peer's memory once for each communicator. If the peer frees the memory and allocates new memory at the same
+ * addresses, it announces the new memory only on the communicator that uses it. CUDA opens the new memory beside the
+ * old, with one exception: if both are small parts of blocks of the driver, CUDA may refuse until the old memory is
+ * closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -12,8 +12,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cecl_registry *all; /* a list */
 
-/* A forked child starts with an empty list, because it cannot use its parent's registries. It also makes
- * the lock anew, because a thread of the parent may have held it, and the child does not have that thread. */
+/* A forked child starts with an empty list, because it cannot use its parent's registries. It also initialises the lock
+ * again, because a thread of the parent, which the child does not have, may hold it. */
 static void forget_all(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -62,12 +62,10 @@ uint64_t registry_next_import(void)
 /* How an import relates to the memory that is about to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* Messages of several communicators come in any order. But a region is exported before its memory is freed. So of two
- * regions at the same addresses, the one that was exported first was also freed first.
- *
- * An import near `exported` may be of the same block, or of a former one at the same addresses. If CUDA
- * has refused to open `exported`, the imports that were open at that time are of a former block (see
- * REGISTRY_BLOCK_BYTES). */
+/* Messages of several communicators come in any order. But a region is exported before its memory is freed. So if two
+ * regions have the same addresses, the one that was exported first was also freed first. An import near `exported` may
+ * belong to the same block or to a former block at the same addresses. If CUDA has refused to open `exported`, the
+ * imports that were open at that time belong to a former block (see REGISTRY_BLOCK_BYTES). */
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
@@ -88,12 +86,12 @@ static enum standing standing_of(const struct cecl_import *import,
 
 /* What a search looks for, and what it finds. */
 struct search {
-    /* the search is for former memory at the addresses of this region; NULL: for imports that peers have dropped */
+    /* search for former memory at the addresses of this region; NULL: search for imports that peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    bool takes;                /* takes what it finds out of the lists, if no call uses it */
-    struct cecl_import *taken; /* what it took out */
-    bool left, outdated; /* whether it found imports that stay in the lists, and newer memory */
+    bool takes;                /* takes imports that no call uses out of the lists */
+    struct cecl_import *taken; /* the imports that were taken out */
+    bool left, outdated; /* whether imports stay in the lists; whether there is newer memory */
 };
 
 static enum standing standing_in(const struct search *search, const struct cecl_import *import)
@@ -136,8 +134,8 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
                        search);
 }
 
-/* Searches all registries of the GPU. Closes without the lock, because closing may take long. Uses the caller's
- * device, because other registries may end meanwhile; all devices of one GPU share its context. */
+/* Searches all registries of the GPU. Closes imports without the lock, because closing may take long. Uses the caller's
+ * device, because other registries may end in between. That works because all devices of one GPU share its context. */
 static void search_all(struct cecl_registry *by, struct search *search)
 {
     pthread_mutex_lock(&lock);
@@ -172,10 +170,9 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 
 /* ---- closing
  *
- * CUDA closes a handle only when the GPU has no work, and holds up other threads of the process
- * meanwhile. So the workers close nothing, and a thread of the program closes only when all work
- * has ended that the GPU had when this thread asked. The close still waits for work that other
- * threads enqueue after that. */
+ * CUDA closes a handle only when the GPU has no work. Until then the close holds up other threads of the process. So
+ * the workers close nothing, and a thread of the program first waits until the work that the GPU has now is done. The
+ * close still waits for work that other threads enqueue after that. */
 
 /* How long a thread waits for the GPU: until the deadline, or until its call must end. */
 struct patience {
@@ -193,8 +190,8 @@ static bool lasts(void *context)
 /* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
 #define OPEN_MS 30000
 
-/* Closes former memory. If it cannot be known whether the GPU has work, closes at once, as the program's own
- * cudaFree would. In a captured call it cannot be known, because asking would invalidate the capture. */
+/* Closes former memory once the GPU has no work, or at once if that cannot be known; the program's own cudaFree would
+ * also close at once. In a captured call it cannot be known, because asking would invalidate the capture. */
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
@@ -204,7 +201,7 @@ static void make_way(struct cecl_registry *registry, const struct cecl_import *i
     if (registry->asks.captures(registry->asks.context) ||
         dev->ops->quiet(dev, lasts, patience) != ceclInProgress)
         search_all(registry, &search);
-    if (search.left) /* until the calls that use it are done */
+    if (search.left) /* waits for calls that use former memory */
         cecl_pause_us(100);
 }
 
@@ -236,14 +233,14 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
         cecl_keep_message(import->words);
         import->failed = result;
     }
-    return ceclSuccess; /* an error is the import's */
+    return ceclSuccess; /* an error is recorded with the import */
 }
 
 /* Bytes of dropped imports that are still open, plus one block for each import. */
 static _Atomic uint64_t dropped;
-/* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes
- * too long, because a kernel waits for the host, the next wait begins only when twice as much was
- * dropped. So all waits together take only a few times as long as one wait. */
+/* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes too long, because a
+ * kernel waits for the host, `bearable` becomes twice what is still dropped. So all waits together take only a few
+ * times as long as one wait. */
 #define DROPPED_BYTES (UINT64_C(256) << 20)
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 

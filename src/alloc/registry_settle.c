@@ -1,5 +1,5 @@
-/* Makes windows of this rank's memory, and settles them: a window that a call uses must describe the
- * memory that is there now, and peers must know it. */
+/* Makes windows of this rank's memory, and settles them. To settle a window is to make sure that it describes the
+ * memory that is there now, and that peers know this memory. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,8 @@ static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_
     return ceclSuccess;
 }
 
-/* Whether some memory of a window is, or may be, what it was when the window was made. If so, the
- * window is kept, because calls that are being made may use it. */
+/* Whether some memory of a window is the same as when the window was made, or may be the same. Such a window is kept,
+ * because calls that are being made may use it. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
@@ -56,9 +56,9 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory that is
- * gone. A window in the same driver block may also describe memory that is gone, and peers must close that memory
- * before they can open the new memory. */
+/* Forgets windows that the new region makes obsolete. A window that the new region overlaps describes memory that is
+ * gone. So may a window in the same driver block, and peers must close its memory before they can open the new
+ * memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -76,12 +76,12 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* Each time that a window is made, this many others are checked, in turn. */
+/* When a window is made, this many other windows are checked, in turn. */
 #define LOOKS 8
 
-/* Forgets windows whose memory is gone, among the next LOOKS windows. So if a program keeps freeing and
- * allocating, about one window in LOOKS describes memory that is gone. Checking all windows each time
- * would make the first use of memory slower the more windows there are. */
+/* Checks the next LOOKS windows, and forgets those whose memory is gone. So if a program keeps freeing and allocating,
+ * about one window in LOOKS describes memory that is gone. To check all windows each time would make the first use of
+ * memory slow if there are many windows. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {
     for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
@@ -132,7 +132,7 @@ static ceclResult_t make_window(struct cecl_registry *registry, const struct cec
 struct added {
     struct cecl_region regions[REGISTRY_REGIONS];
     size_t count;
-    bool lost; /* telling peers about some of them has failed */
+    bool lost; /* some of them could not be announced to peers */
 };
 
 static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *window,
@@ -154,7 +154,7 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_windo
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
 
-/* Whether a region overlaps one of the window's, which shows that the latter's memory is gone. */
+/* Whether a new region overlaps a region of the window. Then the memory of the window's region is gone. */
 static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
 {
     const size_t count = regions_up_to(window, region->base + region->bytes - 1);
@@ -162,7 +162,7 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* The result of a look at the memory of a window. MIXED: some of its memory is still the same, and other memory in its
+/* What a look at the memory of a window finds. MIXED: some memory is still the same, and other memory in the window's
  * range of addresses cannot be shared. */
 enum verdict { SETTLED, GONE, MIXED };
 
@@ -238,9 +238,9 @@ static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* Checks a window, and tells peers about new regions. After an error, a new window is forgotten. A window
- * that peers know stays, because pending calls and registrations may rely on it; peers are told about the
- * regions that were found so far. */
+/* Checks a window, and tells peers about new regions. After an error, a new window is forgotten, and a window that
+ * peers know stays, because pending calls and registrations may rely on it. Peers are told about the regions that were
+ * found before the error. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {
@@ -271,13 +271,12 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     CECL_TRY(make_window(registry, region, &window));
     const ceclResult_t result = insert_region(window, region);
     if (result != ceclSuccess)
-        (void)!registry_forget(registry, window); /* peers do not know it */
+        (void)!registry_forget(registry, window); /* peers do not know this window */
     return result;
 }
 
-/* Makes a private window of a range in which only some memory can be shared. If shared and private
- * memory had windows of their own, these would overlap, and calls that use both kinds would replace
- * them again and again. */
+/* Makes a private window of a range in which only some memory can be shared. Separate windows for shared and private
+ * memory would overlap, and calls that use both kinds of memory would replace these windows again and again. */
 static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, uint64_t home,
                                uint64_t bytes)
 {
@@ -289,7 +288,7 @@ static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, 
     return make_private(registry, &region);
 }
 
-/* The most looks at the memory. The memory changes between two looks only if another thread of the program frees
+/* How often to look at the memory at most. It changes between two looks only if another thread of the program frees
  * it. */
 #define TRIES 4
 

@@ -6,7 +6,7 @@
 
 #include "util/grow.h"
 
-/* Checks that all ranks ask for one size, and have made the same calls before. Collective. */
+/* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
@@ -62,8 +62,8 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares this rank's memory with all ranks and maps the memory of all. *nmapped says how many ranks
- * are mapped, also on failure. */
+/* Shares this rank's memory with all ranks, and maps the memory of all ranks. *nmapped says how many ranks' memory is
+ * mapped, even after a failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    int *nmapped)
 {
@@ -116,7 +116,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the larger size first. If a rank has no room for that, adds only as much as is needed. */
+    /* Tries the larger size first. If a rank has no room for it, adds only as much as is needed. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

@@ -15,12 +15,12 @@ struct cecl_windows {
 /* The window and offset of `ptr`. Does not check the memory: see cecl_window_check. */
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr);
 
-/* Finds the address at which this rank reaches `bytes` bytes of another rank's memory, from `buffer` on.
- * Waits for a peer's memory that is still being imported; see cecl_registry_reach. */
+/* Finds the address at which this rank reaches `bytes` bytes of another rank's memory, from `buffer` on. If the memory
+ * is still being imported, waits for the import; see cecl_registry_reach. */
 ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_peer_buffer buffer,
                                uint64_t bytes, int rank, void **at);
 
-/* Fails if the `bytes` bytes at `buffer` are not memory of this device, or end behind their allocation.
+/* Fails if the `bytes` bytes at `buffer` are not memory of this device, or reach beyond the end of their allocation.
  * `name` is the argument's name. */
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name);
