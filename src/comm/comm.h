@@ -1,5 +1,5 @@
-/* A communicator as one rank has it: its parts, how it fails, and its threads. Calls are in
- * src/launch; src/api makes and ends communicators. */
+/* A communicator as one rank has it: its parts, how it fails, and its threads. src/launch makes calls; src/api makes
+ * and ends communicators. */
 #ifndef CECL_COMM_COMM_H
 #define CECL_COMM_COMM_H
 
@@ -36,22 +36,21 @@ struct cecl_resolved {
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
-    int32_t parent_host; /* of a child: the number of the rank's host in the parent; otherwise 0 */
+    int32_t parent_host; /* for a child: the number of the rank's host in the parent; otherwise 0 */
     int32_t node_size;   /* CECL_NODE_SIZE's value; 0: not set */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
 };
 
-/* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
- * waits for them. */
+/* The watchdog: a thread that notices peers that died, left or do not come, and ends the waits for them. */
 struct cecl_watch {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    pthread_mutex_t lock; /* held while the communicator is given up */
-    bool told, silenced;  /* peers were notified; signals of this rank no longer have an effect */
-    bool complained;      /* the user was warned that the driver holds up the end of the waits */
-    /* how long waits last: of collectives, of a driver that reports no progress, and of captured calls */
+    pthread_mutex_t lock; /* held while a failed communicator is released */
+    bool told, silenced;  /* peers were notified; this rank's signals no longer end waits */
+    bool complained;      /* the user was warned that the driver holds up the release */
+    /* how long waits have lasted: for collectives, for a driver that reports no progress, and for captured calls */
     struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
@@ -101,7 +100,7 @@ struct ceclComm {
     struct cecl_device *dev;
     struct cecl_net *net; /* over several hosts, where NCCL carries calls (net/net.h); or NULL */
     struct cecl_mesh *mesh;
-    struct cecl_meetings meetings; /* of members of shrinks */
+    struct cecl_meetings meetings; /* for shrinks */
     struct cecl_shared shared;
     struct cecl_hosted hosted;
     int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */
@@ -117,20 +116,20 @@ struct ceclComm {
     struct cecl_worker worker;
     /* written only by a thread that is inside a call; read before a thread enters */
     _Atomic bool finalized;
-    int ranks_here;  /* ranks in this process, this one included */
+    int ranks_here;  /* ranks in this process, including this one */
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* some rank's streams share fewer hardware queues than CUDA's default */
     bool few_queues;
     uint64_t process; /* the process that made the communicator: see util/fds.h */
-    ceclComm_t next;  /* in end.c's list of communicators that something may still touch */
+    ceclComm_t next;  /* in end.c's list of communicators whose memory something may still touch */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
      * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;
     struct {
         ceclComm_t next;
         bool is_idle;          /* all calls were done when the process began to end */
-        uint32_t word, calls;  /* at that time: the last value of `done`, and the number of calls */
-        uint64_t one_sided;    /* at that time: the number of one-sided calls */
+        uint32_t word, calls;  /* at that time: the last call's value of `done`; how many calls */
+        uint64_t one_sided;    /* at that time: how many one-sided calls */
     } living;                  /* an entry of living.c's list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
@@ -144,12 +143,12 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit: bit 32 is set, and the low 32 bits are
-     * the value of `done` at which the call has ended */
+    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit: bit 32 is set, and the low 32 bits are the
+     * value of `done` by which the call has ended */
     _Atomic uint64_t trouble_seen;
 };
 
-/* config.c: combines defaults, configuration and environment. */
+/* -- config.c: combines defaults, configuration and environment -- */
 /* Refuses a field of the caller's struct that is out of range; `of` is the name of the struct.
  * CECL_UNDEF is always in range. */
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
@@ -164,17 +163,18 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
 /* fail.c */
-/* Refuses `what`, such as "windows", if the communicator is over several hosts. `instead`: what to do. */
+/* If the communicator is over several hosts, refuses `what`, such as "windows". `instead`: what the program can do
+ * instead. */
 ceclResult_t cecl_comm_check_own(ceclComm_t comm, const char *what, const char *instead);
-/* Refuses a handle that is NULL, is no communicator, was destroyed, or was inherited through fork. */
+/* Refuses a handle that is NULL, that is no communicator, that was destroyed, or that a forked child inherited. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
-/* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all data of
- * peers that had arrived before the call is valid. */
+/* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all of the peers' data
+ * that arrived before this call is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
-/* Notes the name of the call that is enqueued now. While work is pending, the watchdog names the latest call,
- * because calls end in order. */
+/* Notes the name of the call that is enqueued now. While work is pending, messages name the latest call, because calls
+ * end in order. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -184,12 +184,12 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
-/* The name of what is pending, if anything is. */
+/* The name of the pending work, if there is any. */
 const char *cecl_comm_pending(ceclComm_t comm);
 /* Refuses call `name`, because another thread is inside call `other` on the same communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
-/* Enters a call. One thread at a time may be inside; a second one is refused before it touches any state of
- * calls. Each enter needs a leave. Functions that may run beside calls do not enter. */
+/* Enters a call. One thread at a time may be inside; a second thread is refused before it touches any state of calls.
+ * Each enter needs a leave. Functions that may run beside calls do not enter. */
 static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 {
     const char *other = NULL;
@@ -216,12 +216,12 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
     cecl_comm_leave(comm);
     return result;
 }
-/* Two functions make the message for ranks that make different calls; both return ceclInvalidUsage. This
- * function: two ranks differ in a known field of call `name`. */
+/* The next two functions record the message that ranks make different calls; both return ceclInvalidUsage. This one is
+ * for two ranks that differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
-/* The other function: rank `other` makes a different call than this rank. If the facts of the two
- * calls differ, says how. Facts may be NULL. */
+/* This one is for a rank `other` that makes a different call than this rank. If the facts of both calls differ, the
+ * message says how. Facts may be NULL. */
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                               const struct cecl_facts *mine, const struct cecl_facts *theirs);
 /* The end of a message about ranks that make different calls: how to find the difference. Empty if ranks
@@ -230,20 +230,20 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
-/* Fails the communicator with `result` and the last message, because peers rely on work that will
- * not be done. Returns the communicator's error, which may be an earlier one. */
+/* Fails the communicator with `result` and the last message, because peers rely on work that will not be done. Returns
+ * the communicator's error; if it had failed before, that is the earlier error. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how the peer went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* Whether a peer has told why it gave up. If so this sets the asynchronous error, and the caller blames nobody: a peer
- * that has just given up may look late. */
+/* Whether a peer has told why it gave up. If so, this function sets the asynchronous error, and the caller blames no
+ * rank, because a peer that has just given up may look late. */
 bool cecl_comm_knows_why(ceclComm_t comm);
 /* The text about a rank that has left; its number comes first. */
 #define CECL_COMM_HAS_LEFT(what) \
     "rank %d has left, and " what ": its process or its communicator ended"
-/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
- * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those
- * of the last CECL_WATCH_LATE_MS do, or of the last half of the time limit, if that is shorter. */
+/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, and then that rank
+ * is at fault. Only waits count that were published within the last CECL_WATCH_LATE_MS, or the last half of the time
+ * limit, if that is shorter, because a stopped rank publishes no new waits. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_set late,
                                struct cecl_rank_list *who);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
@@ -251,31 +251,32 @@ void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up, and whether rows of an ended call did not fit. Returns the
  * asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether no work of this communicator is pending. A graph that was launched is pending until its last captured call has
- * ended, whether or not its first one has begun. The caller must be inside the communicator, or be ending it. */
+/* Whether no work of this communicator is pending. A launched graph is pending until its last captured call has ended,
+ * even before its first one has begun. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
 /* Call it with the `result` of an exchange over the mesh. If the exchange was cut off, no further exchange is
  * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
-/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. Before a timeout nobody knows whether other threads of the process make the peers' calls. */
+/* If the process has several ranks, adds to a timeout's message what to do in case one thread has them all: ranks of
+ * one thread cannot wait for each other. Only a timeout hints at that, because other threads may make the peers'
+ * calls. */
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`, or the communicator's error if that error may have caused `result`: peers that know of a
- * failure take no messages. */
+/* Returns `result`, or the communicator's error if that may have caused `result`, because peers that know of a failure
+ * take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
 #define CECL_WATCH_TICK_MS 500 /* the longest time between two looks of the watchdog */
-/* How long the watchdog waits for an answer of the worker, at most twice at each look. The driver takes microseconds
- * unless it is held up. */
+/* How long the watchdog waits for an answer of the worker, at most twice in each look. The driver answers within
+ * microseconds, unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* How late the watchdog may be, because it starts and ends a measurement of time only when it looks. */
+/* How late the watchdog may be, because it measures waits only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + 2 * CECL_WATCH_ANSWER_MS))
-/* Within CECL_WATCH_LATE_MS the kernel of a small call ends its wait, and the watchdog notices at its next
+/* Within CECL_WATCH_LATE_MS the kernel of a small call ends its wait, and the watchdog notices that at its next
  * look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
                "a rank waits for reports until ranks that know more have sent theirs");
@@ -286,33 +287,33 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-#define CECL_WATCH_RELEASE_MS 5 /* from one such call to the next */
+#define CECL_WATCH_RELEASE_MS 5 /* the time from one such call to the next */
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 
-/* look.c. One look at everything for which streams of this rank wait, for the watchdog alone. Finds the ranks that keep a
- * stream waiting, publishes them (waits.h), and sets the asynchronous error when a wait has taken too long, or when a rank
- * has left for which a stream waits. The time of a wait begins when its stream reaches it, and begins again when it makes
- * progress. now: ms. */
+/* look.c. One look at everything for which streams of this rank wait, for the watchdog alone. Finds the ranks for which
+ * a stream waits, and publishes them (waits.h). Sets the asynchronous error if a wait has taken too long, or if a rank
+ * for which a stream waits has left. The time of a wait begins when its stream reaches the wait, and begins again when
+ * the wait makes progress. now: ms. */
 void cecl_look(ceclComm_t comm, int64_t now);
 
 /* -- replays.c: graphs that hold captured calls -- */
 
-/* Gives a launch of collectives that a graph captures its number. Ranks capture the same calls in the same order, so the
- * numbers are equal on all ranks. name: the first call's. */
+/* Returns a number for a launch of collectives that a graph captures. Ranks capture the same calls in the same order,
+ * so the numbers are equal on all ranks. name: the name of the first call. */
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
-/* The name of a captured call, also of a peer: the call with this number has the same name here. */
+/* The name of a captured call of any rank, because the call with this number has the same name on all ranks. */
 const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
 /* Ends the waits of graphs that run. Call it repeatedly. */
 void cecl_replays_release(ceclComm_t comm);
-/* Ends the waits of graphs that are launched after the communicator has ended, for as long as
- * graphs hold its calls. The communicator's memory stays mapped. Threads: any. */
+/* After the communicator has ended, ends the waits of graphs that are launched, as long as graphs hold its calls. The
+ * communicator's memory stays mapped. Any thread may call this. */
 void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the worker is still in a driver call after 10 s. The communicator must then stay, because the worker
- * touches it when the driver returns. */
+/* Returns false if the worker is still in a driver call after 10 s. Then the communicator must not be freed, because
+ * the worker touches it when the driver returns. */
 bool cecl_worker_stop(ceclComm_t comm);
 /* Asks the worker for the progress of the pending call, and whether graphs are pending. Results as for
  * cecl_flags_progress; ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */

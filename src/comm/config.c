@@ -1,4 +1,4 @@
-/* Combines ceclConfig_t and the environment. A variable that is set wins over the field. */
+/* Combines ceclConfig_t and the environment. A variable that is set overrides the field. */
 #include <inttypes.h>
 
 #include "comm/comm.h"
@@ -32,7 +32,8 @@ static ceclResult_t check_config(const ceclConfig_t *config)
                            config->size, config->magic, sizeof(*config));
 }
 
-/* Sets *out to a field of ceclConfig_t, unless that is CECL_UNDEF, and then to the variable's value. */
+/* Sets *out to the variable's value if the variable is set, or else to the field of ceclConfig_t unless that is
+ * CECL_UNDEF. */
 static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_t high,
                            enum cecl_setting_id id, int64_t *out)
 {
@@ -45,7 +46,7 @@ static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_
 static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int64_t high,
                              enum cecl_setting_id id, int32_t *out)
 {
-    int64_t wide = *out; /* the range in the table keeps it within 32 bits */
+    int64_t wide = *out; /* fits into 32 bits, by the range in the table */
     CECL_TRY(choose(field, value, low, high, id, &wide));
     *out = (int32_t)wide;
     return ceclSuccess;
@@ -53,7 +54,7 @@ static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int6
 #define CHOOSE(choose, field, low, high, id, out) \
     CECL_TRY(choose(#field, config->field, low, high, CECL_SET_##id, out))
 
-/* For settings that have no field. */
+/* Like choose32, for settings without a field. */
 static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
 {
     return choose32("", CECL_UNDEF, 0, 0, id, value);

@@ -1,5 +1,4 @@
-/* How a communicator fails: the asynchronous error, its causes, and the calls that are refused
- * because of it. */
+/* How a communicator fails: the asynchronous error, its causes, and the calls that are refused because of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +56,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
-        /* the watchdog then notifies the peers and ends waits; over several hosts cecl-net does */
+        /* the watchdog notifies the peers and ends waits; over several hosts the thread cecl-net does that */
         if (comm->net)
             cecl_net_fail(comm->net, comm->async_message);
         else
@@ -78,7 +77,7 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
     return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
 }
 
-/* Says which rows do not fit. Every rank finds the same rows, in its own table. */
+/* Records a message that says which rows do not fit. Every rank finds the same rows, in its own table. */
 static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
 {
     char expert[32] = "";
@@ -100,9 +99,9 @@ static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_troub
         trouble->room, expert, trouble->rank, comm->rank, cecl_comm_last_call(comm));
 }
 
-/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their rows and noticed
- * that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts as ended
- * once all calls have ended that were enqueued before this rank first saw the trouble. */
+/* Whether the call whose rows do not fit has ended on this rank. By then all ranks have moved their rows, and have
+ * noticed that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts
+ * as ended once all calls have ended that were enqueued before this rank first saw the trouble. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -113,8 +112,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. (Lines of other calls: fail_by_line.) `now`: even if
- * the call has not ended on this rank. */
+/* Fails the communicator if rows of a call did not fit. (For lines of other calls see fail_by_line.) `now`: fails even
+ * if the call has not ended on this rank. */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
@@ -160,7 +159,7 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
                   cecl_comm_pending(comm));
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    hear_trouble(comm, true); /* a peer that failed for this reason may have reported it first */
+    hear_trouble(comm, true); /* a peer may have reported this reason first */
     cecl_comm_set_async(comm, result, words);
 }
 
@@ -198,8 +197,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                      name, other, comm->rank, cecl_comm_hint(comm));
 }
 
-/* Fails the communicator because a kernel has found a line of splits of another call. If there is a better
- * reason, it is known by then: a peer that fails reports why before it signals without its line. */
+/* Fails the communicator because a kernel has found a splits' line of another call. If that peer has failed, its reason
+ * is known by then: a failing peer reports why before it signals without its line. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))
@@ -220,7 +219,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
     struct cecl_splits_trouble trouble;
     char first[CECL_FACTS_NAME], name[2 * CECL_FACTS_NAME];
     const bool has_line = cecl_flags_trouble(&comm->engine.flags, &trouble) &&
-                          trouble.what == CECL_SPLITS_OTHER; /* known before histories are read */
+                          trouble.what == CECL_SPLITS_OTHER; /* read before histories are read */
     if (atomic_load(&comm->async_result) != ceclSuccess)
         return;
     if (!cecl_history_differs(&comm->history, &difference)) {

@@ -31,11 +31,11 @@ void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *fa
     memcpy(words, facts, sizeof(words));
     atomic_store_explicit(&row->begun, call, memory_order_relaxed);
     for (uint32_t i = 0; i < cecl_facts_words(facts);
-         i++) /* a rank that sees one of these words also sees `begun` */
+         i++) /* release: a rank that sees one of these words also sees `begun` */
         atomic_store_explicit(&row->facts[i], words[i], memory_order_release);
 }
 
-/* Returns false if the row has, or is about to have, the facts of another call. */
+/* Returns false if the row has the facts of another call, or may be about to get them. */
 static bool read_facts(const struct cecl_history *history, int rank, uint32_t call,
                        struct cecl_facts *facts)
 {
@@ -74,7 +74,7 @@ bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
     return theirs != 0 && (int32_t)(theirs - next) >= 0;
 }
 
-/* Whether two ranks made the same call, as far as is known. */
+/* Whether two ranks made the same call, as far as this rank knows. */
 enum verdict { UNKNOWN, EQUAL, DIFFERENT };
 
 static enum verdict compare(const struct cecl_history *history, uint64_t theirs, uint32_t call)
@@ -82,7 +82,7 @@ static enum verdict compare(const struct cecl_history *history, uint64_t theirs,
     const uint64_t mine =
         atomic_load_explicit(word_of(history, history->rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
-        /* one of the ranks has not made this call yet, or has reused the call's word for a later call */
+        /* a rank has not made this call yet, or has reused the call's row for a later call */
         return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
 }
@@ -97,9 +97,8 @@ static struct cecl_history_difference difference_at(const struct cecl_history *h
     return difference;
 }
 
-/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks
- * have reached decides whether they differ. If the ranks differ, the result names the first call that
- * differs. */
+/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks have
+ * reached decides whether they differ. If the ranks differ, the result names the first call that differs. */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

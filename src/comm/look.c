@@ -12,7 +12,7 @@ enum kind {
     MESSAGES,
     SIGNALS,
     CAPTURED_MESSAGES,
-    CAPTURED_CALLS, /* of collectives */
+    CAPTURED_CALLS, /* captured collectives */
     KINDS
 };
 
@@ -22,7 +22,7 @@ struct found {
     int64_t since;             /* when the longest of these waits began */
     int gone;                  /* a rank that has left although a stream waits for it; -1: none */
     bool is_blind;             /* the driver does not report for which peers the stream waits */
-    /* -- of words in the table -- */
+    /* -- for words in the table -- */
     int count;        /* how many words streams wait for */
     int row, peer;    /* the word for which a stream has waited longest */
     uint32_t missing; /* what that word lacks */
@@ -30,8 +30,8 @@ struct found {
 
 /* ---- collectives */
 
-/* Returns a rank that has left without making its part of a call that is pending here, or -1. A call adds the same
- * number to the epoch of the main lane on all ranks, so epochs tell whether a rank has made the call. */
+/* Returns a rank that has left before it made a call that is pending here, or -1. A call adds the same number to the
+ * main lane's epoch on all ranks, so epochs tell whether a rank has made the call. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
@@ -43,9 +43,9 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* Flags in memory of the host are read without the driver. The time of the caller's earlier work on the stream does not
- * count, however long that work takes. But it does count if the driver does not answer, for example because freeing
- * memory waits for the call. Then only the time limit is checked; the mesh reports ends of peers without the driver. */
+/* Flags in memory of the host are read without the driver. While the stream is busy with the caller's earlier work, no
+ * time counts. But if the driver does not answer, for example because freeing memory waits for the call, all time
+ * counts, and only the time limit is checked. The mesh reports ends of peers without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -87,8 +87,8 @@ static enum kind kind_of(int row)
     return row < CECL_ROW_SIGNAL ? MESSAGES : row < CECL_ROW_HANDED ? SIGNALS : CAPTURED_MESSAGES;
 }
 
-/* After a captured message a stream resets the word, and then says that its wait has ended. Between the two the wait
- * seems to last. If it still lasts after this many ms, the word will not be set any more by a rank that has left. */
+/* After a captured message a stream resets the word, and then says that its wait has ended. In between, the wait seems
+ * to last. A wait for a rank that has left counts only if it still lasts after this many ms. */
 #define GONE_MS 200
 
 static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t now,
@@ -112,7 +112,8 @@ static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t
     found->missing = missing;
 }
 
-/* A rank's signals arrive before its goodbye. So asks whether a rank has left before it reads the rank's words. */
+/* A rank's signals arrive before its goodbye. So this function asks whether a rank has left before it reads the rank's
+ * words. */
 static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 {
     const int rows = cecl_awaited_rows(&comm->engine.flags);
@@ -126,8 +127,8 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 
 /* ---- captured collectives */
 
-/* Whether a peer has launched another graph. A peer whose streams a failure has released goes on,
- * too, but has told its peers of the failure before. */
+/* Whether a peer has launched another graph. The streams of a failed peer also go on to other calls, but such a peer
+ * has reported its failure before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
@@ -144,7 +145,7 @@ static bool has_found_difference(ceclComm_t comm)
 }
 
 /* Whether a graph may wait for peers. No word of this rank shows the first wait of a call, so the worker asks the
- * driver whether a graph was launched. (The caller asks only if a peer has not ended a call that has ended here.)
+ * driver whether a graph was launched. The caller needs this only if a call has ended here but not at a peer.
  * is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
@@ -155,7 +156,7 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
 }
 
 /* Returns a late rank that has left, or -1. A rank writes its last word before it leaves. So if the words have changed
- * since `sum` was calculated from them, `late` is out of date, and the result is -1. */
+ * since `sum` was calculated, `late` is outdated, and the result is -1. */
 static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {
     for (int r = 0; r < comm->nranks; r++)
@@ -192,8 +193,8 @@ static const char *const names[KINDS] = {[COLLECTIVES] = "a call",
                                          [CAPTURED_MESSAGES] = "a graph that was launched",
                                          [CAPTURED_CALLS] = "a graph that was launched"};
 
-/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued last,
- * because that call ends last. */
+/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued
+ * last, because that call ends last. */
 static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
     const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;
@@ -247,9 +248,9 @@ static void say(ceclComm_t comm, enum kind kind, const struct found *found, char
     }
 }
 
-/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
- * itself wait for rank R, because R's signal has reached this rank but not the late rank. The late rank will
- * soon reach its own limit and name R, so this rank waits a little longer. */
+/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may itself wait for
+ * a rank that is not late here. It will soon reach its own limit and name that rank, so this rank waits a little
+ * longer. */
 static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
     const int limit = comm->config.timeout_ms, late = cecl_rank_set_count(&found->late);

@@ -17,8 +17,7 @@ static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
     return most;
 }
 
-/* Lists only the peers that are furthest behind, because a peer that is less behind may itself wait for
- * one of them. */
+/* Lists only the peers that are furthest behind, because any other peer may itself wait for one of these. */
 static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
@@ -56,7 +55,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_pro
 
 /* ---- captured calls */
 
-/* The number of a captured call of one kernel that rank `ahead` has begun, and rank `behind` has not; 0: none. */
+/* The number of a captured call of one kernel that rank `ahead` has begun and rank `behind` has not; 0: there is
+ * none. */
 static uint32_t ahead_by(const struct cecl_flags *flags, int ahead, int behind)
 {
     for (int kind = 0; kind < CECL_NUMBERINGS; kind++) {
@@ -79,7 +79,7 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
     return sum;
 }
 
-/* Whether a peer has signalled fewer phases than this rank. The difference is less than half of a cycle. */
+/* Whether a peer has signalled fewer phases than this rank. The ranks differ by less than half of a cycle. */
 static bool lags(const struct cecl_flags *flags, int peer)
 {
     return flags->hosted && (int16_t)((cecl_turns_of(flags, flags->rank) >> 16) -
@@ -118,9 +118,9 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late)
 
 /* ---- different calls
  *
- * A rank counts its calls that are one kernel. It makes one call after the other, so a rank at phase 1 has counted all
- * such calls before this one, and no peer can go past this call. If a peer has counted more of them, it has made one in
- * the place of this call. */
+ * A rank counts its calls that are one kernel. A rank that is at phase 1 of a call has counted all such calls before
+ * it, and no peer can go past this call. So a peer that has counted more of them has made one in the place of this
+ * call. */
 
 static bool is_at_first(const struct cecl_flags *flags, int rank)
 {
@@ -133,8 +133,8 @@ static bool runs_kernel(const struct cecl_flags *flags)
     return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
-/* This rank is in a call with phases. The rank's own word must not have changed meanwhile, which the mark in it
- * shows. */
+/* For a rank that is in a call with phases. The rank's own word must not have changed while this function reads; the
+ * mark in the word shows that. */
 static bool differs_in_phases(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {
@@ -147,7 +147,7 @@ static bool differs_in_phases(const struct cecl_flags *flags, int peer,
            cecl_turns_call_of(flags, flags->rank) == found->mine;
 }
 
-/* This rank is in a call of one kernel, since before the peer's words are read. */
+/* For a rank that is in a call of one kernel, and was in it before the peer's words are read. */
 static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
                                struct cecl_turns_difference *found)
 {

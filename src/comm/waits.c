@@ -1,4 +1,4 @@
-/* For which ranks each rank waits: publishing it, and following the waits of other ranks. */
+/* Publishes for which ranks this rank waits, and follows the waits of other ranks. */
 #include "comm/waits.h"
 
 size_t cecl_waits_bytes(int nranks)
@@ -42,7 +42,7 @@ void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms, struct 
         if (cecl_rank_set_count(&next) == 0)
             cecl_rank_set_add(&ends, rank);
         cecl_rank_set_join(&met, &next);
-        rank = -1; /* start again: lower ranks may have been added */
+        rank = -1; /* starts again, because lower ranks may have been added */
     }
     if (cecl_rank_set_count(&ends) > 0)
         *late = ends;

@@ -1,7 +1,6 @@
 /* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that
- * take too long, and ends waits once the communicator has failed. It touches nothing of a call in
- * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
- * 20. */
+ * take too long, and ends waits once the communicator has failed. Of a call in progress it touches only flags and their
+ * counters. It makes no slow driver call: see worker.c and docs/decisions/0020. */
 #include "comm/comm.h"
 #include "flags/awaited.h"
 #include "util/clock.h"
@@ -10,7 +9,7 @@
 
 #define TICK_MIN_MS 5
 
-/* Warns only once, although the watchdog tries again and again. */
+/* Warns only once, although the watchdog tries repeatedly. */
 static void complain(ceclComm_t comm)
 {
     if (!comm->watch.complained)
@@ -24,13 +23,12 @@ static void tell_peers(ceclComm_t comm)
     if (comm->watch.told)
         return;
     cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-    cecl_mesh_interrupt(comm->mesh); /* a call that this interrupts tells its peers why */
+    cecl_mesh_interrupt(comm->mesh); /* a call that is interrupted here tells its peers why */
     comm->watch.told = true;
 }
 
-/* Peers are notified first, because a released stream goes on copying and signalling, and no peer may use
- * data that is copied then. A peer that sees a signal of a released stream finds this rank's notice in
- * cecl_comm_hear. */
+/* Notifies peers first, because a released stream goes on copying and signalling, and no peer may use that data. A peer
+ * that sees a signal of a released stream finds this rank's notice in cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
     if (comm->net) /* the thread of src/net does this */
@@ -40,29 +38,29 @@ void cecl_watch_release(ceclComm_t comm)
     CECL_LOCKED(&watch->lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(flags), hosted = pending && flags->on_host;
-    /* Flags in memory of the host are released first: pending waits may hold up the driver, but these flags
-     * need no driver. They cannot be silenced. */
+    /* Flags in memory of the host are released first, because pending waits may hold up the driver, which these flags
+     * do not need. Such flags cannot be silenced. */
     if (hosted) {
         (void)!cecl_flags_release(flags);
         cecl_awaited_release(flags, 0);
     }
-    /* The same holds for words of captured calls. A graph may be launched at any time. */
+    /* Words of captured calls are like these. A graph may be launched at any time. */
     if (atomic_load(&comm->last_captured))
         cecl_replays_release(comm);
     if (pending && !watch->silenced)
         watch->silenced = cecl_flags_silence(flags) == ceclSuccess;
-    if (!watch->kernels_ended) /* so work that is enqueued behind waiting kernels goes on */
+    if (!watch->kernels_ended) /* lets work behind waiting kernels go on */
         watch->kernels_ended = cecl_pads_end(flags) == ceclSuccess;
     const bool is_quiet = watch->kernels_ended && (watch->silenced || !pending);
     if (!is_quiet)
         complain(comm);
-    else if (pending && !hosted) /* released work must signal nothing to peers */
+    else if (pending && !hosted) /* only once released work cannot signal to peers */
         (void)!cecl_flags_release(flags);
     if (pending)
         cecl_awaited_release(flags, 0);
 }
 
-/* The watchdog looks eight times in a time limit. */
+/* How often the watchdog looks: eight times within the time limit, but within the bounds of both constants. */
 static int tick_ms(ceclComm_t comm)
 {
     const int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
@@ -78,9 +76,9 @@ static void *watch(void *argument)
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
             const int64_t now = cecl_now_ms();
-            /* time does not count for time limits while this process stands still and hears nobody */
+            /* time in which this process stood still and heard no peer does not count for time limits */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
-            still += skipped; /* not twice in a row, so that each wait ends */
+            still += skipped; /* time is not skipped twice in a row, so that each wait ends */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
@@ -132,8 +130,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     long pause_us = 20;
     const int64_t start = cecl_now_ms();
     while (!cecl_comm_is_done(comm)) {
-        /* After an error the watchdog ends the waits of pending calls. The caller then waits for
-         * these calls, with a deadline of its own. */
+        /* After an error the watchdog ends the waits of pending calls. A caller without a deadline gets the error, and
+         * then waits for these calls with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
@@ -141,6 +139,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         cecl_pause_us(pause_us);
         pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
-    /* a peer that gave up may have ended these calls, after it told this rank */
+    /* a peer that gave up may have ended these calls; it has told this rank before */
     return cecl_comm_hear(comm);
 }

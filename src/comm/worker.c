@@ -1,11 +1,11 @@
 /* The worker of a communicator: a thread for driver calls that may be slow. It imports the memory that peers
- * announce, reads flags, and asks the driver about graphs. It closes no memory, because that waits for the
- * program's kernels, and holds up the program's threads (docs/decisions/0020).
+ * announce, reads flags, and asks the driver about graphs. It closes no memory, because closing waits for the program's
+ * kernels and holds up the program's threads (docs/decisions/0020).
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits for pending
- * work and holds up other threads that copy, allocate or launch. It holds up all but stream memory operations and
- * queries (docs/data/results.md, "What the driver holds up"). If the pending work is a call whose peer has
- * died, the watchdog must release it, so it uses only stream memory operations. */
+ * work. Meanwhile it holds up other threads that copy, allocate or launch, and lets only stream memory operations and
+ * queries go on (docs/data/results.md, "What the driver holds up"). The pending work may be a call whose peer has died,
+ * which the watchdog must release. So the watchdog uses only stream memory operations. */
 #include <errno.h>
 
 #include "comm/comm.h"
@@ -15,8 +15,7 @@
 #define REST_MS 500 /* ms between two looks */
 #define END_MS 10000
 
-/* Carries out one message in which a peer says what happened to its memory. The worker answers questions
- * between messages. */
+/* Carries out one message of a peer about its memory. Between messages the worker answers questions. */
 static void take_message(ceclComm_t comm)
 {
     bool any;
@@ -54,7 +53,7 @@ static void *work(void *argument)
     cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        /* after a failure messages stay unread, so each wait for a message would end at once */
+        /* after a failure messages stay unread, so a wait for messages would end at once */
         const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)
@@ -76,7 +75,7 @@ ceclResult_t cecl_worker_start(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Waits for news until a time. Returns false if that time has passed. The caller holds the lock. */
+/* Waits for news, at most until `until`. Returns false if that time has passed. The caller holds the lock. */
 static bool wait_for_news(struct cecl_worker *worker, const struct timespec *until)
 {
     return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;
