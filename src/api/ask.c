@@ -1,11 +1,12 @@
-/* The public entry points that return a communicator's limits and counters, and lend its memory and its handle for kernels. */
+/* The public functions that return a communicator's limits and counters, and that lend its shared memory and its handle
+ * for kernels. */
 #include "comm/comm.h"
 #include "flags/flags.h"
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
 
-/* A bit for each type that the operation takes. */
+/* A set of bits, one for each type that the operation takes. */
 static uint32_t types_of(ceclRedOp_t op)
 {
     uint32_t types = 0;
@@ -37,7 +38,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
         .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
         .smPolicy = comm->options.sm_policy,
         .hostFlags = comm->engine.flags.on_host};
-    /* types_of records a message for a type that lacks an operation; here that is no error */
+    /* types_of records a message if a type does not have an operation; here that is no error */
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);

@@ -20,7 +20,7 @@ static void fails(void *context, ceclResult_t result, const char *words)
     cecl_comm_set_async(comm, result, result == ceclTimeout ? whole : words);
 }
 
-/* Replaces the mesh of all ranks, which is not connected, by one of this rank alone. */
+/* Replaces the mesh of all ranks, which is not connected, by a mesh of this rank alone. */
 static ceclResult_t mesh_alone(ceclComm_t comm, int64_t deadline)
 {
     const struct cecl_oob alone = {
@@ -51,7 +51,7 @@ static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, in
     return cecl_setup_registry(comm, 0, 1);
 }
 
-/* What the settings ask for and NCCL has not. */
+/* Refuses settings that NCCL cannot carry out. */
 static ceclResult_t check_settings(ceclComm_t comm)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -90,7 +90,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
     char words[CECL_MESSAGE_BYTES];
     CECL_TRY(check_settings(comm)); /* equal on all ranks */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
-    /* without NCCL named, the host device has none that works on its memory */
+    /* on the host device only a library that CECL_NCCL_PATH names can work on its memory */
     if (local == ceclSuccess)
         local = comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH)
                     ? cecl_net_refuse_hosts(nhosts)
@@ -102,7 +102,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                              "not supported; call ceclCommInitRank for each rank");
     if (opened != ceclSuccess)
         return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
-    if (local != ceclSuccess) /* at the peers' first agreement */
+    if (local != ceclSuccess) /* tells the peers at their first agreement */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;
     oob->line = (struct cecl_lifeline){0};

@@ -1,4 +1,4 @@
-/* The public collectives and messages. Each passes its arguments to its row of the table of collectives. */
+/* The public collectives and messages. Each function passes its arguments to its row of the table of collectives. */
 #include "launch/group.h"
 #include "launch/make.h"
 
@@ -55,7 +55,7 @@ DEFINE(ceclAlltoAllvAt, ALL_TO_ALLV_AT,
        .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts, .sdispls = sdispls,
        .recvcounts = recvcounts, .rdispls = rdispls, .peerdispls = peerdispls, .type = datatype)
 
-/* For calls by splits on the device. */
+/* The parameters of calls by splits on the device. */
 #define SPLITS_PARAMETERS \
     const void *sendbuff, size_t sendrows, const uint64_t *sendsplits, void *recvbuff, \
         size_t recvrows, uint64_t *recvsplits

@@ -6,7 +6,7 @@
 #include "net/net.h"
 #include "util/log.h"
 
-/* Ended communicators. 64 of them are recognized, however many are made. */
+/* Ended communicators. The last 64 are recognized, however many are made. */
 static struct cecl_handles ended = CECL_HANDLES(64);
 
 /* Keeps a communicator for ever, because something may still touch its memory. */
@@ -28,12 +28,12 @@ ceclComm_t cecl_comm_alloc(void)
 /* Frees what remains once the communicator's threads have ended. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
-    if (!drained) /* threads that give a launch back find the communicator left */
+    if (!drained) /* threads that give a launch back must see that the communicator has ended */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    /* before the flags are freed: through the registry, other communicators ask how far this one's calls
-     * are */
+    /* closed before the flags are freed, because other communicators ask through the registry how far this
+     * communicator's calls are */
     if (drained)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);
@@ -63,7 +63,7 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    /* Peers learn now that this rank has left: the ends of graphs and of the worker may take seconds. */
+    /* Peers learn now that this rank leaves, because the ends of graphs and of the worker may take seconds. */
     if (comm->mesh)
         cecl_mesh_say_goodbye(
             comm->mesh, comm->engine.flags.done ? &comm->engine.flags.epoch[CECL_LANE_MAIN] : NULL);

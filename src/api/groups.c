@@ -16,9 +16,9 @@ CECL_API ceclResult_t ceclGroupStart(void)
     return ceclSuccess;
 }
 
-/* Makes the allocations of one communicator, in the order of the calls: all of them or none. All ranks do the
- * same, because an allocation fails on all ranks or on none. Each communicator does so on a thread of its own, because a
- * pool that grows waits for all ranks, and all of these may be ranks of this thread. */
+/* Makes the allocations of one communicator, in the order of the calls: all of them or none. All ranks do the same,
+ * because an allocation fails on all ranks or on none. Each communicator has a thread of its own here. A pool that
+ * grows waits for all ranks, and all may be ranks of the caller's thread. */
 static ceclResult_t allocate(void *argument)
 {
     const struct cecl_launch *launch = argument;
@@ -54,7 +54,7 @@ static void *next_allocations(void *launch)
     return find_allocations(((struct cecl_launch *)launch)->next);
 }
 
-/* After a failure nothing more is carried out, but peers of joins and calls are notified. */
+/* After a failure nothing more is carried out, but the peers in joins and calls are notified. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_launches *all = &group->all;

@@ -16,11 +16,11 @@ struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    struct cecl_meetings meetings; /* in ceclCommInitAll the ranks meet there; zeroed: by the id */
+    struct cecl_meetings meetings; /* where ranks of ceclCommInitAll meet; zeroed: by the id */
     ceclUniqueId id;
     struct cecl_resolved config;
-    /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers
-     * learn why. */
+    /* The result of checking the arguments. A rank with refused arguments still takes part, so that its peers learn
+     * why. */
     ceclResult_t local;
     char words[CECL_MESSAGE_BYTES]; /* the message of `local` */
     ceclComm_t comm;                /* the communicator, once it is made */
@@ -34,7 +34,7 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* Checks what may be wrong on this rank only. The rank takes part even then, so that the others learn of
+/* Checks what may be wrong on this rank only. Even if something is, the rank takes part, so that the others learn of
  * it. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
@@ -55,7 +55,7 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 
 /* ---- by a unique id, or as threads of one call */
 
-/* The threads of one call meet by a log of their own, like the members of a shrink. */
+/* The threads of one call meet in a log of their own, as the members of a shrink do. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_join *join = oob->context;
@@ -85,15 +85,15 @@ static ceclResult_t join_now(void *item)
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
-    return result == ceclSuccess || !oob.is_known /* then the peers know that this join failed */
+    return result == ceclSuccess || !oob.is_known /* else peers know that it failed */
                ? result
                : cecl_fail(result,
                            "%s; this unique id is used up: make a new one with ceclGetUniqueId",
                            cecl_message());
 }
 
-/* ---- in a group: joins wait for this thread's ceclGroupEnd, as calls and allocations do, so that one thread can join for
- * many ranks */
+/* ---- in a group: like calls and allocations, joins wait for this thread's ceclGroupEnd, so that one thread can join
+ * for many ranks */
 
 static void free_joins(struct cecl_join *join)
 {
@@ -154,8 +154,7 @@ ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused,
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }
 
-/* Finds out which GPU the caller means, because the join runs on another thread, which has no current
- * device. */
+/* Finds out which GPU the caller means, because the join runs on another thread without a current device. */
 static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 {
     struct cecl_gpu_id gpu;
@@ -178,7 +177,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
 
     if (grouped)
         cecl_group_count();
-    /* this rank cannot meet the others if the number of ranks is wrong */
+    /* with a wrong number of ranks this rank cannot meet the others */
     if (counted != ceclSuccess)
         return grouped ? cecl_group_refuse_call(NULL, counted) : counted;
     join.local = check_rest(comm, nranks, rank, config, &join.config);
@@ -212,8 +211,7 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
                   : ceclSuccess;
 }
 
-/* Over several hosts the ranks meet once more, over TCP, by a unique id of rank 0, which the callbacks tell to
- * all. */
+/* Over several hosts the ranks meet once more, over TCP. Rank 0 makes a unique id, and the callbacks send it to all. */
 static ceclResult_t meet_by_id(struct cecl_oob *oob)
 {
     struct cecl_id_offer mine = {.id = {{0}}}, *all = oob->offers;
@@ -288,7 +286,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
                                       .nranks = ndev,
                                       .rank = r,
                                       .config = resolved};
-        /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
+        /* devlist decides, because CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins[r].config.cuda_device = devlist ? devlist[r] : r;
         result = cecl_meetings_open(&joins[r].meetings, log, bytes, r, ndev);
     }

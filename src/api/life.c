@@ -118,7 +118,7 @@ static ceclResult_t destroy(ceclComm_t comm)
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess) /* this wait comes first, because it can name a late peer */
+    if (result == ceclSuccess) /* this wait comes first, because its message can name a late peer */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
         cecl_keep_message(words);
@@ -126,7 +126,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* the remaining work consists of copies within this rank */
+    /* the remaining work is copies within this rank */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)
@@ -168,7 +168,8 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_group_forget(comm);
-    /* peers have all that they need from this rank's calls, so only those fail that need it for a later one */
+    /* peers have all that they need from this rank's calls, so a peer fails only if it needs this rank for a later
+     * call */
     if (cecl_comm_hear(comm) == ceclSuccess && cecl_comm_is_done(comm) &&
         !atomic_load(&comm->gave_pointers)) {
         const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);

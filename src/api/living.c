@@ -12,8 +12,8 @@
 /* how long pending calls may delay the end of the process */
 #define ENDING_MS 200
 
-/* It may never be free: a signal handler may end the process while this thread holds it, or another thread may
- * have held it when the parent forked this process. */
+/* This lock may never become free: a signal handler may end the process while this thread holds the lock, or another
+ * thread may have held it when the parent forked this process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
 
@@ -25,8 +25,8 @@ static bool is_healthy(ceclComm_t comm)
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done, and notes how many calls there are. Another thread may begin or give up
- * a call meanwhile, so each target is read only once. */
+/* Returns whether all calls are done, and notes how many calls there are. Reads each target only once, because another
+ * thread may begin or give up a call at the same time. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -56,8 +56,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found. CUDA may have ended
- * since then, and with it the memory that shows how far calls are. */
+/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found, because CUDA, and with it the
+ * memory that shows how far calls are, may have ended since. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
@@ -80,8 +80,7 @@ static void say_goodbye(ceclComm_t comm)
     cecl_mesh_say_goodbye(comm->mesh, &comm->living.word);
 }
 
-/* Runs after the program's atexit handlers and static objects, because these may still make
- * calls. */
+/* Runs after the program's atexit handlers and static objects, because these may still make calls. */
 __attribute__((destructor)) static void end(void)
 {
     if (!cecl_lock_until(&lock, cecl_deadline(ENDING_MS)))

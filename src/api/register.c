@@ -34,7 +34,7 @@ static ceclResult_t cannot_share(const void *ptr)
         ptr);
 }
 
-/* Pins a window of the memory; *window: NULL for memory of the pool, which needs none. */
+/* Pins the window that holds the memory. *window: NULL for memory of the pool, which needs no pin. */
 static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
                                struct cecl_window **window)
 {
@@ -42,7 +42,7 @@ static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
     const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
     if (cecl_pool_owns(&comm->pool, ptr))
         return ceclSuccess;
-    /* the program may have replaced private memory, and calls that use it would not notice */
+    /* the program may have replaced private memory, which calls would not notice */
     const struct cecl_window *former = cecl_registry_find(registry, ptr);
     if (former && former->number == 0)
         CECL_TRY(cecl_registry_forget(registry, ptr));
@@ -67,7 +67,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    /* so that this registration does not make the next call wait longer for peers */
+    /* resets the time, so that this registration does not make the next call wait longer for peers */
     (void)cecl_registry_told_ns(&comm->registry);
     made->next = comm->registrations;
     comm->registrations = made;

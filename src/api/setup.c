@@ -1,6 +1,5 @@
-/* Makes a communicator. Ranks introduce themselves, agree on a device, connect, and set up the pool and the
- * flags. All ranks agree on the result of every stage, so either all ranks get a communicator or none
- * does. */
+/* Makes a communicator. Ranks introduce themselves, agree on a device, connect, and set up the pool and the flags. All
+ * ranks agree on the result of every stage, so either all ranks get a communicator or none does. */
 #include <stdatomic.h>
 
 #include "api/introduce.h"
@@ -59,11 +58,11 @@ static bool is_on_host(ceclComm_t comm)
     return comm->dev->kind == CECL_KIND_HOST;
 }
 
-/* Staging takes one part in this many of the smallest GPU's memory, but at least STAGING_LEAST bytes, if the
- * pool has room. */
+/* Staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, but at least STAGING_LEAST bytes, if the pool
+ * has room. */
 #define STAGING_MEMORY_SHARE 512
 #define STAGING_LEAST (1u << 20)
-#define POOL_SHARE 8 /* staging takes at most one part in this many of the pool */
+#define POOL_SHARE 8 /* staging takes at most 1 / POOL_SHARE of the pool */
 
 /* The default size of staging. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
@@ -107,8 +106,8 @@ static uint64_t small_timeout_ns(ceclComm_t comm)
     return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
 }
 
-/* If there are few hardware queues, waiting streams soon hold all of them. The driver then cannot read flags
- * or end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
+/* If there are few hardware queues, waiting streams soon hold all of them. Then the driver can neither read flags nor
+ * end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
 static bool has_host_flags(ceclComm_t comm)
 {
     return comm->config.host_flags || comm->config.urgent || comm->few_queues;
@@ -122,8 +121,9 @@ static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
                : 0;
 }
 
-/* Opens the device, and the memory of the host that devices use: for flags of messages, and in some communicators also
- * of collectives. Then opens the launcher, whose messages use that memory, before any rank can send. */
+/* Opens the device, and the memory of the host that devices use for flags: of messages, and in some communicators also
+ * of collectives. Then opens the launcher, whose messages use that memory. All this happens before any rank can
+ * send. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -152,7 +152,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks)
                               comm->config.timeout_ms, &asks);
 }
 
-/* Opens the windows, and what the threads read; then starts the threads. */
+/* Opens the windows and everything that the threads read. Then starts the threads. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->engine.windows = &comm->windows;
@@ -164,7 +164,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
     const int log = cecl_mesh_memory(comm->mesh, &start);
     CECL_TRY(cecl_meetings_open(&comm->meetings, log, start, comm->rank, comm->nranks));
     CECL_TRY(cecl_setup_registry(comm, comm->rank, comm->nranks));
-    /* before the watchdog starts, because the watchdog asks the worker */
+    /* first, because the watchdog asks the worker */
     CECL_TRY(cecl_worker_start(comm));
     return cecl_watch_start(comm);
 }
@@ -194,7 +194,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                                                                          : result;
 }
 
-/* Goes on by itself on one host; over several hosts NCCL carries the communicator. */
+/* On one host cecl itself goes on; over several hosts NCCL carries the communicator. */
 static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {

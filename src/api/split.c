@@ -1,6 +1,6 @@
-/* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are
- * members, and then join as the functions of init.c do. Members exchange their introductions over the parent's
- * mesh in a split, and by a meeting in its shared memory in a shrink, because then the mesh may be broken. */
+/* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are members, and
+ * then join as the functions of init.c do. In a split, members exchange their introductions over the parent's mesh. In
+ * a shrink that mesh may be broken, so they meet in the parent's shared memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
-    char *parts;   /* room for the introductions, or for ids, in the order of the parent's ranks */
-    bool is_unmet; /* introductions did not come: the message has the parent's numbers */
+    char *parts;       /* room for introductions or ids, in the order of the parent's ranks */
+    bool is_unmet;     /* introductions did not come, so the message has the parent's numbers */
     struct cecl_meeting_plan meeting;
 };
 
@@ -50,8 +50,7 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
     return result;
 }
 
-/* Rewrites the last message with the parent's rank numbers, because the caller has only the
- * parent. */
+/* Rewrites the last message with the parent's rank numbers, because the caller has only the parent. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -140,7 +139,7 @@ static void list_members(ceclComm_t comm, const struct choice *all, struct membe
     }
 }
 
-/* Finds the members of this rank's color, in an exchange of all ranks of the parent. `local`: the result of checking this
+/* Finds the members of this rank's color by an exchange of all ranks of the parent. local: the result of checking this
  * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
@@ -153,7 +152,7 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return ceclSuccess;
 }
 
-/* Over several hosts the members of each color join by a unique id, which the first of them makes. */
+/* Over several hosts the members of each color join by a unique id, which the first member makes. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
@@ -168,7 +167,7 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     return ceclSuccess;
 }
 
-/* All ranks of the parent exchange introductions; those of other colors are left out. */
+/* All ranks of the parent exchange introductions. Introductions of other colors are ignored. */
 static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, void *recv,
                                      size_t bytes)
 {
@@ -182,7 +181,8 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     return met;
 }
 
-/* A member that gives up because the parent has failed may leave no word where the members join. */
+/* A member that gives up because the parent has failed may not say so where the members join. The parent knows the
+ * reason. */
 static ceclResult_t ask_parent(ceclComm_t comm, ceclResult_t joined)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -226,7 +226,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    /* peers are not told, because they may be ranks of this same thread */
+    /* peers are not told, because they may be ranks of the same thread */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_INSIDE(comm, "ceclCommSplit");
     return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),
@@ -235,10 +235,9 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
- * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
- * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
- * member returns from the shrink before all have joined. */
+/* Waits until no call of a failed communicator is pending on this rank, because a released call still copies to peers,
+ * into memory that the new communicator's calls use next. All members have met, so if one knew of the failure, all know
+ * it now. Each member joins after this wait, and no member returns from the shrink before all have joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
@@ -263,7 +262,7 @@ static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, siz
     return ceclSuccess;
 }
 
-/* A shrink is a split into one color, which the excluded ranks do not have. On an error all have it. */
+/* A shrink is a split into one color, which the excluded ranks do not have. After an error all ranks have it. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count, struct choice *all)
 {
     struct cecl_rank_set out = {{0}};
@@ -315,10 +314,10 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* peers must hear of it before they meet this rank */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
-    for (int r = 0; r < comm->nranks; r++) /* who must learn of a refusal */
+    for (int r = 0; r < comm->nranks; r++) /* the ranks that must learn of a refusal */
         if (all[r].color == 0)
             cecl_rank_set_add(&members.meeting.members, r);
     if (result == ceclSuccess)

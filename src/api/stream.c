@@ -13,7 +13,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    /* waits for the work of a failed communicator, too */
+    /* does not refuse a failed communicator, whose work also ends */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_group_check_waiting(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
@@ -46,7 +46,7 @@ static ceclResult_t check_event(ceclEvent_t event)
                  : cecl_fail(ceclInvalidArgument, "event: NULL; one of ceclEventCreate expected");
 }
 
-/* Checks the stream, so that the device's refusal is about the event. */
+/* Checks the stream, so that an error of the device can only be about the event. */
 static ceclResult_t check_both(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
     struct cecl_capture capture;

@@ -2,7 +2,7 @@
 #include "comm/comm.h"
 #include "plan/describe.h"
 
-/* On the host device a kernel that meets a hole, or memory that it must not write, ends the process. */
+/* On the host device an access to unmapped memory, or a write to read-only memory, would end the process. */
 static ceclResult_t check_memory(struct cecl_device *dev, const struct cecl_use *uses, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,11 +1,11 @@
 /* Shares memory for one-sided calls, and ends that.
  *
  *     each rank       registers its memory
- *     all ranks       tell each other where it lies
+ *     all ranks       tell each other where their memory lies
  *     each rank       opens the memory of all peers of its host, which stays open while the window lives
  *     all ranks       agree: all have the window, or none
  *
- * Therefore no one-sided call waits until memory of a peer is opened. */
+ * So no one-sided call waits until memory of a peer is opened. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static ceclWindow_t new_window(ceclComm_t comm)
     return NULL;
 }
 
-/* Gives up the references to the peers' memory. */
+/* Drops the references to the peers' memory. */
 static void close_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
@@ -79,7 +79,7 @@ static ceclResult_t discard(ceclWindow_t window)
 
 /* ---- exchanging */
 
-/* Exchanges `mine`. `local`: the result of this rank's own part, with its message recorded. */
+/* Exchanges `mine`. local: the result of what this rank did alone, with its message recorded. */
 static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
                              ceclResult_t local)
 {
@@ -136,9 +136,8 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
     return ceclSuccess;
 }
 
-/* The cause of a failed wait. If the communicator has failed, its error is the cause. If a message of a peer
- * about its memory could not be carried out, no call can use new memory of that peer, so the communicator
- * fails. */
+/* Finds the cause of a failed wait. If the communicator has failed, its error is the cause. If a peer's message about
+ * its memory could not be carried out, the communicator fails, because no call can use new memory of that peer. */
 static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));
@@ -154,7 +153,7 @@ static ceclResult_t open_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
     const struct told *all = comm->launcher->exchange;
-    struct cecl_launch waiting = {.comm = comm}; /* limits the waits */
+    struct cecl_launch waiting = {.comm = comm}; /* used only to limit the waits */
     ceclResult_t result = ceclSuccess;
     cecl_launch_bound_waits(&waiting);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
@@ -190,7 +189,7 @@ static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t
         *out = room->windows = window;
         return ceclSuccess;
     }
-    result = cecl_comm_cause(comm, result); /* a peer may have told what it heard of this rank */
+    result = cecl_comm_cause(comm, result); /* a peer may have reported the cause */
     cecl_keep_message(words);
     if (window)
         (void)!discard(window);
@@ -217,8 +216,7 @@ static void take_out(ceclWindow_t window)
     *at = window->next;
 }
 
-/* After the exchange no copy to this rank's memory is pending, because each rank has checked its own
- * copies. */
+/* After the exchange no copy to this rank's memory is pending, because each rank checks its own copies before it. */
 static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
 {
     struct told mine = {0};
@@ -264,7 +262,7 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
         ceclWindow_t window = room->windows;
         room->windows = window->next;
         window->magic = 0;
-        if (!drained) /* a graph may hold calls of the window, so its handle is not used again */
+        if (!drained) /* a graph may hold calls of the window, so the handle is not reused */
             continue;
         close_parts(window);
         put_back(window);
