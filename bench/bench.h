@@ -11,7 +11,7 @@
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
 
-/* Exit codes. All ranks end with the same one, except that a broken rank ends the others too. */
+/* Exit codes. All ranks end with the same code; only a rank that breaks off ends the others, with END_BROKEN. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
 /* A collective, or messages of all ranks, as data. Other libraries list functions of their own, in the order
@@ -23,7 +23,7 @@ struct op {
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
     bool widens;    /* the elements have 16 bits, and their sums arrive as fp32 */
-    bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
+    bool passes_on; /* recvbuff holds the previous rank's block; bandwidths count each link once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
@@ -116,7 +116,6 @@ struct side {
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
-    /* Enqueues what a program does ahead of the next call, before it computes. NULL: nothing. */
     int calls; /* how many calls one `call` makes; 0: one */
     const struct run
         *own; /* a run with the side's own communicator and stream; NULL: it has none */
@@ -138,7 +137,7 @@ struct result {
 /* ops.c. op_named and type_named return NULL when nothing has this name. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
-/* The type of what an op gives for elements of the type that was asked for. */
+/* The type of an op's results, which may differ from the type of its input, o->type. */
 const struct type *result_type(const struct options *o);
 /* bytes of a block: whole elements only */
 size_t block_of(const struct options *o, int nranks, size_t bytes);
@@ -192,8 +191,8 @@ bool clock_passed(const struct run *run, const struct clock_mark *mark);
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
 void clock_free_stream(const struct run *run, ceclStream_t stream);
 
-/* check.c. Runs one call on new random input, with output filled before. Returns the number of
- * wrong bytes on this rank, or -1. */
+/* check.c. Fills the output, then runs one call on new random input. Returns the number of wrong
+ * bytes on this rank, or -1. */
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
 

@@ -62,8 +62,8 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
-/* A GPU that was idle is slow at first, so that the first size would be timed at lower clocks than the
- * others. All ranks end this after the same calls, because times are the slowest rank's. */
+/* Makes calls until the clocks of a GPU that was idle have risen. Otherwise the first size would be timed at
+ * lower clocks than the others. All ranks make equally many calls, because each adds up the slowest rank's times. */
 static bool spin_up(const struct trial *t, const struct run *run)
 {
     double us[MAX_SIDES], total = 0;

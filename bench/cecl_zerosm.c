@@ -11,7 +11,7 @@
 #include "gpu.h"
 
 #define PATIENCE_MS 5000 /* ms in which a case must end */
-#define COUNTER_MS 1000  /* ms in which the counter-check does not end */
+#define COUNTER_MS 1000  /* ms in which the counter-check must not end */
 
 enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 
@@ -142,7 +142,7 @@ static const struct zerosm_case cases[] = {
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
-/* The counter-check: only SMs add, so this ends only if they were not held. */
+/* The counter-check. A reduction needs SMs, so it can end only if they were not held. */
 static const struct zerosm_case counter_case =
     CASE(ZEROSM_REDUCE_SCATTER, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "auto", OWN_STREAM,
          IN_POOL);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Gives two ranks different values of each setting. They must be refused if cecl_info says that all
-# ranks need equal values, and must run if it says that each rank may have its own.
-# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for two ranks. It is given one command for both, because
-# Open MPI 5.0.7's ends by a signal if it is given two.
+# Gives two ranks different values of each setting. The ranks must be refused if cecl_info says that
+# all ranks need equal values, and must run if it says that each rank may have its own.
+# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for two ranks. It gets one command for both ranks,
+# because mpirun of Open MPI 5.0.7 ends by a signal if it gets two.
 info=$1 perf=$2
 shift 2
 mpi=("$@")

@@ -26,8 +26,8 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number. Floats are made from an fp32. For such numbers the lowest bits of an fp32
- * are 0. */
+/* The bits of a number. Floats are made from an fp32, by cutting off its lowest bits, which are 0 for
+ * such small numbers. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;

@@ -6,7 +6,7 @@
 
 #define REPEATS 20
 #define CHECKED \
-    8 /* calls of a group that are checked, because each is checked by a group of its own */
+    8 /* how many calls of a group are checked, each by running the whole group once more */
 
 struct many {
     struct side *sides; /* [count], each with buffers for one call */

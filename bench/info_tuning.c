@@ -79,7 +79,7 @@ static void each_row(const struct view *view, enum cecl_threshold which, show sh
 
 /* ---- for people */
 
-/* Words in lines of at most MOST_LINE columns, each behind `prefix`. */
+/* Prints words in lines of at most MOST_LINE columns, which begin with `prefix`. */
 static void print_folded(const char *prefix, const char *words)
 {
     size_t room = MOST_LINE - strlen(prefix);

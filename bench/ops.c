@@ -30,14 +30,14 @@ static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, 
     return ceclReduceScatter(send, recv, count, type, ceclSum, comm, stream);
 }
 
-/* One tile for each rank. Each row of a tile begins where the previous row ends, so a tile is the
- * same as the block of a reduce-scatter. */
 static ceclResult_t sum_as_fp32(const void *send, void *recv, size_t count, ceclDataType_t type,
                                 ceclComm_t comm, ceclStream_t stream)
 {
     return ceclReduceScatterAs(send, recv, count, type, ceclFloat32, ceclSum, comm, stream);
 }
 
+/* One tile for each rank. Each row of a tile begins where the previous row ends, so a tile is the same as the
+ * block of a reduce-scatter. */
 static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
                               ceclComm_t comm, ceclStream_t stream)
 {
@@ -107,7 +107,7 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* The recvbuffs into which ranks put. Sides share them when they open, because a capture cannot. */
+/* The recvbuffs into which ranks put. Sides share them when they open, because sharing cannot be captured. */
 static struct shared {
     ceclComm_t comm;
     const void *recv;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless scripts/compare_builds.py runs both builds once a round, in turn, compares runs of the same
-# round, in each size and placement, and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
+# Fails unless scripts/compare_builds.py runs both builds in turn, once a round; compares runs of the same
+# round in each size and placement; and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 compare=$1
@@ -8,8 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "$*"; exit 1; }
 
-# A build whose cecl_perf notes that it ran, and takes the given us in each of its rounds; in place it always takes
-# as long as the build's name has letters. The launcher drops "-n RANKS".
+# build NAME US...: makes a build whose cecl_perf notes that it ran. Out of place it reports the given us, one for each
+# round; in place it always reports the number of letters in NAME. The launcher drops "-n RANKS".
 build() {
     local name=$1
     shift
@@ -32,7 +32,7 @@ END
 printf '#!/bin/sh\nshift 2\nexec "$@"\n' >"$dir/launch"
 chmod +x "$dir/launch"
 
-# Everything takes twice as long in the second round: within rounds the ratios are 0.8, 0.8 and 1.25.
+# Both builds take twice as long in the second round. Within rounds the ratios are 0.8, 0.8 and 1.25.
 build one 10 20 8
 build two 8 16 10
 output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 3 --case "--op x" -- "$dir/launch" 2>&1) || fail "$output"

@@ -11,8 +11,8 @@ fsdp     a step of examples/pytorch/fsdp2.py's model, with parameters of fp32 th
 ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward; a forward
          exchange also in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl (permute,
          all_to_all_single, permute)
-frees    a step that gathers 64 MiB a rank beside four matrix products of 8192, on buffers that stay, and on buffers that are
-         returned to the driver after each step and allocated before the next. Run it with and without cecl-run
+frees    a step that gathers 64 MiB a rank beside four matrix products of 8192, on buffers that stay, and on buffers
+         that are returned to the driver after each step and allocated before the next. Run it with and without cecl-run
 
 A time is the median over rounds, of the slowest rank. Ends with 1 if a result is wrong.
 """
@@ -33,7 +33,7 @@ from fsdp2 import Block  # noqa: E402
 
 
 def slowest(times):
-    """The slowest rank's, of each of these times."""
+    """The slowest rank's value of each of these times."""
     return tensor_of(times, dist.ReduceOp.MAX)
 
 
@@ -92,7 +92,8 @@ def time_fsdp(args):
             side.steps(args.steps, x, target)
     losses = {name: tensor_of(torch.stack(side.losses).tolist(), dist.ReduceOp.AVG) for name, side in sides.items()}
     first = next(iter(sides))
-    # A round's first steps are after those of another side: memory and clocks settle in them. So does the first round.
+    # Left out: the first two steps of each round, in which memory and clocks settle after another side's
+    # steps, and the first round.
     rounds = {name: [statistics.median(times[2:]) for times in side.times[1:]] for name, side in sides.items()}
     say(f"batch {args.batch}, {args.rounds} rounds of {args.steps} steps, {dist.get_world_size()} GPUs")
     for name, times in rounds.items():
@@ -139,7 +140,7 @@ def elapsed(work, count):
 
 
 def captured(work, count):
-    """A graph of so many calls, and the result of the last: its replay takes no time of the host for each."""
+    """Captures `count` calls, so that the host spends no time on each. Returns the graph and the last call's result."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(count):
@@ -148,7 +149,7 @@ def captured(work, count):
 
 
 def beside(product, exchange, stream):
-    """us until a matrix product is done, and until both are, that begin at the same event."""
+    """Starts a matrix product and an exchange at one event. Returns us until the product is done, and both are."""
     begin, end, both = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     dist.barrier()
     torch.cuda.synchronize()

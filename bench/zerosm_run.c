@@ -154,8 +154,8 @@ static void close_comms(struct stage *s, const ceclComm_t *comms, bool fine)
             ceclCommAbort(comms[g]);
 }
 
-/* Streams and memory are freed with their communicator. After a failure it is aborted, because
- * ranks may wait for each other. */
+/* Streams and memory are freed with their communicator. After a failure communicators are aborted,
+ * because ranks may wait for each other. */
 static void close_all(struct stage *s, bool fine)
 {
     close_comms(s, s->comms, fine);

@@ -219,8 +219,8 @@ struct hold_sms *hold_sms_start(void)
                                                            : NULL;
 }
 
-/* A block that gives up writes `gave_up` before it leaves its SM. So if this returns 1, all SMs were held until now. Work
- * that the caller has seen finished before this call has then finished while all SMs were held. */
+/* A block that gives up writes `gave_up` before it leaves its SM. So if this returns 1, all SMs were held until
+ * now, and all work that the caller had seen finish before it called was done while they were held. */
 int hold_sms_held(const struct hold_sms *hold)
 {
     /* orders the loads below behind earlier loads of the caller */

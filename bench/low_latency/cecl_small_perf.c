@@ -6,8 +6,8 @@
  *     --rounds  of all contenders in turn, the median counts (15)
  *     --sms     most SMs of the kernel; 0: its own choice (0)
  *
- * The bytes of an all-reduce are those of the whole buffer, of other calls those of one rank's block. Times
- * are the slowest rank's. */
+ * Bytes are of the whole buffer in an all-reduce, and of one rank's block in other calls. Times are the
+ * slowest rank's. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <stdio.h>

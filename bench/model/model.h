@@ -5,8 +5,8 @@
  *     GPU    a link into the switch and one out of it
  *     flow   a copy in progress. Flows of one link share it evenly
  *
- * Waits end a random time too late, differently on each rank. So ranks drift apart, as GPUs do, and two copies
- * to one GPU meet where the plan has one after the other.
+ * Each wait ends late, by a random time that differs from rank to rank. So ranks drift apart, as GPUs do, and
+ * two copies to one GPU may overlap even if in the plans one follows the other.
  *
  * Time is in us, rates are in GB/s (1e9), sizes in bytes. */
 #ifndef CECL_MODEL_H
@@ -60,7 +60,7 @@ struct model_outcome {
 };
 
 /* Plays plans[r] of all ranks, `runs` times: run i with seed i, so that results repeat. The times of `outcome`
- * are means, as a measured time is the mean of a round's calls; its most flows are those of all runs. Without
+ * are means over the runs, as a measured time is the mean of a round's calls; `incast` is the maximum. Without
  * jitter all runs are equal. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
  * ceclInternalError if ranks wait for each other forever, or ceclOutOfMemory. */
 ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,

@@ -23,8 +23,8 @@ void model_look_again(struct model_run *p, int rank, double now)
 /* ---- steps */
 
 /* The time at which all consecutive waits of a lane, from the lane's current step on, are
- * satisfied; MODEL_NEVER: not known yet. *upto is the first step behind these waits. Also a step of
- * another lane ends the series, because that step may be an AFTER, which follows this lane's steps
+ * satisfied; MODEL_NEVER: not known yet. *upto is the first step behind these waits. A step of another
+ * lane ends the series, too, because it may be an AFTER, which would have to follow this lane's steps
  * so far. */
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
@@ -44,8 +44,8 @@ static double waits_end(const struct model_run *p, int rank, int lane, double no
     return end;
 }
 
-/* A number in [0, 1) that depends on nothing but the seed, the rank and how many it had before (splitmix64),
- * and not on the order of events. */
+/* A number in [0, 1) that depends only on the seed, on the rank and on how many numbers the rank has had, and
+ * not on the order of events (splitmix64). */
 static double random_share(struct model_run *p, int rank)
 {
     uint64_t x = p->seed << 48 ^ (uint64_t)rank << 32 ^ ++p->ranks[rank].delays;
@@ -55,8 +55,8 @@ static double random_share(struct model_run *p, int rank)
     return (double)((x ^ x >> 31) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-/* How long a stream takes to go on behind waits: exponentially distributed, for what drives GPUs apart is the
- * rare long delay. */
+/* How long a stream takes to go on behind waits. Exponentially distributed, because rare long delays are what
+ * drives GPUs apart. */
 static double wait_us(struct model_run *p, int rank)
 {
     const double jitter = p->rates->jitter;

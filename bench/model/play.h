@@ -71,13 +71,13 @@ static inline const struct cecl_step *model_step(const struct model_run *p, int 
     return &p->plans[rank].steps[p->ranks[rank].lanes[lane].at];
 }
 
-/* -- play.c: a lane goes on; blocked lanes of a rank look at their steps again; a lane pauses */
+/* -- play.c: advances a lane; lets a rank's blocked lanes check their steps again; pauses a lane */
 void model_advance(struct model_run *p, int rank, int lane, double now);
 void model_look_again(struct model_run *p, int rank, double now);
 void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto);
 
-/* -- engine.c: a lane hands its batch, or its flags up to a step, to the engine; the engine's event; a copy
- * has ended */
+/* -- engine.c: hands a lane's batch, or its flags up to a step, to the engine; handles the engine's event;
+ * handles the end of a copy */
 void model_engage(struct model_run *p, int rank, int lane, double now, uint32_t upto);
 void model_engine_goes_on(struct model_run *p, int rank, double now);
 void model_copy_ends(struct model_run *p, int rank, double now);

@@ -1,6 +1,6 @@
-/* What cecl_tune measures: thresholds between two ways, and calls that take either. Other thresholds are not
- * crossovers between two ways: counts of SMs or chunks, shares of memory, and values that pay only beside a
- * kernel of the user's. */
+/* What cecl_tune measures: thresholds between two ways, and calls that can go both ways. Other thresholds are
+ * not between two ways: counts of SMs or chunks, shares of memory, and values that only pay beside a kernel of
+ * the user's. */
 #include <string.h>
 
 #include "tuner.h"
