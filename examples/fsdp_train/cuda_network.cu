@@ -106,7 +106,7 @@ __global__ void norm_kernel(element *y, float *mean, float *rstd, const element 
     }
 }
 
-/* host_network.c has the formula. */
+/* compute_host.c has the formula. */
 __global__ void norm_back_kernel(element *dx, const element *dy, const element *x,
                                  const float *mean, const float *rstd, const element *gain,
                                  int width)

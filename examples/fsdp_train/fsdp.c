@@ -143,11 +143,10 @@ static const void *take(struct fsdp *f, int position)
  *
  *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
- * So the next group's parameters never wait behind p's gradients. The parameters of p + 1 +
- * prefetch do, but their gather could not begin before the reduction: both wait for p's backward
- * pass, which writes the gradients and reads the buffer of the gather. Besides, the reduction is
- * needed first: p + 2 writes its gradients where the reduction reads, and those parameters are
- * needed then or later. */
+ * So the next group's parameters never wait behind p's gradients. The gather of p + 1 + prefetch does,
+ * but that costs nothing. It could not begin earlier, because p's backward pass reads the gather's
+ * buffer. And it is not needed earlier: p + 2 needs the buffer that the reduction reads, and no
+ * position before p + 1 + prefetch needs the gather. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {

@@ -33,7 +33,7 @@ int report_ticks(const struct shape *s)
     return LOSSES * (1 + 2 * fsdp_waits(s)) + 1;
 }
 
-/* Of all ranks. */
+/* Tokens of all ranks in a step. */
 static double step_tokens(const struct fsdp *f)
 {
     return (double)f->comm->nranks * f->shape.batch * f->shape.sequence;

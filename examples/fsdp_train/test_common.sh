@@ -26,9 +26,9 @@ losses() {
     grep -E '^    [0-9.]+,?$' "$1" | tr -d ' ,'
 }
 
-# near FILE OTHER N MOST PART: the first N losses of FILE and of OTHER differ by at most
-# MOST; and they fall below PART of the first, so that they depend on gradients and not on the first
-# parameters alone.
+# near FILE OTHER N MOST PART: the first N losses of FILE and of OTHER must differ by at most MOST. They must
+# also fall below PART times the first loss, which shows that they depend on gradients, not only on the first
+# parameters.
 near() {
     paste <(losses "$1") <(losses "$2") | awk -v name="$2" -v n="$3" -v allowed="$4" -v part="$5" '
         NR <= n { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; last = $2 }

@@ -1,8 +1,8 @@
 /* Checks the backward pass against finite differences, on a tiny network. Each tensor's parameters
  * move along its gradient g: (loss(p + h g) - loss(p - h g)) / 2h must be |g|^2 times the number of
- * ranks, because each rank computes its part of the mean over all ranks. A wrong part of a gradient
- * would have to be at a right angle to the rest to hide. The test runs one rank of a training of
- * several. The exit code is 1 where they differ. */
+ * ranks, because each rank computes its part of the mean over all ranks. (An error of a gradient is
+ * missed only if it is orthogonal to the true gradient.) The test runs one rank of a training of
+ * several. The exit code is 1 if a gradient is wrong. */
 #include <math.h>
 #include <stdio.h>
 

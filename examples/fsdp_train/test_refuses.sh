@@ -21,7 +21,7 @@ bad "--comm mpi: cecl, nccl, nccl-ce or none expected" --comm mpi
 bad "--prefetch 3: at most --layers 2 expected" --prefetch 3
 bad "--no-such-option: no option" --no-such-option
 bad "--json: a value expected" --json
-# NCCL does not run on the host: this build has none, or it finds no GPU.
+# --comm nccl is refused without a GPU, and in a build without NCCL.
 export CUDA_VISIBLE_DEVICES=
 if grep -aq ncclCommInitRankConfig "$example"; then
     refuses 2 1 "rank 0: --comm nccl: a GPU for each rank expected" --comm nccl

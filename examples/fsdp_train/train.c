@@ -22,7 +22,7 @@ struct job {
 
 /* ---- setup */
 
-/* What is the same on all ranks is said by one. */
+/* Rank 0 alone prints what all ranks have found. */
 static enum end say(const struct job *j, enum end end, const char *words)
 {
     if (j->comm.rank == 0)

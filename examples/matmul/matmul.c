@@ -71,8 +71,8 @@ static char *allocate(struct job *j, int rows, int columns)
     return memory;
 }
 
-/* ---- the numbers: 1 and -1, and about 128 of A's in each row; the others are 0. So each sum is an integer
- * below 256, which bfloat16 has without rounding, in whatever order it is added up. */
+/* ---- the numbers. Each row of A has about 128 numbers 1 or -1, and otherwise 0. B has only 1 and -1. So each
+ * sum is an integer between -256 and 256, which bfloat16 holds exactly, in whatever order it is added up. */
 
 enum { ENTRIES = 128 };
 typedef float number(const struct job *j, int row, int column);

@@ -1,4 +1,4 @@
-/* Trains a layer of experts on tokens of four kinds. Each kind needs another matrix.
+/* Trains a layer of experts on tokens of four kinds. Each kind needs a matrix of its own.
  *
  *     mpirun -n 4 example_moe [--way dispatch|gather] [--steps N]
  *

@@ -3,8 +3,8 @@
 
     examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
 
-With --nccl FILE both sides use that NCCL. Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are many seconds apart. The
-sides take turns, so GPUs that grow warm meanwhile slow both alike.
+With --nccl FILE both sides use that NCCL. Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are
+many seconds apart. The sides take turns, so GPUs that grow warm meanwhile slow both alike.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py          # on one GPU
     torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py --symm-mem torch          # by torch's module
 
-The two modules differ in the import alone. Ends with 1 if an element was wrong, or a peer did not come.
+Only the import differs between the two modules. Ends with 1 if an element was wrong, or if a peer did not come.
 """
 
 import argparse
@@ -21,8 +21,8 @@ BLOCK, PATIENCE = 1024, 100_000_000  # elements of a program; tries until a peer
 
 @triton.jit
 def swap(word, old, new, patience):
-    """Writes `new` to a word of a signal pad once it is `old`. Returns whether it was in time: a kernel that waits for a
-    peer that died is ended by nothing else."""
+    """Writes `new` to a word of a signal pad once the word is `old`. Returns false after `patience` tries, because
+    nothing else ends a kernel that waits for a dead peer."""
     tries = 0
     while (tl.atomic_cas(word, old, new, sem="acq_rel", scope="sys") != old) & (tries < patience):
         tries += 1
@@ -31,8 +31,8 @@ def swap(word, old, new, patience):
 
 @triton.jit
 def meet(pads, rank, ranks: tl.constexpr, patience):
-    """Programs with an equal number wait for each other on all ranks. Each pair has a word at both ends, which is 0 before
-    and after."""
+    """Waits for the programs of the same number on all ranks. Each pair of ranks has a word at both ends, which is 0
+    before and after."""
     tl.debug_barrier()  # all threads of the program have loaded and stored
     late = 0
     words = tl.program_id(0) * ranks

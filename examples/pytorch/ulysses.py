@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 2 examples/pytorch/ulysses.py
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/ulysses.py --device cuda    # on one GPU
 
-Each rank has a part of each sequence. Only attention needs whole sequences: `attend` exchanges them for a part of the heads,
-and back. These lines stand in place of DeepSpeed's DistributedAttention, or of a permutation before and after each
-all_to_all_single. Heads and sequences need not be divisible by the number of ranks.
+Each rank has a part of each sequence. Only attention needs whole sequences: before it, `attend` gives up a part of the
+heads for whole sequences, and after it the reverse. These lines replace DeepSpeed's DistributedAttention, or a
+permutation before and after each all_to_all_single. The number of ranks need not divide heads or sequences.
 """
 
 import argparse
@@ -45,7 +45,8 @@ class Block(nn.Module):
 
 
 def train(args, device, spread):
-    """Returns the losses. spread: this rank computes its part of each sequence; otherwise all of it, as one rank alone."""
+    """Returns the losses. spread: this rank computes its part of each sequence; otherwise all of it, as one rank
+    alone."""
     torch.manual_seed(args.seed)  # equal parameters and data on all ranks
     blocks = nn.ModuleList(Block(args.width, args.heads) for _ in range(args.blocks)).to(device)
     whole = torch.randn(args.batch, args.sequence, args.width)
