@@ -25,7 +25,7 @@ class Work(dist._Work):
         return True
 
     def is_completed(self):
-        """On the CPU waits, because nothing says how far a call is; a program may ask until the answer is yes."""
+        """Whether the call is done. On the CPU nothing tells that, so this waits for the call, and returns True."""
         return self._event.query() if self._event is not None else self.wait()
 
     def is_success(self):
@@ -51,7 +51,7 @@ class Work(dist._Work):
 
 
 class Exchange:
-    """Exchanges bytes through a group's store; what a communicator needs until it is made."""
+    """Exchanges bytes through a group's store, by which the ranks of a new communicator meet."""
 
     def __init__(self, store, rank, size):
         self._store, self._rank, self._size, self._round = store, rank, size, 0
@@ -85,7 +85,7 @@ class Communicator:
 
     @classmethod
     def join(cls, store, rank, size, device, timeout):
-        """Joins through a store."""
+        """Joins a new communicator, whose ranks meet through a store."""
         fields = {"device": binding.DEVICE_HOST}
         if device.type == "cuda":
             fields = {"device": binding.DEVICE_CUDA, "cudaDevice": device.index}
@@ -95,7 +95,7 @@ class Communicator:
                                                        ctypes.byref(config)))
 
     def split(self, color):
-        """The communicator of the ranks with this color; without a handle if color is None."""
+        """Splits: returns the communicator of the ranks with this color. If color is None, it has no handle."""
         number = binding.UNDEF if color is None else color
         return Communicator(self.device, lambda handle: library.call("ceclCommSplit", self.handle, number, 0, handle, None))
 

@@ -25,8 +25,7 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
 def stats(file=None):
     """Reads which library carried out the calls of NCCL's functions: a dict for each process that has ended.
 
-file  the file of run's stats_file or of cecl-run --stats=FILE; default: CECL_NCCL_STATS_FILE of the
-          environment
+    file  what run got as stats_file, or cecl-run as --stats=FILE; default: CECL_NCCL_STATS_FILE of the environment
     """
     file = file or os.environ.get("CECL_NCCL_STATS_FILE")
     if not file:

@@ -40,7 +40,8 @@ def _check_pair(name, output, source, dense):
 
 
 def all_gather_v(output, source, counts, begins=None, group=None, async_op=False):
-    """Gathers rows of dimension 0, counts[r] from rank r, to output[begins[r]:]. Without begins one after the other."""
+    """Gathers rows of dimension 0, counts[r] from rank r, to output[begins[r]:]. Without begins, blocks lie one after
+    the other."""
     group = group_of("all_gather_v", group)
     _check_pair("all_gather_v", output, source, True)
     counts, row = [int(count) for count in counts], output.shape[1:]
@@ -60,8 +61,8 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
 
 
 def _levels(output, source):
-    """The dimensions after the first as [size, stride in output, stride in source]. Neighbours that lie one after the other
-    in both tensors are one."""
+    """The dimensions after the first as [size, stride in output, stride in source]. Joins neighbouring dimensions that
+    both tensors can be indexed by as one."""
     levels = []
     for size, *steps in zip(output.shape[1:], output.stride()[1:], source.stride()[1:]):
         if size > 1 and levels and all(above == size * step for above, step in zip(levels[-1][1:], steps)):
@@ -72,9 +73,9 @@ def _levels(output, source):
 
 
 def _rows(name, function, output, source, size):
-    """How calls of `function` move between tensors [ranks, ...] of equal shapes: their rows, the places from which each call
-    counts, in bytes, and whether what the calls write lies apart. One call suffices where blocks of equally distant rows
-    describe the tensors."""
+    """How calls of `function` move between tensors [ranks, ...] of equal shapes: their rows, the places from which
+    each call counts, in bytes, and whether what the calls write lies apart. One call suffices where blocks of equally
+    distant rows describe the tensors."""
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {size} ranks")
@@ -128,9 +129,9 @@ def all_to_all_strided(output, source, group=None, async_op=False):
 
 @functools.lru_cache(1024)
 def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gather_dim, size, rank):
-    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the parts in
-    each; the sizes that it expects of the output; and rows, or None if parts differ. Programs make the same calls again and
-    again, and this takes longer than a call."""
+    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the parts
+    in each; the sizes that it expects of the output; and rows, or None if parts differ. The results are kept, because
+    computing them takes longer than a call, and programs repeat calls."""
     name, dims = "all_to_all_permute", len(source_shape)
     if len(shape) != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
         raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {len(shape)}: "
@@ -153,8 +154,8 @@ def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gath
 
 
 def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
-    """Cuts the source along scatter_dim, a part for each rank, and joins what arrives along gather_dim. Parts are those of
-    torch.tensor_split. If all are equal, nothing is packed; otherwise each side may need a copy."""
+    """Cuts the source along scatter_dim, a part for each rank, and joins what arrives along gather_dim. Parts are cut
+    as by torch.tensor_split. If all are equal, nothing is packed; otherwise each side may need a copy."""
     name = "all_to_all_permute"
     group = group_of(name, group)
     _check_pair(name, output, source, False)

@@ -1,4 +1,5 @@
-"""Rows for experts, in groups of the backend "cecl": the numbers of rows lie on the device, and the host never reads them.
+"""Rows for experts, in groups of the backend "cecl": the numbers of rows lie on the device, and the host never reads
+them.
 
     inbox = experts.empty((room, hidden), tokens.dtype, tokens.device)
     experts.dispatch(inbox, received, tokens, splits, local_experts, align=16)
@@ -6,8 +7,9 @@
     experts.sum_rows(sums, back, places, weights)
 
 Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset:
-out_splits has two rows, numbers of rows and where they begin. cecl.h says what each call does, under ceclAlltoAllvDevice,
-ceclDispatch, ceclCombine and ceclSumRows. The output must be memory of `empty`; all ranks have equal shapes.
+out_splits[0] has the numbers of rows, out_splits[1] where they begin. cecl.h says what each call does, under
+ceclAlltoAllvDevice, ceclDispatch, ceclCombine and ceclSumRows. Outputs must be made by `empty`, with equal shapes on
+all ranks.
 
 SMs move the rows. Unless CECL_SM_POLICY is set, these calls set the policy CECL_SM_ALLOW for themselves.
 """

@@ -24,14 +24,15 @@ class _Gather(AllGather):
 
 
 class _ReduceScatter(ReduceScatter):
-    """FSDP2 allocates the input of a reduce-scatter, copies the gradients to it, and allocates the output. No document of
-    torch says so: were the order another, the types of the two would not fit, and the call would be refused."""
+    """FSDP2 allocates the input of a reduce-scatter, copies the gradients to it, and then allocates the output. No
+    document of torch promises this order. In another order the types of input and output would not fit, and cecl would
+    refuse the call."""
 
     def __init__(self):
         self._gradients, self._allocated = None, 0
 
     def begin(self, gradients):
-        """A reduction begins, of gradients of this type; None: of several."""
+        """A reduction begins. gradients: their type, or None if they have several types."""
         self._gradients, self._allocated = gradients, 0
 
     def allocate(self, size, *, dtype, device):
@@ -56,7 +57,7 @@ def _gradient_types(params):
 
 
 def _tell(params, scatter):
-    """Tells `scatter` the type of the gradients before each of their reductions, which says it to nobody else."""
+    """Tells `scatter` the type of the gradients before each reduction, because FSDP2 does not pass it on."""
     post_backward = params.post_backward
 
     def told(*unused):
@@ -68,8 +69,8 @@ def _tell(params, scatter):
 
 
 def use(model):
-    """Lets cecl make the gathers and reduce-scatters of all modules of `model` that fully_shard has taken so far. Returns
-    the model. Local; the ranks of a group then meet at their first gather."""
+    """Lets cecl make the gathers and reduce-scatters of all modules of `model` that fully_shard has taken so far.
+    Returns the model. Local; the ranks of a group then meet at their first gather."""
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError(f"cecl: fsdp.use: {type(model).__name__} has no module of fully_shard: call that first")

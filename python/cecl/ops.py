@@ -2,8 +2,9 @@
 
     whole = torch.ops.cecl.all_gather_into_tensor(shard, ranks, cecl.ops.name(group))
 
-They have the names and arguments of torch's own operators (_c10d_functional, symm_mem) where torch has such; docs/python.md
-lists the differences. Nothing is left to wait for. Those that return a tensor have gradients, except all_gather_v.
+They have the names and arguments of torch's own operators (_c10d_functional, symm_mem), if torch has such an operator;
+docs/python.md lists the differences. A result needs no wait. Operators that return a tensor have gradients, except
+all_gather_v.
 """
 import ctypes
 import math
@@ -75,8 +76,8 @@ def _shorter(function, tensor, dim, size):
 
 
 def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *call: call):
-    """Defines an operator. fake: makes the result without its bytes. backward(gradient, *kept): the gradient of the first
-    argument; keep(*arguments): what it takes of the call."""
+    """Defines an operator. fake: makes the result without its bytes. backward(gradient, *kept): the gradient of the
+    first argument; keep(*arguments): what `backward` needs to know of the call."""
     at = schema.index("(")
     qualified = "cecl::" + schema[:at]
     if backward is None:
@@ -160,7 +161,7 @@ def _check_matrix(function, tensor, out, count):
 
 
 def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks=None, red_op="sum"):
-    """Blocks by their ends along `dim`. One call reduces the j-th blocks of all ranks, whose sizes are equal."""
+    """offsets: where blocks end along `dim`. One call reduces the j-th blocks of all ranks, whose sizes are equal."""
     function, group = "reduce_scatter_offset", group_of("cecl::reduce_scatter_offset", group_name)
     size, op = group.size(), _operation(function, red_op)
     if dim not in (0, 1):
@@ -184,7 +185,7 @@ def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks
 
 
 def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="sum"):
-    """Tiles are views of one matrix; the tile of each root, in one call."""
+    """Reduces the tile of each root, in one call. Tiles are views of one matrix."""
     function, group = "multi_root_tile_reduce", group_of("cecl::multi_root_tile_reduce", group_name)
     roots = list(roots)
     if sorted(roots) != list(range(group.size())) or len(in_tiles) != len(roots):
@@ -314,8 +315,8 @@ class _Along(torch.autograd.Function):
 
 
 def all_to_all_along_dims(tensor, *call):
-    """torch.ops.cecl.all_to_all_along_dims, called directly where nothing of torch's has to see an operator: the way to an
-    operator takes longer than the call."""
+    """torch.ops.cecl.all_to_all_along_dims. Calls the function directly if nothing in torch must see an operator,
+    because torch's way to an operator takes longer than the call."""
     if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or
             is_in_torch_dispatch_mode()):
         return torch.ops.cecl.all_to_all_along_dims(tensor, *call)

@@ -1,12 +1,12 @@
-"""Symmetric memory by the names of torch.distributed._symmetric_memory: tensors of each rank whose addresses all ranks know, for
-kernels of one's own.
+"""Symmetric memory, with the names of torch.distributed._symmetric_memory: tensors of each rank whose addresses all
+ranks know, for kernels of one's own.
 
     tensor = symm_mem.empty(1024, dtype=torch.float32, device="cuda")    # this rank's alone
     handle = symm_mem.rendezvous(tensor, group)                          # all ranks; a group or its name, of any backend
     kernel[grid](handle.buffer_ptrs_dev, handle.signal_pad_ptrs_dev, handle.rank, handle.world_size)
 
-Ranks are on one host. A kernel that waits for a word of a signal pad cannot be released by cecl when a rank dies: give its
-loop a limit. docs/python.md lists the differences from torch's module.
+Ranks are on one host. cecl cannot end a kernel that waits for a word of a signal pad after a rank has died: give the
+kernel's loop a limit. docs/python.md lists the differences from torch's module.
 """
 import ctypes
 import mmap
@@ -20,7 +20,7 @@ from ._communicator import Exchange
 from .torch_backend import beside
 from .windows import Window
 
-_SIGNALS = 32  # of cecl's 64: those of a handle follow the ones that cecl.windows may use beside it
+_SIGNALS = 32  # a handle uses the upper half of cecl's 64 signals; cecl.windows may use the lower half
 _pad_bytes, _pools = 2048, {}
 
 
@@ -45,7 +45,8 @@ def empty(*size, dtype=None, device=None):
 
 
 def get_mem_pool(device):
-    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` takes tensors of any pool whose memory cudaMalloc gave."""
+    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` takes tensors of any pool whose memory cudaMalloc
+    gave."""
     device = torch.device(device)
     index = torch.cuda.current_device() if device.index is None else device.index
     if index not in _pools:
@@ -66,7 +67,7 @@ def set_signal_pad_size(size):
 
 
 def set_backend(name):
-    """There is one."""
+    """Accepts the only backend."""
     if name not in ("CUDA", "CECL"):
         raise ValueError(f"cecl: set_backend: {name!r}: cecl's own memory is meant here, 'CUDA' or 'CECL' expected")
 
@@ -168,7 +169,7 @@ class SymmetricMemory:
         return binding.SIGNALS - _SIGNALS + channel
 
     def barrier(self, channel=0, timeout_ms=0):  # pylint: disable=unused-argument; the group's timeout holds
-        """What follows in the current stream runs after what precedes on all ranks; on the CPU the host waits."""
+        """Later work of the current stream runs after the earlier work of all ranks. On the CPU the host waits."""
         self._signal("barrier", channel)
         self._memory._enqueue("ceclBarrier")
 
@@ -182,8 +183,8 @@ class SymmetricMemory:
         self._memory._enqueue("ceclWaitSignal", 1, ctypes.byref(wait))
 
     def free(self):
-        """Ends the handle, once no kernel uses the memory of peers. Collective. The group's end does it, too; until then the
-        memory of this rank stays."""
+        """Ends the handle. Collective. No kernel may use the memory of peers any more. The end of the group also ends
+        its handles. This rank's memory stays until its handle ends."""
         self._check("free")
         self._group.handles.pop(self.buffer_ptrs[self.rank], None)
         for window in (self._memory, self._pads):
@@ -191,9 +192,9 @@ class SymmetricMemory:
 
 
 def rendezvous(tensor, group=None):
-    """Opens the memory of which `tensor` is a view, all of its storage, to the ranks of a group, and theirs to this rank.
-    Collective: waits until all ranks have come, with memory of equal size. Once for each memory and group: then the handle is
-    known."""
+    """Opens the storage of `tensor`, all of it, to the ranks of a group, and their storages to this rank. Collective:
+    waits until all ranks have come, with memory of equal size. Later calls for the same memory and group return the
+    same handle, and do not wait."""
     group = dist.distributed_c10d._resolve_process_group(group) if isinstance(group, str) else group or dist.group.WORLD
     if group is None or not isinstance(group, dist.ProcessGroup):
         raise TypeError(f"cecl: rendezvous: {group!r}: a process group or its name expected")

@@ -2,7 +2,7 @@
 
 Collectives and messages of contiguous tensors, on GPUs (without SMs where they only move data) and on the CPU. A
 group makes a communicator for each kind of device at the first call with a tensor of that kind, so all ranks of the
-group must make that first call. Ranks on several hosts were not tried.
+group must make that first call. Ranks on several hosts have not been tested.
 
 A message begins when the program waits for it or for a later message, or when the group makes another call. Until then
 messages are collected. They are then sent together, so two ranks may send to each other in any order.
@@ -23,7 +23,7 @@ from ._tensors import check, count_of, operation_of, type_of
 
 
 def group_of(function, group):
-    """The group of this backend that a function of this package was given: by itself, by its name, or None for all ranks."""
+    """The group of this backend that a caller names: the group itself, its name, or None for the group of all ranks."""
     if isinstance(group, str):
         group = dist.distributed_c10d._resolve_process_group(group)
     group = dist.group.WORLD if group is None else group
@@ -34,11 +34,11 @@ def group_of(function, group):
     return group
 
 
-_beside = weakref.WeakKeyDictionary()  # groups of other backends: one of this backend, of the same ranks
+_beside = weakref.WeakKeyDictionary()  # {group of another backend: group of this backend with the same ranks}
 
 
 def beside(group):
-    """The group itself or, if it is of another backend, one of this backend of the same ranks, which meet by its store."""
+    """The group itself or, if it is of another backend, a group of this backend with its ranks, made by its store."""
     if isinstance(group, ProcessGroupCecl):
         return group
     if group not in _beside:
@@ -211,9 +211,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`, which it checks, unless `dense` is None, and keeps
-        until the call is done. Without async_op the call is enqueued on the current stream, and there is no work to wait
-        for."""
+        """Enqueues call(communicator, stream) on the device of `tensors`. Checks these unless `dense` is None, and
+        keeps them until the call is done. Without async_op the call is enqueued on the current stream, and there is no
+        work to wait for."""
         for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
@@ -463,9 +463,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
 
 def split(color, group=None):
-    """Makes a group of those ranks of `group` that give an equal color, a number of 0 or more, in their order in `group`.
-    A rank whose color is None gets none. Collective over `group`; its communicators are split, too (ceclCommSplit), so that
-    what is registered stays so."""
+    """Makes a group of the ranks of `group` that give this color, a number of 0 or more, in their order in `group`.
+    Returns None if color is None. Collective over `group`. Its communicators are split, too (ceclCommSplit), so that
+    registered memory stays registered."""
     parent = group_of("split", group)
     if color is not None and not (isinstance(color, int) and 0 <= color < 2**31):
         raise ValueError(f"cecl: split: color {color!r}: a number from 0 to 2**31 - 1, or None, expected")

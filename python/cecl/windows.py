@@ -4,8 +4,8 @@
     window.put(tensor, peer, signal=7)         # rank 0; the peer makes no call for it
     window.wait(0, signal=7)                   # the peer: work that follows sees the bytes
 
-Copy engines move the bytes. On GPUs a call is enqueued on the current stream, and the group's other calls do not wait for it;
-on the CPU it is done when it returns. cecl.h says more, under One-sided calls.
+Copy engines move the bytes. On GPUs a call is enqueued on the current stream, and the group's other calls do not wait
+for it. On the CPU a call is done when it returns. cecl.h says more, under One-sided calls.
 """
 import ctypes
 
@@ -18,7 +18,7 @@ from .torch_backend import group_of
 
 
 class Window:
-    """What `share` returns. Offsets are elements of the peer's tensor, whose type is that of this rank's."""
+    """What `share` returns. Offsets are elements of the peer's tensor, which has the type of this rank's tensor."""
 
     def __init__(self, tensor, group):
         self._tensor, self._group, self._handle = tensor, group, ctypes.c_void_p()
@@ -73,7 +73,8 @@ class Window:
         self._enqueue("ceclWaitSignal", 1, ctypes.byref(binding.SignalWait(peer, signal, count)))
 
     def free(self):
-        """Ends the window. Collective; waits until no call touches this rank's memory. The memory stays the caller's."""
+        """Ends the window. Collective; waits until no call touches this rank's memory. The memory stays the
+        caller's."""
         if self._handle and self._communicator.handle:
             if self._communicator.stream is not None:
                 torch.cuda.synchronize(self._communicator.device)
