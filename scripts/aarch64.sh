@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the unit tests, and four ranks of a wheel, as on aarch64, under QEMU's emulator: aarch64.sh [WHEEL], or
-# aarch64.sh --build, which only builds. Kernels and GPUs have no part in it. On Debian, as root, it installs what it needs,
-# of the architecture arm64, too.
+# aarch64.sh --build, which only builds. Kernels and GPUs have no part in it. On Debian, as root, it installs what it
+# needs, also packages of the architecture arm64.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root"
@@ -11,8 +11,8 @@ folder=build/aarch64
 emulator=(qemu-aarch64-static -L /)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Left out are tests that kill, stop or fork ranks or look at the mappings of a process, which QEMU does otherwise than
-# Linux or slowly.
+# Left out are tests that kill, stop or fork ranks or look at the mappings of a process: QEMU does this differently from
+# Linux, or slowly.
 tests=(bench blocks boot_mesh boot_tcp boot_trouble check_says check_threads closing error flags frames
     graphs_end history host_graph host_small host_stream host_words hosts launch lifeline machine model number
     one_sided_failure peer_table posts rank_words reduce_host refusals registry settings shared_gpu siphash small_host

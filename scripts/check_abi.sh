@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if the library's binary interface breaks programs that were built with the last release: a function or a
-# field that is gone or changed. Additions are fine, and so is a change that raises the number in libcecl.so.N (before 1.0: 0.N).
+# Fails if the library's binary interface breaks programs that were built with the last release: a function or a field
+# is gone or changed. Additions are fine, and so is a change that raises the number in libcecl.so.N (before 1.0: 0.N).
 # check_abi.sh LIBRARY [--renew]
 # abi/libcecl.abi describes the last release; --renew writes it anew, at a release (CONTRIBUTING.md). It takes the
 # file of the last tag vX.Y.Z, or the one in this checkout if git knows no tag.

@@ -2,10 +2,10 @@
 """Runs cecl_perf of two builds in turn and compares their times: before and after a change.
     compare_builds.py BEFORE AFTER [--rounds N] [--ranks N] [--case "OPTIONS OF cecl_perf"]... [-- MPIRUN...]
 BEFORE and AFTER are folders with cecl_perf in bench/. A round runs each case once with each build; which build
-comes first changes from round to round, because a GPU gets slower as it warms up, and the same call of one build may
-differ by 10 % from process to process. Prints each case's medians, and the mean of after / before with its 95 % interval.
-Without --case: all-gather, all-to-all, all-reduce and reduce-scatter of 4 KiB, 1 MiB and 64 MiB a rank, in memory
-of ceclMemAlloc ("cecl") and of malloc, on GPUs cudaMalloc. A case has a line for each of its sizes, placements and sides.
+comes first changes from round to round, because a GPU gets slower as it warms up. (Times of one build may differ by
+10 % from process to process.) Prints each case's medians, and the mean of after / before with its 95 % interval.
+Without --case: all-gather, all-to-all, all-reduce and reduce-scatter of 4 KiB, 1 MiB and 64 MiB a rank, in memory of
+ceclMemAlloc ("cecl") and of malloc (on GPUs cudaMalloc). A case has a line for each of its sizes, placements and sides.
 Ends with 1 if a run failed, if the builds measured different things, or if no case ran."""
 import argparse
 import json

@@ -13,7 +13,7 @@ build=$root/build/coverage
 "$root/scripts/setup.sh" "${test_packages[@]}" gcovr
 least=92 # % of lines
 
-# Processes that end by _exit, as ranks that the tests fork do, would lose their counts: see the file.
+# Keeps the counts of processes that end by _exit, as the ranks that tests fork do: see keep_counts.c.
 mkdir -p "$build"
 gcc -O1 -Wall -c -fPIC -o "$build/keep_counts.o" "$root/scripts/keep_counts.c"
 build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TEST_RANKS=2;3;5" \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves, and fails if something does not compile,
-# if its files call each other in circles, or if a kernel is missing. Kernels are compiled for one architecture, unless test.sh's
-# build has compiled the same sources with the same nvcc.
-# Nothing helps the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, no PATH has
+# Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves. Fails if something does not
+# compile, if files of the library call each other in circles, or if a kernel is missing. Kernels are compiled
+# for one architecture, unless test.sh's build has compiled the same sources with the same nvcc. Nothing helps
+# the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, PATH has no
 # nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
 # A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
 # cannot be installed, the script says so, compiles nothing, and exits with 77.
@@ -49,7 +49,7 @@ nccl_alone() {
     echo "-DNCCL_INCLUDE_DIR=$folder/include -DNCCL_LIBRARY=$folder/lib/libnccl.so.2"
 }
 
-# Prints flags that have gcc search all that it searches by itself, but for /usr/local/include.
+# Prints flags with which gcc searches its usual folders for headers, except /usr/local/include.
 no_local_headers() {
     gcc -xc -E -v /dev/null 2>&1 | sed -n '/^#include </,/^End of/s/^ //p' | grep -v '^/usr/local/include$' |
         sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'

@@ -37,7 +37,8 @@ trap 'rm -rf "$scratch"' EXIT
 copy=$scratch/cecl
 mkdir "$copy"
 
-# The files of a clone, with changes that are not committed; where git knows none of them, all but what builds leave.
+# Copies the files that a clone has, with changes that are not committed; without git all files but those that
+# builds leave.
 if git -C "$root" ls-files --error-unmatch README.md >/dev/null 2>&1; then
     commit=$(git -C "$root" describe --always --dirty)
     (cd "$root" && git ls-files -z --cached --others --exclude-standard |
@@ -60,7 +61,7 @@ clean=(HOME="$HOME" PATH="$search")
 while IFS= read -r -d '' variable; do
     [[ $variable != NCCL_* ]] || clean+=("$variable")
 done < <(env -0)
-# Where the driver's libraries are told to the loader by a variable alone, nothing would run without it.
+# On some machines only this variable tells the loader where the driver's libraries are.
 if [ -n "${LD_LIBRARY_PATH:-}" ] && ! ldconfig -p | grep -q 'libcuda\.so\.1 '; then
     clean+=(LD_LIBRARY_PATH="$LD_LIBRARY_PATH")
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Learning under cecl-run --policy auto: what is decided, and that results are right. Each rank has a GPU of its own if CUDA
-shows several; otherwise, and with --share-gpu, all ranks share one.
+"""Checks cecl-run --policy auto as it learns: what it decides, and that results are right. Each rank has its own GPU if
+CUDA shows several; otherwise, and with --share-gpu, all ranks share one.
 
     scripts/measure_learn.py --cecl-run build/bin/cecl-run [--nccl FILE]
         [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
@@ -20,11 +20,11 @@ Parts (default: all but the last two), each of at most --limit seconds:
   periods       5 programs of nccl-tests with several sizes and -n 200
   jax           tests/nccl/jax_calls.py under auto with trials
   jax_graphs    the same under all, with collectives in XLA's command buffers, which are CUDA graphs
-  large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and collectives that do nothing in turn;
-                a GPU for each rank
-  rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
-                take, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if even the
-                fastest run with cecl takes over 1.03 times NCCL's slowest; the part fails if there is such a row
+  large         FSDP2 of 2.4 billion parameters at batch 2 and 1, with NCCL, with cecl-run and with collectives that do
+                nothing, in turn; a GPU for each rank
+  rows          11 programs of nccl-tests, with NCCL and with cecl-run in turn, up to 3 rounds: the rows' times divided
+                by NCCL's, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if
+                even the fastest run with cecl takes over 1.03 times NCCL's slowest. The part fails if a row is so
 Times on a shared GPU say nothing about NVLink; NCCL's ranks use sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
@@ -107,7 +107,7 @@ def run(command, environment, clock, log):
 
 
 def start(args, ranks):
-    """Starts processes of nccl-tests' kind. NCCL accepts ranks that share a GPU if they seem to be on different hosts."""
+    """The command that starts ranks by MPI. NCCL accepts ranks on one GPU if they seem to be on different hosts."""
     return [*args.mpirun.split(), "-n", str(ranks), *(OWN_HOST if SHARING else [])]
 
 
@@ -224,8 +224,8 @@ def part_moves4(args, clock):
 
 
 def by_waits(args, part, what, steps, rounds, clock):
-    """Runs a program of 2 ranks, all served, with fewer and fewer waits for late ranks, in turn. Yields the side, what ranks
-    got, and the share of late calls."""
+    """Runs a program of 2 ranks in which cecl serves all calls, with fewer and fewer waits for late ranks, in turn.
+    Yields the side, what ranks got, and the share of late calls."""
     sides = {"as it is": "", "late.behind_ns 0": "late.behind_ns * any 0\n",
              "and late.pending_ns 0": "late.behind_ns * any 0\nlate.pending_ns * any 0\n"}
     for number in range(rounds):
@@ -398,8 +398,8 @@ def time_rows(args, ranks, op, side, number, clock, times):
 
 
 def order_of(args):
-    """What runs, in order: [(round, ranks, program)]. Each program runs once, then those that cecl may serve in the other
-    rounds, and then the others, as far as time goes."""
+    """What runs, in order: [(round, ranks, program)]. First each program runs once. As far as time goes, other rounds
+    follow: first of the programs that cecl may serve, then of the others."""
     def round_of(number, ops):
         return [(number, ranks, op) for ranks in args.ranks for op in ops]
     others = [op for op in (*COLLECTIVES, *MESSAGES) if op not in MAY_BE_SERVED]
@@ -409,8 +409,8 @@ def order_of(args):
 
 
 def against_nccl(sides, side):
-    """For each round, the time of `side` / the median of NCCL's times in the other rounds. So NCCL's own ratios are those of
-    NCCL against NCCL."""
+    """For each round, the time of `side` / the median of NCCL's times in the other rounds. For the side NCCL, these
+    ratios compare NCCL with itself."""
     found = []
     for number, us in sides[side].items():
         others = [other for at, other in sides["nccl"].items() if at != number] or list(sides["nccl"].values())
@@ -432,13 +432,13 @@ def ratio_of(sides):
 
 
 def is_clear(sides):
-    """Whether cecl's fastest run takes more than MOST times NCCL's slowest, in all rounds. Equal sides of 3 runs each come out
-    so once in 20 times."""
+    """Whether cecl's fastest run of all rounds takes more than MOST times NCCL's slowest. With 3 runs of each, two
+    sides of equal speed give this result once in 20 times."""
     return len(sides["nccl"]) >= ROW_ROUNDS and min(sides["cecl"].values()) > MOST * max(sides["nccl"].values())
 
 
 def note_rows(times):
-    """Notes, for each program: cecl against NCCL, and NCCL against NCCL. The latter tells what differs between processes."""
+    """Notes, for each program, cecl against NCCL, and NCCL against itself, which shows how much processes differ."""
     for ranks, op in dict.fromkeys((ranks, op) for ranks, op, _ in times):
         rows = [sides for (its_ranks, its, _), sides in times.items() if (its_ranks, its) == (ranks, op)]
         ratios = {side: [ratio for sides in rows for ratio in against_nccl(sides, side)] for side in ("cecl", "nccl")}
@@ -449,8 +449,8 @@ def note_rows(times):
 
 
 def note_worst(times):
-    """Notes each program's worst row that is clearly slower; if there is none, the row with the highest ratio of medians.
-    Returns the rows that are clearly slower."""
+    """Notes each program's worst row that is clearly slower; if there is none, the row with the highest ratio of
+    medians. Returns the rows that are clearly slower."""
     by_ratio = sorted(times, key=lambda row: ratio_of(times[row]))
     clear = [row for row in by_ratio if is_clear(times[row])]
     for row in {row[:2]: row for row in clear or by_ratio[-1:]}.values():

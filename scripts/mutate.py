@@ -281,7 +281,7 @@ class Worker:
                               stderr=subprocess.STDOUT, text=True, errors="replace", **more)
 
     def copy_tree(self):
-        """Files that are the same keep their time, so that little is built anew."""
+        """Copies the tree. Files that have not changed keep their times, so that little is built anew."""
         files = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"],
                                capture_output=True, text=True, check=True).stdout.split("\0")
         os.makedirs(self.build, exist_ok=True)
@@ -299,7 +299,7 @@ class Worker:
         return self.call(["cmake", "--build", self.build, "-j2"])
 
     def run(self, pattern):
-        """None if all tests passed; otherwise how the first other test ended."""
+        """Runs tests. Returns None if all passed; otherwise how the first test that did not pass has ended."""
         out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT,
                          "-L", self.labels], preexec_fn=self.limits).stdout
         end_orphans()

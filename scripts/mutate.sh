@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Changes src/ in one place at a time, and says which changes no test notices: each of them is a hole in
-# the tests, or changes nothing that counts. Those of the second kind are in scripts/mutants_known.txt.
+# Changes src/ in one place at a time, and says which changes no test notices: each of them is a hole in the
+# tests, or changes nothing that counts. scripts/mutants_known.txt lists known changes of the second kind.
 # Run it by hand: 60 mutants take about 8 minutes on 16 cores. Lines that no test runs are left out if
 # coverage.sh has run before. mutate.sh --help lists the options; the same --seed draws the same mutants.
 set -euo pipefail

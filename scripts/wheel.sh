@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the Python wheels, for x86-64 and for aarch64, or for those named: wheel.sh FOLDER [x86_64|aarch64 ...]. It needs
-# python3 with venv, and PyPI.
-# PyPI's ziglang is the C compiler, for both, which binds to glibc 2.28: a wheel installs on every Linux that is
-# not older. No CUDA toolkit is needed; both have the same kernels. A wheel's tag is checked against what its libraries need.
+# Builds the Python wheels for x86-64 and aarch64, or for the architectures named: wheel.sh FOLDER
+# [x86_64|aarch64 ...]. It needs python3 with venv, and PyPI. PyPI's ziglang compiles C for both, and links
+# against glibc 2.28, so a wheel installs on every Linux with this glibc or a later one. No CUDA toolkit is
+# needed; both have the same kernels. A wheel's tag is checked against what its libraries need.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 glibc=2.28 most_bytes=20000000
