@@ -65,7 +65,7 @@ struct type {
     size_t bytes;
 };
 
-/* What --corrupt spoils, so that a test can see the check fail. */
+/* What --corrupt spoils, so that a test can see that the check finds it. */
 enum corruption { CORRUPT_NOTHING, CORRUPT_BYTE, CORRUPT_SKIP };
 
 struct options {
@@ -78,12 +78,12 @@ struct options {
     bool nccl, nccl_ce;
     bool enqueue, alloc;
     int graph;       /* calls that a graph captures; 0: not asked for */
-    unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
+    unsigned memory; /* a bit for each kind of memory (kinds.h) that gets a side of its own */
     bool first_use;
     int late_us;           /* 0: not asked for */
     size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
     const struct op *bulk; /* what bulk calls do; NULL: copies to and from the host */
-    bool urgent;           /* cecl's communicator is urgent, except the one of the bulk calls */
+    bool urgent;           /* cecl's communicator is urgent; the bulk calls' communicator is not */
     int group;             /* calls in a group; 0: not asked for */
     size_t row_bytes;      /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
@@ -103,8 +103,8 @@ struct run {
     struct options options;
 };
 
-/* One of the contenders: cecl or another library. Its buffers hold the largest
- * size for the whole run. */
+/* One of the contenders: cecl or another library. Its buffers have room for the largest
+ * size, and stay for the whole run. */
 struct side {
     const char *name;
     void *send, *recv;

@@ -1,4 +1,5 @@
-/* Checks whether a side's result is right: random input, output filled before, every byte compared.
+/* Checks whether a side's result is right. The input is random, the output is filled before the call, and
+ * every byte is compared.
  * The expected bytes are computed on the host: each word is a hash of its place. So checking takes
  * about as long as copying the result back. */
 #include <stdlib.h>

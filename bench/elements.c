@@ -46,7 +46,7 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     }
 }
 
-/* The word of 16 numbers that includes the one at `index`. */
+/* The word that holds number `index` and 15 numbers beside it. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
     uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;

@@ -1,4 +1,4 @@
-/* Memory of ceclMemAlloc, as one of the kinds of memory. */
+/* The kind of memory that ceclMemAlloc gives (kinds.h). */
 #include "kinds.h"
 
 struct memory_failure memory_take_pool(ceclComm_t comm, size_t bytes, void **ptr)

@@ -1,4 +1,4 @@
-/* Options of the benchmark programs: those that they share, and how a program adds its own. */
+/* Options of the benchmark programs: shared options, and how a program adds its own. */
 #ifndef CECL_BENCH_PARSE_H
 #define CECL_BENCH_PARSE_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless cecl_tune measures on the host device, writes a file that loads and nothing else, and refuses
-# what it must.
+# Fails unless cecl_tune measures on the host device, writes a file that loads, writes nothing else, and
+# refuses what it must.
 # tune.sh CECL_TUNE CECL_PERF CECL_INFO MPIRUN... (for two ranks)
 tune=$1 perf=$2 info=$3
 shift 3
@@ -48,7 +48,7 @@ grep -qF "wrote $dir/here/cecl.tuning: CECL_TUNING=$dir/here/cecl.tuning" "$dir/
     fails "GPUs were found: $(cat "$dir/said")"
 [ ! -e "$dir/broken" ] || fails "a file of a run that broke is left"
 
-# One operation, with rows from before: they stay, except those that are measured again.
+# One operation, with rows from before: rows stay, unless they are measured again.
 printf 'cecl-tuning 1\nreduction.reading_sms * any 5\nall_gather.returned_max_bytes 2 host 3KiB\n' >"$dir/before"
 CECL_TUNING=$dir/before "${mpi[@]}" "$tune" --quick --seconds 20 --op all_gather --output "$dir/some" >"$dir/said" 2>&1 ||
     fails "cecl_tune --op all_gather: $(cat "$dir/said")"

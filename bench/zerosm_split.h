@@ -1,6 +1,6 @@
-/* Cases of cecl_zerosm on communicators out of ceclCommSplit. An even number of GPUs from four on
- * is split into those with even and those with odd numbers; otherwise there is one new communicator
- * of all. In each, ranks are in the reverse order of GPUs. */
+/* Cases of cecl_zerosm on communicators that ceclCommSplit has made. With an even number of GPUs, at least
+ * four, GPUs with even numbers get one communicator and GPUs with odd numbers another. Otherwise all GPUs get
+ * one new communicator. In each, ranks are in the reverse order of GPUs. */
 #ifndef CECL_ZEROSM_SPLIT_H
 #define CECL_ZEROSM_SPLIT_H
 

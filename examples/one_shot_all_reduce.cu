@@ -61,7 +61,7 @@ int main(void)
         return 77;
     }
     n = n < MOST_GPUS ? n : MOST_GPUS;
-    /* one thread cannot grow the pool of several ranks, so it must begin large enough */
+    /* one thread cannot grow the pool of several ranks, so the pool must be large enough from the start */
     setenv("CECL_SEGMENT_BYTES", "256M", 0);
     CHECK(ceclCommInitAll(comms, n, NULL));
     CHECK(cudaMallocHost(&late, sizeof(*late)));

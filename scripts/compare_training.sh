@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one training with several communication libraries in turn: A B C A B C ..., so that a machine
-# that slows down as it warms up slows all of them alike.
+# that slows down as it warms up slows all libraries alike.
 #   compare_training.sh OUT ROUNDS COMMS COMMAND...
 #     COMMS    some of cecl,nccl,nccl-ce,none
 #     COMMAND  mpirun ... example_fsdp_train OPTION...; the script adds --comm and --json

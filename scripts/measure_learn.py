@@ -23,8 +23,8 @@ Parts (default: all but the last two), each of at most --limit seconds:
   large         FSDP2 of 2.4 billion parameters at batch 2 and 1, with NCCL, with cecl-run and with collectives that do
                 nothing, in turn; a GPU for each rank
   rows          11 programs of nccl-tests, with NCCL and with cecl-run in turn, up to 3 rounds: the rows' times divided
-                by NCCL's, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if
-                even the fastest run with cecl takes over 1.03 times NCCL's slowest. The part fails if a row is so
+                by NCCL's, and how much NCCL's own times differ between rounds (NCCL / NCCL). The part fails if a row is
+                clearly slower: even the fastest run with cecl takes over 1.03 times NCCL's slowest
 Times on a shared GPU say nothing about NVLink; NCCL's ranks use sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
@@ -45,7 +45,7 @@ sys.path.insert(0, os.path.join(ROOT, "examples/pytorch"))
 import compare  # noqa: E402
 import nccl_tests as rows_reader  # noqa: E402
 STEPS = os.path.join(ROOT, "tests/gpu/learn_steps.py")
-# Programs of nccl-tests. MESSAGES: they send and receive, which has no trials.
+# Programs of nccl-tests. MESSAGES: programs of sends and receives, for which there are no trials.
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
 MESSAGES = ("sendrecv", "hypercube", "alltoallv")
 OWN_HOST = ["sh", "-c", 'NCCL_HOSTID="rank $OMPI_COMM_WORLD_RANK" exec "$@"', "own_host"]
@@ -380,7 +380,7 @@ def part_large(args, clock):
 
 # nccl-tests' reductions of bfloat16; the other programs move bytes
 ROW_SIZES = ("-b", "1K", "-e", "256M", "-f", "4", "-n", "20", "-w", "3", "-g", "1", "-d", "bfloat16")
-# Under auto cecl may serve calls of these programs. Those of the others are NCCL's on both sides.
+# Under auto cecl may serve calls of these programs. NCCL makes the other programs' calls on both sides.
 MAY_BE_SERVED = ("all_gather", "all_reduce", "reduce_scatter", "alltoall", "broadcast")
 MOST = 1.03  # how many times NCCL's time a row may take
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing among those named: setup.sh PACKAGE ...
+# Installs those of the named Debian packages that are missing: setup.sh PACKAGE ...
 # A package counts as installed if its commands are on PATH in a sufficient version, or its library can be
 # linked, wherever they come from: pip's cmake serves as Debian's does, and needs no network. Prints
 # nothing when nothing is missing. On other systems it only names the packages: CMake then finds what
@@ -36,7 +36,7 @@ builds() {
     "$compiler" "$scratch/probe.c" -o "$scratch/probe" "$@" >/dev/null 2>&1
 }
 
-# links LIBRARY HEADERS: builds, with the flags that pkg-config knows, if it does.
+# links LIBRARY HEADERS: builds, with pkg-config's flags if it knows LIBRARY.
 links() {
     local flags
     flags=$(pkg-config --cflags --libs "$1" 2>/dev/null) || flags=-l$1

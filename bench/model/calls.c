@@ -31,8 +31,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op)
     return false;
 }
 
-/* Reductions are of bfloat16, as in the tables. Peers cannot read inputs, and no call is small, because the
- * model has no kernels that read at peers. */
+/* Reductions are of bfloat16. Peers cannot read inputs, and no call is small, because the model has no kernels
+ * that read at peers. */
 static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
 {
     struct cecl_part part = {

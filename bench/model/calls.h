@@ -11,7 +11,7 @@ struct model_call {
     uint64_t bytes;    /* of a block, as the call counts it */
     uint64_t staging;  /* 0: as on GPUs of 141 GB */
     uint64_t late;     /* bit r: rank r came late to the call */
-    int group;         /* so many of these calls, as one group; 0: one call */
+    int group;         /* how many of these calls form a group; 0: one call without a group */
     int nranks;
 };
 

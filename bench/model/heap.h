@@ -7,8 +7,8 @@
 
 struct model_heap {
     double *at;      /* [capacity] when each happens */
-    uint64_t *order; /* orders events at the same time: the one that was set first comes first */
-    uint32_t *place; /* index + 1 in `heap`; 0: it does not happen */
+    uint64_t *order; /* for events at the same time: the event that was set first comes first */
+    uint32_t *place; /* an event's index + 1 in `heap`; 0: the event is not in the heap */
     uint32_t *heap;  /* [count] numbers, the earliest first */
     uint32_t count, capacity;
     uint64_t orders;

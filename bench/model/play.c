@@ -121,7 +121,7 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
     }
 }
 
-/* A lane goes on to its next step, or looks again at the one at which it is blocked. */
+/* Lets a lane go on to its next step, or check again the step at which it is blocked. */
 void model_advance(struct model_run *p, int rank, int lane, double now)
 {
     struct model_rank *r = &p->ranks[rank];
@@ -252,7 +252,7 @@ static ceclResult_t run(struct model_run *p, const double *start, struct model_o
     return ceclSuccess;
 }
 
-/* Adds another run to the sums of those before. All runs move the same bytes, so they have the same busiest
+/* Adds another run to the sums of the earlier runs. All runs move the same bytes, so they have the same busiest
  * link. */
 static void add(struct model_outcome *sum, const struct model_outcome *one)
 {

@@ -110,8 +110,8 @@ static bool time_contender(struct bench *b, struct contender *c, size_t block, i
     return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
 }
 
-/* Times all contenders. `first` comes right after the GEMM alone. The times are
- * stored as those of `round`. */
+/* Times all contenders, and stores the times as the times of `round`. `first` comes right
+ * after the GEMM alone. */
 static bool time_round(struct bench *b, struct trial *t, int first, int round)
 {
     const struct load gemm = {.gemm = true};

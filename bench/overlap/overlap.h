@@ -25,12 +25,12 @@ struct contender {
      * run's communicator */
     ceclComm_t comm;
     bool in_place, on;
-    bool yardstick; /* the one with which the others are compared */
+    bool yardstick; /* the other contenders are compared with this one */
     /* ms of the slowest rank in each round, set on rank 0 */
     double with[MAX_ROUNDS], alone[MAX_ROUNDS];
     double sequential[MAX_ROUNDS]; /* if the settings ask for it */
     long long errors;              /* wrong bytes on all ranks */
-    /* this rank's calls, and those to which a rank came late; 0 for NCCL, and for calls that tell no places */
+    /* this rank's calls, and those to which a rank came late; 0 for NCCL, and for calls that publish no places */
     uint64_t told, late;
 };
 

@@ -11,7 +11,7 @@
 
 #define MAX_POINTS 32
 
-/* A threshold where one way becomes better than another, and calls that take both. */
+/* A threshold where one way becomes better than another, and the calls that can go both ways. */
 struct crossing {
     enum cecl_threshold which;
     const struct op *op;

@@ -1,7 +1,7 @@
 /* Lanes, and communication by cecl. On a GPU all lanes share one stream, because calls of one
  * communicator run one after the other anyway, and events order them with compute. On the host each
- * lane has its own stream, so that the host can wait for one call without waiting for those enqueued
- * after it. cecl keeps the order of calls across streams. */
+ * lane has its own stream, so that the host can wait for one call without waiting for later calls.
+ * cecl keeps the order of calls across streams. */
 #include "comm.h"
 
 #include <cecl/cecl_mpi.h>

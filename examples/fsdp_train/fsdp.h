@@ -14,7 +14,7 @@
 #include "comm.h"
 #include "model.h"
 
-enum { LOSSES = 10 }; /* the host reads losses after at most so many steps */
+enum { LOSSES = 10 }; /* the host reads losses at least once in this many steps */
 
 struct fsdp {
     struct shape shape;

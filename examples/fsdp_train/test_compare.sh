@@ -42,7 +42,7 @@ made() {
         "exposed_ms": {"median": 1}, "tokens_per_second": 5, "losses": [2, 1.5]}' "$1" "${3:-2}" "$2"
 }
 i=0
-# Everything takes twice as long in the second round: within rounds the ratios are 0.8, 0.8, 0.5.
+# Both kinds take twice as long in the second round. Within rounds the ratios are 0.8, 0.8 and 0.5.
 for run in "cecl 8" "nccl 10" "cecl 16" "nccl 20" "cecl 10" "nccl 20"; do
     i=$((i + 1))
     # shellcheck disable=SC2086

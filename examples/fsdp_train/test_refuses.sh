@@ -29,6 +29,6 @@ else
     bad "--comm nccl: a build with CUDA and NCCL expected" --comm nccl
 fi
 
-# What one rank alone finds ends all of them.
+# An error that one rank alone finds ends all ranks.
 refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 1
 refuses 2 1 "rank 1: " --batch 40000 --steps 1

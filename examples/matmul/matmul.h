@@ -37,8 +37,8 @@ extern const struct way way_gather, way_reduce;
  * Does so `blocks` times, for the same rows of each rank's block. The work is enqueued. */
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
-/* The first lets compute that is enqueued later run after the work that the stream holds now; the
- * second does the reverse. */
+/* compute_after: compute that is enqueued later runs after the work that the stream holds now.
+ * stream_after: the reverse. */
 void compute_after(struct job *j);
 void stream_after(struct job *j);
 

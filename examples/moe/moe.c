@@ -51,7 +51,7 @@ static void draw_tokens(int of_rank, struct tokens *tokens)
 
 struct layer {
     float router[WIDTH * MOST_EXPERTS];
-    float weights[MOST_EXPERTS][MATRIX]; /* only those of some experts are used */
+    float weights[MOST_EXPERTS][MATRIX]; /* of all experts, though only some are used */
 };
 
 static void draw_layer(struct layer *layer)

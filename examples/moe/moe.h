@@ -44,7 +44,7 @@ void expert_backward(float *d_weights, const float *x, const float *d_out, size_
 float dot(const float *a, const float *b);
 /* Computes the gradient of the loss with respect to the outputs; returns the loss. all_tokens: of all ranks. */
 float loss_of(const struct tokens *tokens, const float *outputs, int all_tokens, float *d_outputs);
-/* Adds to the gradient of the router, computed from that of the gates. */
+/* Adds to the gradient of the router, which follows from the gradient of the gates. */
 void route_backward(float *d_router, int experts, const struct tokens *tokens,
                     const struct routes *routes, const float *d_gates);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SYMBOLS 256 /* the network reads and predicts bytes */
-#define SAMPLE 8    /* so many bytes follow each other; each is predicted from the byte before it */
+#define SAMPLE 8    /* bytes of a sample; each byte is predicted from the byte before it */
 
 /* embedding -> `layers` x (x = x + gelu(x) W) -> output. Matrices are row-major: [width][width];
  * embedding [SYMBOLS][width] of bytes, then [SAMPLE][width] of their places; output [width][SYMBOLS]. An

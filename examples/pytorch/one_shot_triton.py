@@ -31,8 +31,8 @@ def swap(word, old, new, patience):
 
 @triton.jit
 def meet(pads, rank, ranks: tl.constexpr, patience):
-    """Waits for the programs of the same number on all ranks. Each pair of ranks has a word at both ends, which is 0
-    before and after."""
+    """Waits until all ranks' programs with this program's number have come. Each pair of ranks has a word at both ends,
+    which is 0 before and after."""
     tl.debug_barrier()  # all threads of the program have loaded and stored
     late = 0
     words = tl.program_id(0) * ranks

@@ -61,8 +61,8 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
 
 
 def _levels(output, source):
-    """The dimensions after the first as [size, stride in output, stride in source]. Joins neighbouring dimensions that
-    both tensors can be indexed by as one."""
+    """The dimensions after the first as [size, stride in output, stride in source]. Neighbouring dimensions become one
+    if both tensors can be seen so."""
     levels = []
     for size, *steps in zip(output.shape[1:], output.stride()[1:], source.stride()[1:]):
         if size > 1 and levels and all(above == size * step for above, step in zip(levels[-1][1:], steps)):
@@ -73,9 +73,9 @@ def _levels(output, source):
 
 
 def _rows(name, function, output, source, size):
-    """How calls of `function` move between tensors [ranks, ...] of equal shapes: their rows, the places from which
-    each call counts, in bytes, and whether what the calls write lies apart. One call suffices where blocks of equally
-    distant rows describe the tensors."""
+    """Which calls of `function` move the blocks of tensors [ranks, ...] of equal shapes: the rows of each call; where
+    each call begins in source and output, in bytes; and whether there are several that write to separate memory. One
+    call is enough if blocks of equally distant rows describe the tensors."""
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {size} ranks")

@@ -23,14 +23,14 @@ _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": di
 
 
 def name(group=None):
-    """The name by which operators know a group; by default that of all ranks. Compiled functions may call it."""
+    """The name by which operators know a group; by default the group of all ranks. Compiled functions may call it."""
     if isinstance(group, str):
         return group
     return (dist.group.WORLD if group is None else group).group_name
 
 
 def _group(function, group_name, tensor, group_size=None):
-    """The group, once the arguments that most operators have are checked."""
+    """Checks the arguments that most operators have, and returns the group."""
     group = group_of(f"cecl::{function}", group_name)
     check(f"cecl::{function}: input", tensor)
     if group_size not in (None, group.size()):

@@ -67,7 +67,7 @@ def _only(name, tensors):
 
 
 def _parts(name, lists, size, tensor):
-    """The only list of tensors: one for each rank, each with as many elements as `tensor`."""
+    """Takes out the only list of tensors: one for each rank, each with the number of elements of `tensor`."""
     parts = _only(name, lists)
     if len(parts) != size or any(part.numel() != tensor.numel() for part in parts):
         raise ValueError(f"cecl: {name} of {tensor.numel()} elements on {size} ranks: a list of tensors with "

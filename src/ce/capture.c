@@ -162,7 +162,7 @@ static void emit_items(const struct capture *capture, const struct cecl_plan *pl
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
 }
 
-/* Replaces the plan's steps by those of the captured call. The rest of the plan stays. */
+/* Replaces the plan's steps by the steps of the captured call. The rest of the plan stays. */
 static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
 {
     struct cecl_plan built;

@@ -36,7 +36,7 @@ static int foreign_rank(const struct cecl_copy *copy, int mine)
                                         : -1;
 }
 
-/* A plan that is read phase by phase; the phases are those of the main lane. */
+/* A plan that is read phase by phase (phases of the main lane). */
 struct reader {
     const struct cecl_plan *plan;
     uint32_t at;

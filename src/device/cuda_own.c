@@ -11,8 +11,8 @@
 struct own {
     const struct cuda_device *owner;
     CUstream stream;
-    /* tells this stream from a new one at the same address, which there may be if the caller destroyed this one with
-     * CUDA's function */
+    /* distinguishes this stream from a new one at the same address; there may be one if the caller destroyed this
+     * one by CUDA's function */
     unsigned long long id;
 };
 

@@ -12,7 +12,7 @@
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)
 
 struct memory {
-    /* whether the memory has an IPC handle; the set of its CUmemAllocationHandleType */
+    /* whether the memory has an IPC handle; bits: which CUmemAllocationHandleType it can be exported as */
     unsigned legacy, types;
     CUmemoryPool pool; /* for stream-ordered memory */
     CUdeviceptr start; /* start of the allocation, or of the whole reservation */

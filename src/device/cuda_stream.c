@@ -234,8 +234,8 @@ static bool are_one_write(const struct cecl_memop *ops, size_t count)
            (uintptr_t)ops[0].addr / sizeof(uint64_t) == (uintptr_t)ops[1].addr / sizeof(uint64_t);
 }
 
-/* The default flags include a memory barrier, so peers see earlier copies before the word. Two writes to one
- * aligned word of 64 bits are one write, because each takes 1.6 us. */
+/* The default flags include a memory barrier, so peers see earlier copies before the word. Joins two writes to
+ * one aligned word of 64 bits, because each write takes 1.6 us. */
 static size_t describe_write(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
                              size_t count)
 {

@@ -261,8 +261,8 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- events. On CUDA they are the driver's, so the program may use its own events, too. The stream has passed
-     * stream_check. On the host device events are refused on streams that capture, and by name once they are
-     * destroyed. -- */
+     * stream_check. The host device refuses events on streams that capture, and recognizes and refuses events that
+     * were destroyed. -- */
 
     ceclResult_t (*event_create)(struct cecl_device *dev, ceclEvent_t *event);
     ceclResult_t (*event_destroy)(struct cecl_device *dev, ceclEvent_t event);

@@ -138,8 +138,8 @@ struct host_place {
 extern struct host_process {
     pthread_mutex_t lock;        /* guards the list of streams */
     struct host_stream *streams; /* all living streams, default streams included */
-    /* Guards the list of events and their places. Held while work or a graph is enqueued that an event puts in
-     * order; taken before `lock` and before a stream's lock */
+    /* Guards the list of events and their places. Held while work, or a graph, is enqueued whose order depends on
+     * an event; taken before `lock` and before a stream's lock */
     pthread_mutex_t order;
     struct host_event *events; /* all events that exist */
 } host_process;

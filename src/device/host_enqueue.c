@@ -22,7 +22,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* A stream adds what it captures to its graph, whatever `captured` says. */
+/* Ignores `captured`: a stream knows by itself whether it captures. */
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                              const struct cecl_row_copy *copies, size_t count, bool captured)
 {

@@ -73,7 +73,7 @@ ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
     return ceclSuccess;
 }
 
-/* Streams that wait for the event go on waiting, because they wait for its place, which they hold themselves. */
+/* Streams that already wait for the event go on waiting: each has its own copy of the event's place. */
 ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
 {
     pthread_mutex_lock(&host_process.order);

@@ -1,5 +1,5 @@
-/* The streams of the process on the host device: making them, keeping them in a list, waiting for those of a
- * communicator, ending them.
+/* The streams of the process on the host device: making them, keeping them in a list, waiting for the streams of
+ * a communicator, ending them.
  *
  * As on a GPU, a stream serves all communicators of the process. It ends with the communicator that made
  * it. What it still holds then may be another communicator's work, so it is carried out all the same. */

@@ -70,9 +70,9 @@ static ceclResult_t find_run(uint64_t at, struct run *run)
 
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
-/* Whether peers may map a file for reading and writing. Seals forbid new mappings for writing, while
- * an older one may stay. Pages of memfd_secret count as locked memory of each process that maps them, so they
- * are private. */
+/* Whether peers may map a file for reading and writing. A sealed file may still have an older mapping for
+ * writing, but allows no new one. Pages of memfd_secret count as locked memory of each process that maps them,
+ * so they are private. */
 static bool may_be_mapped(int fd)
 {
     struct statfs system;
@@ -210,7 +210,7 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
 {
     struct surveys surveys;
     const ceclResult_t result = survey(uses, count, &surveys);
-    /* no descriptor for the check: memory that cannot be checked counts as usable */
+    /* for example without a descriptor for the check; memory that cannot be checked counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
 }
 

@@ -10,7 +10,7 @@
 
 #include "device/host.h"
 
-#define SPINS 100 /* looks before a waiter sleeps, because a word often comes at once */
+#define SPINS 100 /* how often a waiter looks before it sleeps; a word often comes at once */
 /* The longest sleep before the word is looked at again, in ns. Sleeps begin short, because only a look finds a word
  * that was written without a wake. */
 #define SLICE_NS 50000000L

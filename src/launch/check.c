@@ -224,8 +224,8 @@ static bool is_checked(ceclComm_t comm)
            comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
-/* The first communicator that refuses; NULL: none does. It has not compared (ceclInProgress) if no thread
- * could start. */
+/* The first communicator that refuses; NULL: none does. A launch has not compared yet (ceclInProgress) if no
+ * thread could be started for it. */
 static ceclComm_t who_refuses(struct cecl_launch *launch)
 {
     while (launch && (launch->compared == ceclSuccess || launch->compared == ceclInProgress))

@@ -47,7 +47,7 @@ static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
     return count;
 }
 
-/* Refuses memory outside of windows that a call cannot use. `count`: as check_uses in device.h has it. */
+/* Refuses memory outside of windows if a call cannot use it. `count`: as check_uses in device.h has it. */
 static ceclResult_t check_uses(ceclComm_t comm, const struct cecl_use *uses, size_t count)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;

@@ -52,8 +52,8 @@ struct cecl_launcher {
     /* the launch that is being made: its deadline ends the host's waits; NULL: the waits have no limit */
     const struct cecl_launch *making;
     struct cecl_places places; /* where ranks tell each other places */
-    /* The latest launches that were told in `places`, a ring of `nends` entries so far: the number of the launch's last
-     * call, and the value of `done` once the launch is done. */
+    /* A ring of the latest launches that were told in `places`: the number of a launch's last call, and the value of
+     * `done` once the launch is done. `nends`: how many entries were written so far. */
     struct cecl_told_end {
         uint64_t call;
         uint32_t target;

@@ -125,7 +125,7 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
-/* The copy engines of one GPU move 8 MiB in both directions in 44 us, those of two GPUs in 22 us. So a wait for
+/* One GPU's copy engines move 8 MiB in both directions in 44 us, two GPUs' copy engines in 22 us. So a wait for
  * the receivers costs the host no more than the GPUs gain. */
 #define MUCH_CUDA (8u << 20)
 #define MUCH_HOST (64u << 10)

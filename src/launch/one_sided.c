@@ -307,9 +307,9 @@ static void commit_call(struct making *making)
 
 /* ---- issuing */
 
-/* Ends a call of which only a part is enqueued: behind that part the stream writes that the call is done,
- * so that the call's memory can be given back. If even this write cannot be enqueued, the call counts as
- * pending for ever and keeps its memory. */
+/* Ends a call that was enqueued only in part. Behind that part the stream writes that the call is done, so
+ * that its memory can be given back. If even this write cannot be enqueued, the call counts as pending for
+ * ever and keeps its memory. */
 static void end_what_began(const struct making *making, ceclStream_t work)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;

@@ -186,7 +186,7 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
-/* Whether calls with a bounce buffer have the same recvbuff of the program, too. The calls of a group may have
+/* For calls with bounce buffers: whether the program gave the same recvbuffs. The calls of a group may have
  * equal bounce buffers, and yet overlap in the program's buffers. */
 static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
 {

@@ -160,8 +160,8 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Copies what this rank uses of a rank's records of all calls, because a faulty peer could change them later. Sets
- * *differ if cecl_call_is_outside differs between that rank and this rank. */
+/* Copies what this rank needs from another rank's records of all calls, because a faulty peer could change them later.
+ * Sets *differ if cecl_call_is_outside differs between that rank and this rank. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
     ceclComm_t comm = launch->comm;

@@ -14,7 +14,7 @@ struct given {
 };
 
 /* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block lies behind
- * the ones before it, so no two overlap. */
+ * all earlier blocks, so no two overlap. */
 static ceclResult_t to_bytes(const struct given *given, const struct cecl_call *call,
                              uint64_t *bytes, uint64_t *offsets, bool *in_order)
 {

@@ -56,7 +56,7 @@ struct cecl_copy {
     uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The type
- * and the operation are those of call `part`. */
+ * and the operation are the type and the operation of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */

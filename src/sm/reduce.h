@@ -48,8 +48,8 @@ struct cecl_reduction {
     ceclDataType_t type;
     ceclRedOp_t op;
     bool widens; /* dst has fp32: for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: in a call's last reduction the number of ranks, in the reductions before that 0
-     * (or 1: no division). Other operations ignore it. */
+    /* For ceclAvg: the number of ranks, in a call's last reduction. Earlier reductions of the call do not
+     * divide: 0 or 1. Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the

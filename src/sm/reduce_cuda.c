@@ -165,7 +165,7 @@ static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_redu
     return r->counting ? gpu->counted_bulk[type] : cecl_kernel_table_at(&gpu->bulks, type, r->op);
 }
 
-/* The wide kernel: the one that was made for exactly this number of sources, if there is one. */
+/* The wide kernel for exactly this number of sources, if there is one; otherwise the general wide kernel. */
 static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;

@@ -64,7 +64,7 @@ struct cecl_small_args {
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
 /* The number of a call that numbers itself, in the upper bits of an epoch. It distinguishes the call's lines from lines
  * of other calls with the same epoch. The lower bits stay. They distinguish all epochs that lines may have, because
- * each line was written or renewed recently: in the last two calls per row. The highest bit is CECL_SMALL_FAR. */
+ * each line was written or renewed within twice as many calls as a half has rows. The highest bit is CECL_SMALL_FAR. */
 uint32_t cecl_small_mark(const struct cecl_small *small);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);

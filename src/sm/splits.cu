@@ -295,7 +295,7 @@ DEVICE uint64_t offset_of(const places &p, const array &a, uint32_t to)
     return a.is_scales ? p.lines[to].scales_offset : p.lines[to].recv_offset;
 }
 
-/* This rank's blocks in the order in which they are sent: first those for the next rank. */
+/* This rank's blocks in the order in which they are sent: first the blocks for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */

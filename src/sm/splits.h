@@ -103,7 +103,7 @@ enum cecl_splits_trouble_kind {
 };
 struct cecl_splits_trouble {
     uint32_t what; /* enum cecl_splits_trouble_kind */
-    uint32_t rank; /* the rank whose buffer or line it is */
+    uint32_t rank; /* whose buffer is too small, or (OTHER) whose line is from another call */
     uint32_t to;   /* SEND: the receiver of the first block that does not fit */
     /* the expert of the first block that does not fit; how many experts each rank has */
     uint32_t expert, experts;

@@ -32,7 +32,7 @@ struct cecl_row_sums {
 };
 #define CECL_ROW_SUMS_SMS 16u
 
-/* Whether rows of a type can be added: those that are accumulated in fp32. */
+/* Whether rows of a type can be added: only types that are accumulated in fp32. */
 bool cecl_row_sums_adds(ceclDataType_t type);
 
 /* Adds on the calling thread. */
