@@ -18,7 +18,7 @@ import unittest
 from unittest import mock
 
 SCRIPT = os.path.abspath(sys.argv.pop(1))
-WAIT_S = 60  # for what takes far less
+WAIT_S = 60  # a limit for what takes far less
 TOGETHER = 6  # tests that run at a time
 
 # Starts ranks, each of which learns its rank from the variable $FAKE_VARIABLE (empty: from none).

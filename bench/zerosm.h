@@ -45,7 +45,7 @@ struct zerosm_case {
 
 struct zerosm_outcome {
     bool finished;  /* while every SM was held; otherwise it finished after they were free */
-    double ms;      /* from the first call to the end, or to the end of the patience */
+    double ms;      /* from the first call to the end, or until patience_ms were over */
     char path[64];  /* what ceclGroupExplain says on rank 0 */
     char why[1024]; /* what went wrong, when zerosm_run returned false */
 };

@@ -22,13 +22,13 @@ build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TES
     -DCMAKE_EXE_LINKER_FLAGS="$build/keep_counts.o -rdynamic" \
     -DCMAKE_SHARED_LINKER_FLAGS="$build/keep_counts.o"
 
-# Counts add up over runs, so the counts of earlier runs are removed. Those of older objects would
-# not fit.
+# Counts add up over runs, and counts of older objects would not fit. So the counts of earlier runs are
+# removed.
 find "$build" -name '*.gcda' -delete
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 # as under the sanitizers
 status=0
-# install_ and guide_ build programs of their own, exports_ would find what coverage adds, and
-# nccl_pass_time and test_instructions would measure it.
+# install_ and guide_ build programs of their own; exports_ would fail because of symbols that coverage adds;
+# nccl_pass_time and test_instructions would measure the code that coverage adds.
 left_out='^install_|^guide_|^plot_|^exports_|^nccl_pass_time|^test_instructions'
 (cd "$build" && ctest --output-on-failure -j"$test_jobs" -E "$left_out" "$@") ||
     status=$?

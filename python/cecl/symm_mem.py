@@ -143,7 +143,7 @@ class SymmetricMemory:
 
     def _tensor(self, name, pointers, room, rank, sizes, dtype, offset):
         self._check(name)
-        self._memory.pointer(rank)  # refuses a handle whose group has ended, and ranks that are none
+        self._memory.pointer(rank)  # refuses a handle whose group has ended, and a number that is no rank
         sizes, begin = torch.Size(sizes), (offset or 0) * dtype.itemsize
         nbytes = sizes.numel() * dtype.itemsize
         if begin < 0 or begin + nbytes > room:

@@ -120,7 +120,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._communicators, self._grouped, self._messages, self._name, self._desc = {}, None, [], "", ""
         self._splits_made = 0
-        self.handles, self.handles_made = {}, 0  # of symm_mem, by where the memory begins
+        self.handles, self.handles_made = {}, 0  # symm_mem's handles, by the address of their memory
 
     # -- what torch asks of a group
 

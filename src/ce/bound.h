@@ -81,7 +81,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
                             struct cecl_bound *bound);
 
 /* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane, or adds it to
- * what `work` captures. If all cells have fixed values, a run needs nothing else. */
+ * what `work` captures. Cells with fixed values need not be filled again before another run. */
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work, bool is_captured);
 

@@ -98,8 +98,8 @@ static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work
 
 /* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would
  * never be freed. After `done` the buffers are the caller's again. So the write must follow the work of
- * all lanes, as far as the streams can still be made to wait for each other. If the main lane cannot be
- * made to wait for the side lane, the write goes on the side lane, which so far follows the main lane. */
+ * all lanes. If the main lane can no longer be made to wait for the side lane, the write goes on the side
+ * lane, which so far follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {

@@ -73,7 +73,7 @@ void cecl_messages_capture(struct cecl_launch *launch);
 /* Counts the messages of a launch, by role and peer. Refuses more messages with one peer than a ring holds, or than a
  * captured group may have. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
-/* Refuses messages of a rank to itself that are not sent and received in one group, with equally many bytes. */
+/* Requires that each message of a rank to itself is sent and received in one group, with equally many bytes. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
 /* The send and the receive of the next message from this rank to itself. The function returns false if

@@ -51,8 +51,8 @@ struct cecl_copy {
     uint64_t bytes;                /* bytes of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
-    /* not 0: the caller gives the number of bytes when the plan is issued, as value number given - 1. It is
-     * at least 1 and at most `bytes`, and there is one row */
+    /* not 0: the caller gives the actual number of bytes (1 to `bytes`) when the plan is issued, as element
+     * `given` - 1 of the given values. Such a copy has one row */
     uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The type
