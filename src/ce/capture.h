@@ -1,7 +1,7 @@
 /* The plan of a captured call. It has the copies and reductions of the call's own plan, between
  * signals whose values are fixed, so a graph may run it any number of times.
  *
- * All steps are on the main lane, in the order of the plan. This order is always allowed, because
+ * All steps are on the main lane, in the order of the plan. Any plan must work in this order, because its
  * lanes may share one hardware queue. One word of each rank, which all peers read, stands for its
  * epochs (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of
  * this word. All ranks signal them in the same order, on one lane, so a wait for a phase is also a

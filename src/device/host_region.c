@@ -20,9 +20,9 @@
 
 /* ---- one memory */
 
-/* An id that is equal for all lines of one shared mapping, even if the kernel has split it: for all
- * of these lines the start of the file would lie at the same address. Each line of other memory has
- * an id of its own. */
+/* All lines of one shared mapping have the same id, even if the kernel has split the mapping: the id
+ * depends on the address at which the file's first byte would lie. Each line of other memory has an id
+ * of its own. */
 static uint64_t id_of(const struct host_mapping *mapping)
 {
     static const uint8_t key[16] = {0}; /* ids only have to differ, so no secret is needed */
