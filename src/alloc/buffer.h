@@ -4,8 +4,8 @@
  *     pool        symmetric memory. The offset counts from the start of this rank's slice, and a
  *                 peer's address is calculated from the offset.
  *     registered  other memory that peers can reach. The offset counts from the window's start.
- *     private     memory that no peer can reach. All private memory is one window, and the offset is the address
- *     itself.
+ *     private     memory that no peer can reach. All private memory is one window, and the offset is the
+ *                 address itself.
  *
  * Windows are reference-counted. References are held by the registry (while the memory exists), by the
  * caller's registrations, by calls that are being made, and by kept plans. While a window has a reference, its buffers

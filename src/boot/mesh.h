@@ -89,8 +89,8 @@ void cecl_mesh_close(struct cecl_mesh *mesh);
 
 /* All-gathers `bytes` bytes of each rank. Collective, blocking; one thread at a time.
  *
- * kind  at most 7 characters, sent along. If ranks are in different exchanges, they get ceclInvalidUsage with a message
- * that names both kinds
+ * kind  at most 7 characters, sent along. If ranks are in different exchanges, they get ceclInvalidUsage with a
+ *       message that names both kinds
  * recv  [nranks * bytes] in rank order, including this rank's bytes
  *
  * ceclTimeout at the deadline. ceclRemoteError if a peer has gone; the message names the peer. */

@@ -22,7 +22,7 @@
  * zeroed line counts as closed; closing it does nothing. A line may be copied until a second thread uses it.
  *
  *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
- *     root -> rank   a reply + all ranks' parts once all ranks have sent a part
+ *     root -> rank   a reply + all ranks' parts       once all ranks have sent a part
  *                    a reply with an error's message  once a rank has ended or given up
  *                    an empty reply                   once a rank has left, or the root's process may end
  *                    closes the connection            after a goodbye
@@ -44,8 +44,8 @@ void cecl_lifeline_close(struct cecl_lifeline *line);
 
 /* All-gathers `bytes` bytes of each rank; at most CECL_OOB_PART_BYTES. Collective.
  * recv   [nranks * bytes] in rank order
- * ended  set by another thread to end the wait for other ranks; NULL: no thread does ceclTimeout at the deadline.
- * ceclRemoteError if a rank, or the root, has ended or given up. */
+ * ended  set by another thread to end the wait for other ranks; NULL: no thread does
+ * ceclTimeout at the deadline. ceclRemoteError if a rank, or the root, has ended or given up. */
 ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
                                   size_t bytes, int64_t deadline, const _Atomic bool *ended);
 /* All ranks succeed, or all fail with the result and the message of the first rank that failed. Collective. */

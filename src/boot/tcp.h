@@ -1,7 +1,7 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
  *     rank -> root   joins (struct cecl_tcp_said)   proves the secret; says who it is; has its part
- *     root -> rank   proof once it has read this;
+ *     root -> rank   proof                           once it has read this;
  *                    or "again", and it closes       if it cannot wait for the rest
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *

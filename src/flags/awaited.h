@@ -11,8 +11,8 @@
  * Messages from one rank to another are numbered, on both ranks alike. Words hold a message's number, and are compared
  * modulo 2^32:
  *
- *     READY   the rank that came first: its stream has reached the call, so its buffer may be used MOVED the rank that
- *     came second: its stream has moved the bytes
+ *     READY   the rank that came first: its stream has reached the call, so its buffer may be used
+ *     MOVED   the rank that came second: its stream has moved the bytes
  *
  * Of a message's two ranks, the one that posts it first writes READY and the other one writes MOVED. Either may be the
  * sender, so a rank has both words twice: once as a sender, once as a receiver.

@@ -125,8 +125,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 /* Collective. Takes flags, pads and the table of slices from the pool, and checks that copied flags arrive.
  * cecl_flags_close also accepts flags that are zeroed or that failed to open.
  *
- * hosted memory for awaited words, and for flags if `on_host`. Its words must be zero on every rank. If there is no
- * such memory, the struct is zeroed */
+ * hosted  memory for awaited words, and for flags if `on_host`. Its words must be zero on every rank. If there is
+ *         no such memory, the struct is zeroed */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, bool on_host);
 
