@@ -11,11 +11,11 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define LINE_BYTES 64 /* so that ranks do not share cache lines */
-#define SPINS 1000    /* looks of a wait before it sleeps between looks */
+#define LINE_BYTES 64 /* each rank's words have a cache line of their own */
+#define SPINS 1000    /* how often a wait looks before it sleeps between looks */
 
-/* What a rank tells. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough,
- * because a rank ends an agreement only when it has read the words of all ranks. */
+/* What a rank tells the others. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough, because a
+ * rank ends an agreement only when it has read the words of all ranks. */
 struct cecl_nccl_words {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
     _Atomic uint64_t calls; /* served collectives so far */
@@ -31,7 +31,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
         atomic_store(&words[entry->rank].has_left, true);
 }
 
-/* Enters the entry first, so that no part of it is freed meanwhile. */
+/* Enters the entry first, so that no part of the entry is freed while this function uses it. */
 static void leave_one(struct cecl_nccl_comm *entry)
 {
     if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
@@ -40,8 +40,8 @@ static void leave_one(struct cecl_nccl_comm *entry)
     cecl_nccl_life_leave(&entry->life);
 }
 
-/* Called at the end of the process, to tell peers that wait in an agreement. They do not learn it from
- * cecl's goodbye, which is an error only for peers that wait in a call of libcecl.so. */
+/* Called at the end of the process. Peers that wait in an agreement learn from this that the rank has left; cecl's
+ * goodbye is an error only for peers that wait in a call of libcecl.so. */
 static void leave_all(void)
 {
     if (!cecl_nccl_process()->is_forked)
@@ -112,9 +112,9 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Why the wait for `rank` must end; ceclSuccess: the wait goes on. A rank tells before it counts its next
- * call or leaves. So has_told is called last: a rank that has counted or left, and has still not
- * told, will not tell. */
+/* Why the wait for `rank` must end; ceclSuccess: the wait goes on. A rank tells before it counts its next call and
+ * before it leaves. So has_told is called last: a rank that has counted a call or has left, but has not told, will
+ * never tell. */
 static ceclResult_t reason_to_end(const struct cecl_nccl_comm *comm,
                                   const struct cecl_nccl_words *theirs, int rank, int64_t deadline)
 {
@@ -152,7 +152,7 @@ static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
         const ceclResult_t result = reason_to_end(comm, theirs, rank, deadline);
         if (result != ceclSuccess) {
             cecl_log(CECL_LOG_WARN, comm->rank, "%s", cecl_message());
-            /* so that peers that wait for this rank learn that it gives up */
+            /* peers that wait for this rank learn by this that it gives up */
             cecl_nccl_library()->ceclCommRevoke(comm->ours);
             return result;
         }

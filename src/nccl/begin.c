@@ -1,4 +1,4 @@
-/* Makes cecl's communicators for new NCCL communicators, by threads. make.c makes a single one. */
+/* Makes cecl's communicators for new NCCL communicators, on threads. make.c makes a single one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes the entry ready, unless another thread has given it up. A program that waits for this gets
- * an error at once, so then no entry is kept to report the error later. */
+/* Makes the entry ready, unless another thread has given it up. If the program waits for the communicator, it gets an
+ * error at once, so after an error no entry is kept to report it later. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -58,7 +58,7 @@ static void *make_one_later(void *argument)
     return make_one_beside(&making);
 }
 
-/* Without memory or a thread, the communicator is not made. */
+/* Gives a communicator up because there is no memory or no thread. */
 static void drop(struct making *making)
 {
     making->result = ceclSystemError;
@@ -67,7 +67,7 @@ static void drop(struct making *making)
         cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
 }
 
-/* A thread's ranks wait for each other, so each but the first gets its own thread. */
+/* The ranks of one thread wait for each other, so each rank but the first gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -120,7 +120,7 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     return result;
 }
 
-/* No other thread waits for the new thread, which may outlive an abort. */
+/* No thread joins the new thread, which may outlive an abort. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting)
 {
@@ -142,10 +142,10 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
     return ceclSystemError;
 }
 
-/* ---- children that NCCL makes in the background. ncclCommSplit and similar calls return ncclInProgress then, and NCCL
- * writes the child's handle, to memory of the program, only when the parent is ready again. The memory is valid until
- * the program learns that. So the thread that asks for the parent's state reads the handle before it reports the parent
- * as ready. */
+/* ---- children that NCCL makes in the background. In this case ncclCommSplit and similar calls return ncclInProgress,
+ * and NCCL writes the child's handle to the program's memory only when the parent is ready again. This memory is valid
+ * until the program learns that the parent is ready. So a thread that asks for the parent's state reads the handle
+ * before it reports the parent as ready. */
 
 struct birth {
     struct birth *next;
@@ -155,7 +155,7 @@ struct birth {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct birth *first;
-/* how many such children there are; at 0 programs skip the lock */
+/* how many such children there are; while there are none, calls skip the lock */
 static _Atomic int expected;
 
 ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together)
@@ -172,8 +172,8 @@ ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int toget
     return ceclSuccess;
 }
 
-/* Returns ncclInProgress, or the result of making the child. If the rank gave no color, there is no
- * child, and the result is success. */
+/* Returns ncclInProgress, or the result of making the child. If this rank has no color, it gets no child, and the
+ * result is success. */
 static ncclResult_t look_at(struct birth *birth)
 {
     struct cecl_nccl_wish *wish = &birth->wish;
@@ -187,7 +187,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(wish->made, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Forgets the children of `parent` that are no longer in progress; or, if the parent ends, all of them. */
+/* Forgets the children of `parent` that are no longer in progress. If the parent ends, forgets all of its children. */
 static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
 {
     ncclResult_t result = ceclSuccess;

@@ -1,4 +1,4 @@
-/* A call from its beginning: decides on it, and carries it out, or keeps it for the end of its group. */
+/* Takes a call: decides on it, and carries it out or keeps it for the end of its group. */
 #include "nccl/call.h"
 
 #include "nccl/captured.h"
@@ -18,9 +18,9 @@ static ncclResult_t decide_captured(struct cecl_nccl_call *call)
     return result;
 }
 
-/* The thread is inside the communicator's entry while it decides and serves, so no part of the entry is freed.
- * It is outside when the call is passed, because an abort must end NCCL's call, but first waits until no
- * thread is inside. If an abort has begun, the call is passed, too, and NCCL returns the error. */
+/* While the thread decides and serves, it is inside the communicator's entry, so that no part of the entry is freed.
+ * When it passes a call, it is outside, because an abort must end NCCL's call, but first waits until no thread is
+ * inside. If an abort has begun, the call is also passed, and NCCL returns the error. */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();

@@ -16,8 +16,8 @@ enum cecl_nccl_op {
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
-/* The arguments of each call except ncclBcast, without the last two (communicator and stream). They are
- * the same in both libraries. */
+/* The arguments of each call except ncclBcast, without the last two (communicator and stream). These arguments are the
+ * same in both libraries. */
 #define CECL_NCCL_CALLS(X) \
     X(AllGather, send, recv, count, type) \
     X(AllReduce, send, recv, count, type, op) \
@@ -32,10 +32,10 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
 /* Which way a call goes, as decide.c decides it. */
 struct cecl_nccl_way {
-    enum cecl_nccl_reason reason; /* why NCCL makes it; NO_REASON: cecl does */
-    int policy;                   /* the ceclSmPolicy_t with which cecl makes it */
-    bool is_captured;             /* see captured.h. Set only if it makes a difference */
-    bool is_open;                 /* the call is still to be decided on, when its group ends */
+    enum cecl_nccl_reason reason; /* why NCCL makes the call; NO_REASON: cecl makes it */
+    int policy;                   /* the ceclSmPolicy_t with which cecl makes the call */
+    bool is_captured;             /* see captured.h; set only if that makes a difference */
+    bool is_open;                 /* the end of the call's group decides on the call */
 };
 
 struct cecl_nccl_call {
@@ -53,10 +53,10 @@ struct cecl_nccl_call {
     struct cecl_nccl_way way;
 };
 
-/* call.c. Decides on `call`. True: the caller must return `*result`, because the call was served, refused (because
- * of CECL_NCCL=strict, or because the communicator is not ready) or kept for the end of a group. False: the caller
- * must pass it to NCCL.
- * caller  the code that the call returns to */
+/* call.c. Decides on `call`. Returns true if the call was served, kept for the end of a group, or refused (by
+ * CECL_NCCL=strict, or because the communicator is not ready). Then the caller must return `*result`. False: the caller
+ * must pass the call to NCCL.
+ * caller  the call's return address */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
 
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */

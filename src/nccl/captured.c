@@ -16,10 +16,10 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
 /* The captured calls on one communicator. */
 struct part {
     struct cecl_nccl_kept
-        *kept; /* the first one; kept->comm: its communicator, which this thread has entered */
+        *kept; /* the first; kept->comm: the communicator, which this thread has entered */
     int count; /* how many calls of the group to look at, from `kept` on */
     int collectives;
-    bool may;     /* nothing speaks against serving the collectives */
+    bool may;     /* nothing so far prevents serving the collectives */
     bool decides; /* ranks decide together; otherwise all ranks pass the collectives */
 };
 
@@ -34,7 +34,8 @@ static bool is_collective_in(const struct part *part, int index)
     return is_in(part, index) && !cecl_nccl_is_message(part->kept[index].call.op);
 }
 
-/* Collectives of a part on several streams are passed: cecl does not capture the order among streams. */
+/* If the collectives of a part are on several streams, they are passed, because cecl does not capture an order among
+ * streams. */
 static struct part part_of(struct cecl_nccl_kept *kept, int count)
 {
     struct part part = {.kept = kept, .count = count, .may = true};
@@ -50,8 +51,8 @@ static struct part part_of(struct cecl_nccl_kept *kept, int count)
     return part;
 }
 
-/* Whether cecl can capture the collectives on this rank, as one group on one stream. Describes and registers their
- * buffers, as making the calls would, and enqueues nothing. */
+/* Whether cecl can capture the collectives on this rank, as one group on one stream. Describes and registers the
+ * collectives' buffers, as making the calls would, but enqueues nothing. */
 static bool can_capture(const struct part *part)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -61,7 +62,7 @@ static bool can_capture(const struct part *part)
     if (!part->may || !cecl_nccl_is_captured(&part->kept->call, comm, &is_sound) || !is_sound ||
         part->collectives > comm->limits.groupCalls || cecl->ceclGroupStart() != ceclSuccess)
         return false;
-    for (int i = 0; i < part->count; i++) /* the group's end returns their errors */
+    for (int i = 0; i < part->count; i++) /* the group's end returns the calls' errors */
         if (is_collective_in(part, i))
             (void)!cecl_nccl_serve(&part->kept[i].call, comm, part->kept[i].call.stream);
     return cecl->ceclGroupExplain(comm->ours, &told) == ceclSuccess;
@@ -101,8 +102,8 @@ static bool begins_part(const struct cecl_nccl_kept *kept, int index)
     return kept[index].call.way.is_captured;
 }
 
-/* This rank's answers for all parts are told before it waits for any part, because this thread may have
- * several ranks of one communicator. */
+/* Tells the answers for all parts before it waits for any part, because this thread may have several ranks of one
+ * communicator. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count)
 {
     ncclResult_t result = ceclSuccess;

@@ -1,9 +1,9 @@
-/* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Such
- * a call has no part in trials: it follows the decision that was made by trials of other calls,
- * or by the table.
+/* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Such a call has
+ * no part in trials. The trials of other calls, or the table, decide on it.
  *
- * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank. If a rank
- * cannot, for example because of a buffer, all ranks pass the call to NCCL. Captured messages are passed. */
+ * While ranks capture a call that may be served, they agree whether cecl can capture it on every rank. If cecl cannot
+ * on some rank, for example because of a buffer, all ranks pass the call to NCCL. Captured messages are always
+ * passed. */
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
@@ -15,21 +15,21 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
                            bool *is_sound);
 
 /* Ranks decide on the captured calls among `kept`. The collectives of one communicator are all
- * served, or all passed. Passed ones get the reason CAPTURED if they have no other. Returns the
- * first error of cecl_nccl_agree_await. After an error no kept call may be carried out. */
+ * served, or all passed. Passed collectives get the reason CAPTURED, if they have no other reason. Returns the first
+ * error of cecl_nccl_agree_await. After an error no kept call may be carried out. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
 
 /* -- agree.c. Agreements of ranks, by words in shared memory of cecl's communicator. Ranks wait for each other on the
  * host, without calling the driver -- */
 
-/* Finds the words of a communicator whose `ours` is set. They lie behind those of learn.c. If there
- * is no room for them, no rank of the communicator has words. */
+/* Finds the words of a communicator whose `ours` is set. They lie behind learn.c's words. If there is no room for them,
+ * no rank of the communicator has words. */
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
 /* Tells the peers that this rank has left. */
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 
-/* Notes `count` served collectives. If a rank waits for this rank in an agreement, it sees that this rank
- * makes other calls, and stops waiting. */
+/* Notes `count` served collectives. By this a rank that waits for this rank in an agreement sees that this rank makes
+ * other calls, and stops waiting. */
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
 /* Notes one served call. Captured calls and messages do not count. */
 static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
@@ -41,9 +41,8 @@ static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
 
 /* Tells whether this rank can capture. The caller is inside the communicator, and must call cecl_nccl_agree_await. */
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
-/* Waits for all ranks. *all: whether all ranks can capture; false if there are no words. Fails if the
- * communicator has failed or was aborted, if a rank has left or makes other calls instead, and
- * after CECL_TIMEOUT_MS. */
+/* Waits for all ranks. *all: whether all ranks can capture; false if there are no words. Fails if the communicator has
+ * failed or was aborted, if a rank has left or makes other calls instead, or after CECL_TIMEOUT_MS. */
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);
 
 #endif

@@ -18,9 +18,8 @@
 #define OUT_MS 10000 /* ms that the end of a communicator waits for a thread inside a call */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Held while entries are reserved or removed. So a thread that looks up an entry under the lock, to end
- * its communicator, cannot end a later communicator in the same entry. Calls look up entries without the
- * lock. */
+/* Held while entries are reserved or removed. A thread that is to end a communicator looks up the entry under this
+ * lock, so it cannot end a later communicator in the same entry. Calls look up entries without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -57,8 +56,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* Aborts an old entry with this handle first. NCCL may reuse the address of a communicator that
- * ended without cecl's knowledge. */
+/* First aborts an old entry with this handle, because NCCL may reuse the address of a communicator that ended without
+ * cecl's knowledge. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -146,8 +145,8 @@ static void *finalize_one_beside(void *argument)
     return finalize_one(argument);
 }
 
-/* The thread counts as inside. An abort interrupts it, and then waits until it has left. If the thread
- * cannot be started, the caller waits. */
+/* The new thread counts as inside: an abort interrupts it, and then waits until it has left. If the thread cannot be
+ * started, the caller itself finalizes. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
@@ -165,7 +164,7 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 /* ---- the end */
 
 /* Waits until at most `most` threads are inside, and returns true. False: the entry's life is no longer in `state`, or
- * `deadline` has passed. The number may grow again for a moment, by threads that have not seen the state
+ * `deadline` has passed. The number of threads may grow again for a moment, because some have not seen the state
  * yet. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
                       int64_t deadline)
@@ -178,8 +177,8 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     return true;
 }
 
-/* Whether a thread is about to end the entry. After that another communicator may get the entry, and the
- * same address. */
+/* Whether a thread is about to end the entry. After its end another communicator may get the entry and the same
+ * address. */
 static bool is_ending(const struct cecl_nccl_comm *entry)
 {
     return cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(DESTROYING) | CECL_NCCL_SET(ENDING) |
@@ -194,7 +193,7 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
 }
 
 /* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must also end
- * NCCL's communicator: true for a destroy, unless an abort came meanwhile. */
+ * NCCL's communicator: true for a destroy, unless an abort came in between. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -216,9 +215,9 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, revokes cecl's communicator first, which ends the thread's wait. Otherwise does
- * not revoke it, because peers would fail, and many programs end by aborting communicators that they no
- * longer need. */
+/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. If no thread is inside, does
+ * not revoke it, because that fails the peers, and many programs end by aborting communicators that they no longer
+ * need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -226,8 +225,7 @@ static void abort_ours(struct cecl_nccl_comm *entry)
     (void)!end_ours(entry, false);
 }
 
-/* Takes the step by which an abort begins. False: another thread is already ending the
- * communicator. */
+/* Takes the step by which an abort begins. False: another thread is already ending the communicator. */
 static bool begin_abort(struct cecl_nccl_comm *entry)
 {
     cecl_nccl_life *life = &entry->life;
@@ -240,7 +238,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* claims: NCCL's communicator must end, too. Returns whether the caller must end NCCL's communicator. */
+/* claims: NCCL's communicator must also end. Returns whether the caller must end it. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);
@@ -272,9 +270,9 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
     (void)!abort_it(comm, false);
 }
 
-/* Waits for other threads that are inside, and for pending calls. Has no time limit (ceclCommDestroy has
- * one). Returns true if the caller must end cecl's communicator. False: an abort in another thread has
- * ended the wait. */
+/* Waits for other threads that are inside, and for pending calls. There is no time limit here, but ceclCommDestroy has
+ * one. Returns true if the caller must end cecl's communicator. False: an abort in another thread has ended the
+ * wait. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const unsigned here = CECL_NCCL_SET(DESTROYING);
@@ -293,7 +291,7 @@ static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
            cecl_nccl_life_is(life, CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING)))
         cecl_pause_us(100);
     is_first = is_first && await_calls(entry);
-    /* read before leaving, because another communicator may have the entry afterwards */
+    /* read before this thread leaves, because then another communicator may get the entry */
     const bool is_destroying = cecl_nccl_life_is(life, CECL_NCCL_SET(DESTROYING));
     const bool is_mine = !is_first && !is_destroying && cecl_nccl_life_claim(life);
     cecl_nccl_comm_leave(entry);
@@ -319,8 +317,7 @@ bool cecl_nccl_comm_destroy(ncclComm_t comm)
 
 /* ---- errors */
 
-/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses the number of one of them for another
- * error. */
+/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses the number of one of them for another error. */
 static ncclResult_t number_of(ceclResult_t result)
 {
     return result == ceclOutOfMemory ? (ncclResult_t)ceclSystemError

@@ -17,7 +17,7 @@ struct cecl_nccl_comm {
     /* -- written before the life is READY -- */
     /* cecl's communicator over the same ranks; NULL: calls are passed */
     ceclComm_t ours;
-    ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: its own policy */
+    ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: the policy of `ours` */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
     struct cecl_nccl_learn *learn; /* see learn.c; NULL: the built-in table decides */
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
@@ -35,16 +35,17 @@ struct cecl_nccl_comm {
     /* the error, if ranks could not agree while cecl's communicator was made, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of this communicator was printed */
-    /* the number of the group in which NCCL got its first symmetric window for `comm`, UINT64_MAX: in no group; 0: it has
-     * none. Equal on all ranks, because registering windows is collective. In a group a window counts only from the
-     * group's end on, because ranks may make the calls of a group in any order */
+    /* the number of the group in which NCCL got its first symmetric window for this communicator; UINT64_MAX: it got
+     * the window outside a group; 0: it has no window. Equal on all ranks, because registering windows is collective. A
+     * window that is registered in a group counts only once the group has ended, because ranks may make the calls of a
+     * group in any order */
     _Atomic uint64_t windows;
 };
 
 /* Finds the entry of `comm`; NULL: there is none, or this is a forked child. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
 
-/* Begins to use the entry of `comm`, if entry->life is in one of `states`. False: it is not, or another
+/* Begins to use the entry of `comm`, if entry->life is in one of `states`. Returns false if it is not, or if another
  * communicator has the entry now. No part of the entry is freed before cecl_nccl_comm_leave. */
 static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t comm,
                                         unsigned states)
@@ -80,24 +81,24 @@ static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish
     return wish->made ? wish->made : __atomic_load_n(wish->comm, __ATOMIC_ACQUIRE);
 }
 
-/* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is
- * made on all of its ranks or on none; if on none, the entry says why. Returns an error only if ranks could not
- * agree on that. Takes over the meetings. */
+/* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is made
+ * on all of its ranks or on none. If it is made on none, the entry says why. Returns an error only if ranks could not
+ * agree. Takes over the meetings. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
-/* Like cecl_nccl_comms_make, but does not wait, for a communicator that NCCL makes in the background: a
- * thread waits for NCCL, and then makes cecl's. `together` is how many communicators the caller
- * makes in one call or group. Takes over the meeting. */
+/* Like cecl_nccl_comms_make, but for a communicator that NCCL makes in the background. Does not wait: a thread waits
+ * for NCCL, and then makes cecl's communicator. `together` is how many communicators the caller makes in one call or
+ * group. Takes over the meeting. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting);
 
-/* Notes that NCCL will write the handle of a child. `together` is how many communicators this thread makes at once.
- * Takes over the meeting. */
+/* Notes that NCCL will write a child's handle. `together` is how many communicators this thread makes at once. Takes
+ * over the meeting. */
 ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together);
 
-/* Must be called when NCCL says that `parent` is ready: begins to make cecl's communicators for the
- * children whose handles NCCL has written. Returns ncclInProgress until all of these are made, because
- * programs may rely on a child being ready when NCCL says that its parent is. */
+/* Must be called when NCCL says that `parent` is ready. Begins to make cecl's communicators for the children whose
+ * handles NCCL has written. Returns ncclInProgress until all of these are made, because a program may take its child
+ * for ready when NCCL says that the parent is ready. */
 ncclResult_t cecl_nccl_birth_look(ncclComm_t parent);
 
 /* Must be called when `parent` ends. */
@@ -105,48 +106,47 @@ void cecl_nccl_birth_forget(ncclComm_t parent);
 
 /* -- make.c. For begin.c -- */
 
-/* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get
- * one in their `entry`, or none does, and then all that meet have the same reason. `together` is
- * how many communicators the thread makes at once. Takes over the meeting. Returns an error only if
- * ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first
- * waits for NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and
- * returns an error soon. */
+/* Makes a cecl communicator for `comm`. Collective over its ranks that meet. Either all ranks get one in their `entry`,
+ * or no rank does, and then all ranks that meet have the same reason. `together` is how many communicators the thread
+ * makes at once. Takes over the meeting. Returns an error only if ranks could not agree. in_background: NCCL makes
+ * `comm` in the background, so this function first waits for NCCL. If the life of the entry becomes GIVING_UP, this
+ * function stops using `comm` and returns an error soon. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background, struct cecl_nccl_meeting *meeting);
 
 /* -- comms.c. For begin.c -- */
 
-/* Reserves an entry, whose life is then MAKING. NULL: no host memory. */
+/* Reserves an entry, and sets its life to MAKING. NULL: no host memory. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm);
-/* Takes a step after which cecl_nccl_comm_find does not find the entry. Returns false, without the
- * step, if the entry is not in the state that the step leads out of. */
+/* Takes a step after which cecl_nccl_comm_find does not find the entry. Returns false, without the step, if the entry
+ * is not in the state where the step begins. */
 bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step);
 
 /* -- comms.c. For the functions of NCCL -- */
 
-/* Calls `each` with every entry, also with unused ones. */
+/* Calls `each` with every entry, including unused ones. */
 void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry));
 
 /* Whether the life of the entry of `comm` is in one of `states`. */
 bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
-/* Whether `function` must be refused, because a thread is still making or finalizing cecl's
- * communicator. Prints the refusal. All calls except an abort are refused then, as NCCL refuses
- * calls on a communicator that is not ready. */
+/* Whether `function` must be refused, because a thread is still making or finalizing cecl's communicator. Prints the
+ * refusal. In this state all calls except an abort are refused, as NCCL refuses calls on a communicator that is not
+ * ready. */
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the background. */
+/* Like cecl_nccl_comm_finalize, but for a communicator that NCCL finalizes in the background. Does not wait. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
-/* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort,
- * its call returns an error, and the abort waits until it has left. Both functions return whether the
- * caller must end NCCL's communicator; false: another thread does. */
+/* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort, that call
+ * returns an error, and the abort waits until the thread has left. Both functions return whether the caller must end
+ * NCCL's communicator; false: another thread ends it. */
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
 bool cecl_nccl_comm_abort(ncclComm_t comm);
-/* Aborts cecl's communicator for `comm`. NCCL keeps `comm`, which may still get children. If cecl has no
- * communicator for `comm`, the entry stays, and still says why. */
+/* Aborts cecl's communicator for `comm`. NCCL keeps `comm`, which may still get children. If cecl has no communicator
+ * for `comm`, the entry stays, because it says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
 /* The asynchronous error of cecl's communicator for `comm`, as an ncclResult_t, or the error of making or

@@ -33,14 +33,14 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
            call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
-/* Why cecl cannot serve calls of this kind; NO_REASON: it can. */
+/* Why cecl cannot serve calls of this kind; NO_REASON: cecl can serve them. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Messages without bytes are served like others. If they were passed, a group would finish them
-     * before its served messages, and ranks could wait for each other in a circle. */
+    /* Messages without bytes are served like other messages. If they were passed, a group would finish them before its
+     * served messages, and ranks could wait for each other in a circle. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))
@@ -50,7 +50,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
     return CECL_NCCL_NO_REASON;
 }
 
-/* CECL_NCCL=auto, without trials. */
+/* For CECL_NCCL=auto without trials: why the table passes a call. */
 static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm,
@@ -110,7 +110,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* groups need to know this, too, to serve or pass their captured calls together; so does counting */
+    /* groups also need to know this, to serve or pass their captured calls together; and so does counting */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))
@@ -137,7 +137,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* NCCL itself refuses a call with a rank that does not exist. If policies differ, all ranks pass the call. */
+/* A call with a rank that does not exist is passed, because NCCL itself refuses it. If policies differ, all ranks pass
+ * the call. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

@@ -1,39 +1,38 @@
-/* Decides which way a call goes. A decision is a value (struct cecl_nccl_way): it changes no communicator and no
- * option. Only learning notes the call, once (learn.c). */
+/* Decides which way a call goes. A decision is a value (struct cecl_nccl_way), and deciding changes no communicator and
+ * no option. Only learning notes the call, once (learn.c). */
 #ifndef CECL_NCCL_DECIDE_H
 #define CECL_NCCL_DECIDE_H
 
 #include "nccl/group.h"
 #include "nccl/process.h"
 
-/* The only function that decides which way a call goes: passed for a reason, or served with a
- * policy. A captured call may still be passed, if ranks find that some of them cannot capture it (captured.h).
- * comm the entry of the call's communicator; NULL: there is none
- * is_inside the caller has entered that entry */
+/* The only function that decides which way a call goes: it is passed for a reason, or served with a policy. A captured
+ * call may still be passed later, if ranks find that some rank cannot capture it (captured.h). comm the entry of the
+ * call's communicator; NULL: there is none is_inside the caller has entered that entry */
 struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
                                       const struct cecl_nccl_call *call,
                                       struct cecl_nccl_comm *comm, bool is_inside,
                                       struct cecl_nccl_group *group);
 
-/* Whether the root or peer exists. If not, NCCL refuses the call at once, also in a group. */
+/* Whether the root or peer exists. If not, NCCL refuses the call at once, even in a group. */
 static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm)
 {
     return call->root >= 0 && call->root < comm->nranks;
 }
 
-/* Counts a call that is decided on, if the process counts its calls. True: the call is refused, and *result is its
- * result. */
+/* If the process counts its calls, counts a call that is decided on. Returns true if the call is refused; then *result
+ * is its result. */
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);
 
-/* -- learn.c. Learns, in the program itself, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator looks
- * for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in turn
- * (nccl/trial.h). If there is no period, a table decides.
- * Decisions do not depend on buffers, so all ranks take the same way at the same call.
+/* -- learn.c. Learns, while the program runs, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator
+ * looks for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in turn
+ * (nccl/trial.h). If there is no period, a table decides. Decisions do not depend on buffers, so all ranks take the
+ * same way at the same call.
  *
- * Sends and receives have no part in this, because not all ranks make them. -- */
+ * Trials ignore sends and receives, because not all ranks make them. -- */
 
 /* Begins to learn on a communicator whose `ours` and `limits` are set. Errors: ceclSystemError. */
 ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
@@ -41,12 +40,12 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has
  * no part in trials, and follows the verdict so far. The caller is inside the communicator.
- * way  [in, out] at first NO_REASON, the communicator's own policy, and whether the call is captured */
+ * way  [in, out] before the call: NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
 
 /* gains.c, the table. Whether cecl takes less time than NCCL for `call`, according to measurements, both in place and
- * out of place. The two cases are not distinguished, because a rank sees only its own buffers. */
+ * out of place. The table does not distinguish both cases, because a rank sees only its own buffers. */
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group);
 

@@ -1,15 +1,15 @@
-/* The functions of NCCL that make communicators, end them, and group calls. They are passed on. When NCCL has
- * made a communicator, cecl's is made at once. The first collective would be too late, because ranks could
- * not agree then whether to make cecl's. In a group both are made when the outermost group ends. If
- * NCCL returns ncclInProgress, both are made in the background. */
+/* The functions of NCCL that make communicators, end them, and group calls. All are passed on. Once NCCL has made a
+ * communicator, cecl's communicator is made at once. At the first collective it would be too late, because then ranks
+ * could not agree whether to make it. In a group both are made when the outermost group ends. If NCCL returns
+ * ncclInProgress, both are made in the background. */
 #include "nccl/family.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
-/* Whether NCCL itself made this call, and not the program. A macro, because it needs the return
- * address of the exported function. */
+/* Whether NCCL itself made this call, and not the program. This is a macro, because it needs the return address of the
+ * exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
 /* Begins a function. If NCCL itself calls it, the call is only passed on. */
@@ -18,13 +18,13 @@
     if (IS_NCCLS_OWN()) \
     return cecl_nccl_pass_##name arguments
 
-/* Refuses the program's call on a communicator while cecl's is still being made or finalized. */
+/* Refuses the program's call on a communicator while cecl's communicator is still being made or finalized. */
 #define REFUSE_UNREADY(name) \
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name)) \
     return CECL_NCCL_REFUSED
 
-/* NCCL writes the handle of a communicator without a parent at once, and then no longer needs the handle's place. The
- * program may use the place for another handle before the group ends. */
+/* If a communicator has no parent, NCCL writes its handle at once. So the handle is read now: before the group ends,
+ * the program may use the same variable for another handle. */
 static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
                              int count)
 {
@@ -43,8 +43,7 @@ static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nc
     return result;
 }
 
-/* For communicators that NCCL makes in the background. NCCL may not have written the handle of a child
- * yet. */
+/* For communicators that NCCL makes in the background. NCCL may not have written a child's handle yet. */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
@@ -87,9 +86,9 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* Whether NCCL goes on in the background after a call that returned ncclSuccess. It returns
- * ncclSuccess from each split, shrink or grow of a non-blocking communicator, and ncclInProgress
- * only from its ncclGroupEnd. teller the communicator whose state says so */
+/* Whether NCCL goes on in the background after a call that returned ncclSuccess. From each split, shrink or grow of a
+ * non-blocking communicator NCCL returns ncclSuccess, and ncclInProgress only from the ncclGroupEnd inside. teller: the
+ * communicator whose state tells this */
 static bool goes_on(ncclComm_t teller)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
@@ -103,8 +102,8 @@ static bool goes_on(ncclComm_t teller)
             state == ceclInProgress);
 }
 
-/* If NCCL makes the child in the background, the program gets ncclInProgress, so that it asks for the parent's
- * state, and the child's handle is read in time (begin.c). */
+/* If NCCL makes the child in the background, the program gets ncclInProgress. So it asks for the parent's state, and
+ * then the child's handle is read in time (begin.c). */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent,
                                  struct cecl_nccl_meeting *meeting)
 {
@@ -150,7 +149,7 @@ ncclResult_t ncclGroupEnd(void)
 }
 
 /* Ends the group without carrying out its collectives, because NCCL only estimates how long all calls
- * would take. In a nested group only the inner group ends, and its calls stay in the outer one. */
+ * would take. In a nested group only the inner group ends, and its calls stay in the outer group. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     BEGIN(ncclGroupSimulateEnd, (info));
@@ -225,9 +224,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return follow_child(result, split, comm, meeting);
 }
 
-/* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
- * out may have died. cecl's calls on the parent may wait for that rank too, so they are ended as
- * well. */
+/* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink excludes may have died.
+ * cecl's calls on the parent may wait for that rank too, so they are also ended. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
@@ -250,7 +248,8 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
     return result;
 }
 
-/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says whether it is made. */
+/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says whether the child is
+ * made. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
@@ -269,7 +268,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 
 /* ---- ending them */
 
-/* Finalizing waits until calls are done. NCCL's result says whether it waits in the background. */
+/* Finalizing waits until calls are done. NCCL's result says whether NCCL waits in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     BEGIN(ncclCommFinalize, (comm));
@@ -280,7 +279,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return result == ceclSuccess ? cecl_nccl_comm_finalize(comm) : result;
 }
 
-/* cecl's communicator ends first, because its calls may be on streams that NCCL uses. Its errors are not
+/* cecl's communicator ends first, because its calls may be on streams that NCCL uses. Errors of its calls are not
  * returned here, because the failed call or ncclCommGetAsyncError reports them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
@@ -299,7 +298,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 
-/* No collective may follow, so cecl's communicator is not needed any more, and NCCL answers further calls.
+/* After a revoke no collective may follow, so cecl's communicator is no longer needed, and NCCL answers further calls.
  * If NCCL refuses the flags, cecl's communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
@@ -323,10 +322,10 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL. NCCL's first
- * ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not do that
- * at the same time. If a thread of this library finalizes both communicators, NCCL's answer may be older
- * than the end of that thread. So what counts is whether the thread had ended before NCCL was asked. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The reason is that NCCL's first
+ * ncclCommGetAsyncError after its background work also cleans up, which two threads must not do at once. While a thread
+ * of this library finalizes the communicators, NCCL's answer may already be outdated when the thread ends. So the
+ * answer counts only if the thread had ended before NCCL was asked. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     CECL_UNCANCELLED;
@@ -341,8 +340,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         return result;
     if (*error != ceclSuccess) {
         if (*error != ceclInProgress)
-            (void)!cecl_nccl_comm_error(
-                comm); /* cecl's message is added to ncclGetLastError's text */
+            (void)!cecl_nccl_comm_error(comm); /* adds cecl's message to ncclGetLastError's text */
         return result;
     }
     *error = cecl_nccl_birth_look(comm);

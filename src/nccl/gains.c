@@ -1,16 +1,16 @@
 /* For which calls cecl is faster than NCCL; see decide.h. The comment above a row names its table
  * in docs/data/results.md. Factors are NCCL's time / cecl's. Sizes between two measured ones count as measured.
  *
- * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the
- * loops of nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins
- * at the size from which on cecl was faster in both programs. Rows for 4 ranks begin at no smaller
- * size, except the row of all-to-alls. Trials decide on small calls that a program repeats. */
+ * Small calls are left to NCCL: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops of
+ * nccl-tests ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from which on cecl was faster
+ * in both programs. Rows for 4 ranks begin at no smaller size, except the row of all-to-alls. Trials decide on small
+ * calls that a program repeats. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* From `least` to `most` bytes, of one rank or one block, as the function counts. */
+/* cecl is faster from `least` to `most` bytes, of one rank or of one block, as the function counts. */
 struct gain {
     enum cecl_nccl_op op;
     int nranks;
@@ -18,12 +18,11 @@ struct gain {
 };
 
 static const struct gain gains[] = {
-    /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the
-     * own block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB, out of place
-     * was not measured. */
+    /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the own block copied by a
+     * kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. Out of place was not measured at 1 and 4 MiB. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
-    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of
-     * place: 26.2 us (the text under it), NCCL 36.5. */
+    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of place: 26.2 us (in
+     * the text below the table), NCCL 36.5. */
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
     /* "Small calls by one kernel": 1.84 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 and 0.89 x with
      * 16 KiB. From 4 MiB on cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests
@@ -47,7 +46,7 @@ static const struct gain gains[] = {
 
 /* For communicators with symmetric windows, for which NCCL uses other kernels. */
 static const struct gain gains_on_windows[] = {
-    /* "nccl-tests with -R 2": 1.11 to 1.64 x. All-to-alls took the same time, or more. */
+    /* "nccl-tests with -R 2": 1.11 to 1.64 x. All-to-alls took the same time or longer. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
     /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.21 x, but
      * 0.86 x at 1 MiB on 2 GPUs. */
@@ -73,8 +72,8 @@ static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_
 #define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
 
 /* Reductions were compared with NCCL only as sums of this type; an average is a sum that is
- * divided. Kernels of larger reductions wait for flags, and take 50 us longer if these are in
- * memory of the host ("Flags in memory of the host"). */
+ * divided. Kernels of larger reductions wait for flags, and take 50 us longer if the flags are in memory of the host
+ * ("Flags in memory of the host"). */
 static bool is_measured_reduction(const struct cecl_nccl_call *call,
                                   const struct cecl_nccl_comm *comm)
 {

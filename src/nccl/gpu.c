@@ -1,5 +1,4 @@
-/* See gpu.h. The driver's functions are looked up by name, so that this library also loads on machines
- * without CUDA. */
+/* See gpu.h. The driver's functions are looked up by name, so that this library also loads on machines without CUDA. */
 #include "nccl/gpu.h"
 
 #include <dlfcn.h>
@@ -35,8 +34,8 @@ static struct {
 #undef FIELD
 } driver;
 
-/* Only looks for a driver that is already loaded: a process that uses a GPU loads the driver before
- * it makes a communicator. */
+/* Only looks for a driver that is already loaded, because a process that uses a GPU loads the driver before it makes a
+ * communicator. */
 static void find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -63,8 +62,8 @@ static ceclResult_t cuda_result(int error, const char *what)
 }
 #define TRY(field, ...) CECL_TRY(cuda_result(driver.field(__VA_ARGS__), #field))
 
-/* The GPU is used if its primary context is active, because CUDA's runtime uses that context, and
- * NCCL uses the runtime. */
+/* The GPU is used if its primary context is active, because NCCL uses CUDA's runtime, and the runtime uses that
+ * context. */
 bool cecl_nccl_gpu_is_used(int ordinal)
 {
     unsigned flags;
@@ -108,7 +107,7 @@ static ceclResult_t order(cudaStream_t first, cudaStream_t then)
     ceclResult_t result = cuda_result(driver.event_record(event, first), "event_record");
     if (result == ceclSuccess)
         result = cuda_result(driver.event_wait(then, event, 0), "event_wait");
-    driver.event_destroy(event); /* the driver frees it once the event has happened */
+    driver.event_destroy(event); /* the driver frees the event once it has happened */
     return result;
 }
 
@@ -154,8 +153,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
     return result;
 }
 
-/* Uses the relaxed mode, because another thread may be capturing a stream in a mode that forbids such
- * calls in all threads, and its capture would break. */
+/* Uses the relaxed mode, because another thread may be capturing a stream in a mode that forbids such calls in all
+ * threads, and then its capture would break. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
 {
     int mode = RELAXED;

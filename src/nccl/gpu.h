@@ -12,17 +12,16 @@
 /* Whether this process uses the GPU with this number. */
 bool cecl_nccl_gpu_is_used(int ordinal);
 
-/* Whether `stream` is being captured into a CUDA graph. Also true if an error has broken the
- * capture, or if CUDA cannot tell because another stream of this process is being captured. By
- * NCCL's rules the result is equal on all ranks.
+/* Whether `stream` is being captured into a CUDA graph. Also true if an error has broken the capture, or if CUDA cannot
+ * tell because another stream of this process is being captured. By NCCL's rules the result is equal on all ranks.
  * is_sound  [out] the stream is being captured, and the capture is not broken */
 bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound);
 
-/* Makes work that is enqueued on stream `then` from now on wait for the work that is on stream `first`
- * now. Both streams are on GPU `ordinal`. */
+/* Lets later work on stream `then` wait for the work that is now on stream `first`. Both streams are on GPU
+ * `ordinal`. */
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then);
 
-/* Events that note times on streams of GPU `ordinal`. Makes all or none. */
+/* Makes events that note times on streams of GPU `ordinal`: all `count` events, or none. */
 ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
 /* Records the time at which `stream` reaches this point. */

@@ -1,9 +1,9 @@
 /* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group.
- * Most NCCL groups are carried out in one stage. Calls that cecl refuses to have in one group go
- * into consecutive stages. Sends and receives have their own stages after all others, because ranks may send
- * and receive different messages in a group. Before these stages come the passed collectives and the passed
- * messages, each in an NCCL group. NCCL orders only the streams of calls in its own group. So a
- * stage waits for the streams of the group's other calls, too, and these wait for the stage. */
+ * Most NCCL groups are carried out in one stage. Calls that cecl refuses in one group go into consecutive stages. Sends
+ * and receives have stages of their own after all others, because ranks may send and receive different messages in a
+ * group. Before these stages come the passed collectives and the passed messages, each in an NCCL group. NCCL orders
+ * only the streams of calls in its own group. So a stage also waits for the streams of the group's other calls, and
+ * these streams wait for the stage. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"
@@ -22,7 +22,7 @@ static ncclResult_t note_refusal(struct cecl_nccl_group *group, ncclResult_t res
     return result;
 }
 
-/* A passed call is kept, too, if cecl has a communicator that could serve other calls of the group. */
+/* A passed call is also kept, if cecl has a communicator that could serve other calls of the group. */
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result)
 {
@@ -73,8 +73,8 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* The most calls of this kind in a stage; an NCCL group may have any number. Ranks divide calls into stages
- * alike, because calls are counted separately for each communicator, and messages for each pair of ranks. */
+/* The most calls of this kind in a stage; an NCCL group may have any number of calls. Ranks divide calls into stages
+ * alike, because calls are counted for each communicator, and messages for each pair of ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
@@ -84,9 +84,9 @@ static int most_at_once(const struct cecl_nccl_call *call)
 }
 
 /* Whether `call` does not fit into the stage of the kept call `last`. cecl refuses a group that writes
- * twice to the same memory. NCCL accepts such a group, and benchmarks repeat a call in one group. Ranks
- * must decide alike, so a call does not fit only if its recvbuff is equal to another's, and only if both
- * calls use recvbuff on all ranks. */
+ * twice to the same memory. NCCL accepts such a group, and benchmarks repeat a call in one group. Ranks must decide
+ * alike. So two calls do not fit into one stage only if their recvbuffs are equal, and only if both calls use recvbuff
+ * on all ranks. */
 static bool is_full(const struct cecl_nccl_kept *last, const struct cecl_nccl_call *call)
 {
     if (last->nth + 1 >= most_at_once(call))
@@ -98,8 +98,8 @@ static bool is_full(const struct cecl_nccl_kept *last, const struct cecl_nccl_ca
     return have_one_result(&last->call, call);
 }
 
-/* Warns that a group's messages are divided into stages, while NCCL makes all messages of a group at the
- * same time. */
+/* Warns that a group's messages are divided into stages, although NCCL makes all messages of a group at the same
+ * time. */
 static void warn_of_stages(const struct cecl_nccl_call *call)
 {
     static _Atomic bool has_warned;
@@ -134,7 +134,7 @@ static void place(struct cecl_nccl_kept *kept)
 
 /* ---- the end of a group */
 
-/* If the communicator was aborted, the call's stage drops it. */
+/* If the communicator was aborted, the call's stage drops the call. */
 static void decide_late(struct cecl_nccl_group *group, struct cecl_nccl_call *call)
 {
     struct cecl_nccl_comm *comm = cecl_nccl_comm_enter_made(call->comm);
@@ -173,7 +173,7 @@ ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group)
         place(&group->kept[i]);
         serves = serves || cecl_nccl_is_served(&group->kept[i].call);
     }
-    if (!serves) { /* as without cecl */
+    if (!serves) { /* all calls go into NCCL's group, as without cecl */
         result = cecl_nccl_group_pass(group, group->kept, group->count);
         group->count = 0;
     }
@@ -193,8 +193,9 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
     return result;
 }
 
-/* Asks about one communicator only, because NCCL completes a group on all of them at once. Looks it up only once: after
- * an abort by another thread, a second look-up would find nothing, and NCCL would be asked about freed memory. */
+/* Asks about only one communicator, because NCCL completes a group on all communicators at once. Looks up its entry
+ * only once: after an abort by another thread a second look-up would find no entry, and NCCL would be asked about freed
+ * memory. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group->passed);

@@ -1,5 +1,5 @@
-/* What the calling thread's open group of NCCL holds until the outermost group ends. group_state.c only keeps it;
- * group.c decides on the calls, and follow.c makes the communicators. */
+/* What the calling thread's open group of NCCL holds until the outermost group ends. group_state.c only keeps this
+ * state; group.c decides on the calls, and follow.c makes the communicators. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 
@@ -10,11 +10,11 @@ struct cecl_nccl_kept {
     struct cecl_nccl_call call;
     int number; /* how many calls were kept before */
     int stage;  /* calls of equal stages are carried out together, see group.c */
-    /* how many earlier calls of the stage are on the same communicator; for a message, how many are between
-     * the same ranks in the same direction */
+    /* how many earlier calls of the stage are on the same communicator; for a message, how many earlier messages are
+     * between the same ranks in the same direction */
     int nth;
-    /* -- while its stage is carried out, or while ranks decide on it -- */
-    struct cecl_nccl_comm *comm; /* NULL: it was aborted, so the call is dropped */
+    /* -- while the call's stage is carried out, or while ranks decide on the call -- */
+    struct cecl_nccl_comm *comm; /* NULL: aborted, so the call is dropped */
 };
 
 struct cecl_nccl_group {
@@ -24,10 +24,10 @@ struct cecl_nccl_group {
     uint64_t number;
     struct cecl_nccl_kept *kept;
     int count, room;
-    /* communicator of the last call that went into NCCL's group; NULL: there was none */
+    /* communicator of the last call that went into NCCL's group; NULL: no call did */
     ncclComm_t passed;
     ncclResult_t refusal;          /* the result of the first refused call */
-    struct cecl_nccl_wish *wishes; /* what the group's end makes */
+    struct cecl_nccl_wish *wishes; /* the communicators that the group's end makes */
     int nwishes, wish_room;
     /* -- the last stream of which the driver said whether a graph captures it -- */
     struct {
@@ -44,7 +44,7 @@ struct cecl_nccl_group {
 /* The calling thread's group. */
 struct cecl_nccl_group *cecl_nccl_group(void);
 
-/* Note that a group was opened, or was ended. cecl_nccl_group_ended returns whether it was the outermost one. */
+/* Note that a group was opened, or was ended. cecl_nccl_group_ended returns whether the outermost group was ended. */
 void cecl_nccl_group_opened(struct cecl_nccl_group *group);
 bool cecl_nccl_group_ended(struct cecl_nccl_group *group);
 
@@ -55,7 +55,7 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 
 /* -- group.c. The calls of a group that are kept until the outermost group ends. Then they are
  * carried out: served collectives, passed collectives, passed messages, served messages.
- * Messages come last, because a peer may have the same messages in a later group, or in none; NCCL also carries
+ * Messages come last, because a peer may have the same messages in a later group or outside groups. NCCL also carries
  * out the messages of a group after its collectives -- */
 
 /* Takes a call of a group (call.h). After a refused call the group's end returns the first refusal, and carries out no
@@ -63,17 +63,17 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Called before NCCL's outermost group ends, unless it is only simulated. Ranks decide on the calls
- * that are not decided on yet. So if a single rank simulates or refuses a group, learning does not see the
- * group's calls. If no call is served, puts all calls into NCCL's group. Returns the first error. */
+/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that are not
+ * decided on yet. This happens so late because learning must not see the calls of a group that a single rank simulates
+ * or refuses. If no call is served, puts all calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */
 ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                                   int count);
 
-/* If calls were kept, waits until NCCL has enqueued its part of the group in the background. All
- * ranks must enqueue the two parts in the same order, or they wait for each other. */
+/* If calls were kept, waits until NCCL has enqueued its part of the group in the background. All ranks must enqueue
+ * NCCL's part and cecl's part in the same order, or they wait for each other. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group);
 
 /* Stages of served collectives are numbered from 0 on, stages of messages from this number on. */

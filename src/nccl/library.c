@@ -18,7 +18,7 @@ static ceclResult_t find(void *handle, const char *name, void **found)
     return *found ? ceclSuccess : cecl_fail(ceclSystemError, FILE_NAME ": %s", dlerror());
 }
 
-/* dlopen finds the file by this library's RUNPATH. */
+/* dlopen finds libcecl.so by this library's RUNPATH. */
 static ceclResult_t open_library(void)
 {
     void *handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,5 @@
-/* cecl's own library, libcecl.so, through its public calls. libcecl.so is opened when the first
- * communicator is made. So shells and helpers of a job, which also have libnccl.so.2 preloaded, do not
- * load it. */
+/* cecl's own library, libcecl.so, through its public calls. libcecl.so is opened when the first communicator is made.
+ * So the shells and helper programs of a job, which also have this library preloaded, do not load libcecl.so. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H
 

@@ -9,13 +9,13 @@
 
 enum cecl_nccl_state {
     CECL_NCCL_FREE,       /* the entry is not in use */
-    CECL_NCCL_MAKING,     /* a thread makes ours */
+    CECL_NCCL_MAKING,     /* a thread, the maker, makes ours */
     CECL_NCCL_READY,      /* ours is made, or the entry says why there is none */
     CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
     /* a thread of the program waits until the calls on ours are done, and then ends ours */
     CECL_NCCL_DESTROYING,
-    CECL_NCCL_ENDING, /* one thread ends ours; no other thread may begin to use it */
-    /* one thread waits until the maker (the thread that makes ours) has left */
+    CECL_NCCL_ENDING, /* one thread ends ours; no other thread may enter */
+    /* one thread waits until the maker has left */
     CECL_NCCL_GIVING_UP,
     /* the maker no longer uses NCCL's communicator, and will end what it has made */
     CECL_NCCL_GIVEN_UP,
@@ -34,7 +34,7 @@ enum cecl_nccl_state {
     STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */ \
     STEP(FINALIZING, READY)   /* the calls are done */ \
     STEP(READY, DESTROYING)   /* destroy */ \
-    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */ \
+    STEP(READY, ENDING)       /* abort or revoke, as for the next two steps */ \
     STEP(FINALIZING, ENDING) \
     STEP(DESTROYING, ENDING) /* abort, revoke, or the calls are done */ \
     STEP(ENDING, FREE)       /* ours has ended */ \
@@ -52,7 +52,7 @@ enum cecl_nccl_step {
     (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
 #define CECL_NCCL_UNMADE \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
-/* In these states calls are refused, as NCCL refuses calls on a communicator that is not ready. */
+/* In these states calls are refused, because NCCL refuses calls on a communicator that is not ready. */
 #define CECL_NCCL_NOT_READY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
 
 /* The word: the number of threads inside, a bit for the claim, and the state. */
@@ -76,8 +76,8 @@ static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
     return atomic_load(life) & CECL_NCCL_INSIDE;
 }
 
-/* Takes a step. Returns false, without the step, if the life is not in the state that the step leads out of. A step
- * to MAKING clears the claim. */
+/* Takes a step. Returns false, without the step, if the life is not in the state where the step begins. A step to
+ * MAKING clears the claim. */
 static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
 {
     const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;

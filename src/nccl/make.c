@@ -1,5 +1,6 @@
 /* Makes a communicator, once NCCL has made its own. First, ranks that meet (meeting.h) tell each other their settings
- * and what they can do. If all ranks are there, they make the communicator. At the end they check that all have it. */
+ * and what they can do. If all ranks of the communicator have met, they make cecl's communicator. At the end they check
+ * that all ranks have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct hello {
     int32_t together;
     int32_t tries;  /* CECL_NCCL_TRIALS=1 */
     int32_t reason; /* why this rank passes all calls, or NO_REASON */
-    uint64_t drawn; /* a random number; rank 0's is used */
+    uint64_t drawn; /* a random number; rank 0's number is used */
     char words[WORDS];
 };
 
@@ -37,7 +38,8 @@ static void note_failure(int rank, const char *words)
                  cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
 }
 
-/* ---- NCCL's communicator. Another thread may end it while it is being made, so each use is short, and is between cecl_nccl_comm_enter and _leave. */
+/* ---- NCCL's communicator. Another thread may end it while cecl's communicator is being made. So each use is short,
+ * and is between cecl_nccl_comm_enter and cecl_nccl_comm_leave. */
 
 static ceclResult_t nccls_result(ncclResult_t result, const char *what)
 {
@@ -58,7 +60,7 @@ static ceclResult_t enter_nccls(struct cecl_nccl_comm *entry, ncclComm_t comm)
                : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
 }
 
-/* Waits until NCCL has made `comm`. Has no time limit, because NCCL has its own. */
+/* Waits until NCCL has made `comm`. There is no time limit here, because NCCL has its own. */
 static ceclResult_t await_nccl(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     ncclResult_t error = ceclInProgress;
@@ -80,7 +82,7 @@ static ceclResult_t ask(ncclComm_t comm, struct cecl_nccl_comm *entry, int *devi
     return nccls_result(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
 }
 
-/* Fills in what NCCL knows of `comm`. */
+/* Fills in what NCCL says about `comm`. */
 static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     int device;
@@ -101,7 +103,7 @@ static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 static bool are_apart(int nranks)
 {
     int64_t size = 0;
-    /* ceclCommInitOob refuses a bad value, on all ranks */
+    /* a bad value counts as not set; ceclCommInitOob refuses it, on all ranks */
     return cecl_setting_read(CECL_SET_NODE_SIZE, &size) == ceclSuccess && size > 0 && size < nranks;
 }
 
@@ -154,7 +156,7 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* Each host's lowest rank says so once. */
+/* Warns that a rank is absent. The lowest rank of each host says so once. */
 static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool is_lowest)
 {
     static _Atomic bool has_warned;
@@ -170,7 +172,7 @@ static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool
             absent);
 }
 
-/* Gathers `bytes` bytes of each rank in `all`; NULL: there was no memory for it. */
+/* Gathers `bytes` bytes of each rank in `all`. all NULL: there was no memory for it. */
 static ceclResult_t gather_all(struct cecl_nccl_meeting *meeting, const void *mine, void *all,
                                size_t bytes, int *absent)
 {
@@ -178,7 +180,7 @@ static ceclResult_t gather_all(struct cecl_nccl_meeting *meeting, const void *mi
                : cecl_fail(ceclSystemError, "no host memory for what ranks send");
 }
 
-/* Fills in the entry by what all ranks have said. Trials are made if all ranks try. */
+/* Fills in the entry from what all ranks have said. There are trials only if all ranks ask for them. */
 static void take_answers(struct cecl_nccl_comm *entry, struct hello *all)
 {
     int whose = 0;
@@ -194,8 +196,8 @@ static void take_answers(struct cecl_nccl_comm *entry, struct hello *all)
         warn_of_difference(all, entry->nranks);
 }
 
-/* The first gather. If a rank is absent, the ranks that are there agree on that without a further word, and pass
- * all calls, as the absent one does. */
+/* The first gather. If a rank is absent, all ranks that meet find the same, and pass all calls, as the absent rank
+ * does. */
 static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     int absent, lowest = 0;
@@ -215,7 +217,7 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
 
 /* ---- the communicator */
 
-/* cecl's own exchanges. */
+/* The exchanges of cecl's own init. */
 struct exchanges {
     struct cecl_nccl_meeting *meeting;
     ceclResult_t result;
@@ -229,8 +231,8 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
     return (int)exchanges->result;
 }
 
-/* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
- * use SMs, because the faster way is taken. */
+/* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may use SMs,
+ * because `auto` takes the faster way. */
 static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -243,8 +245,8 @@ static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
     return config;
 }
 
-/* Checks the device, because the environment may have chosen another one than NCCL's. Under `strict`,
- * forbids SMs for calls that only move data, whatever other settings say. */
+/* Checks that the device is NCCL's, because the environment may have chosen another one. Under `strict`, forbids SMs
+ * for calls that only move data, whatever other settings say. */
 static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 {
     int device;
@@ -260,8 +262,8 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
     return ceclSuccess;
 }
 
-/* ceclCommInitOob makes the communicator on all ranks or on none. After it, a single rank may fail.
- * If an exchange fails, its own message says why, and ceclCommInitOob's does not. */
+/* ceclCommInitOob makes the communicator on all ranks or on none. A step after it may fail on a single rank. If an
+ * exchange fails, the exchange's message says why, but ceclCommInitOob's message does not. */
 static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -281,8 +283,8 @@ static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_ncc
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
-/* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the others
- * the message names that rank. */
+/* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the other ranks the
+ * message names that rank. */
 static ceclResult_t agree(struct cecl_nccl_meeting *meeting, int nranks, ceclResult_t mine,
                           ceclResult_t *common)
 {
@@ -325,7 +327,7 @@ static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(meeting, entry) : ceclSuccess;
 }
 
-/* If `meeting` is NULL, this rank meets nobody. */
+/* meeting NULL: this rank does not meet the others. */
 static ceclResult_t find_and_make(ncclComm_t comm, struct cecl_nccl_comm *entry,
                                   struct cecl_nccl_meeting *meeting)
 {

@@ -1,6 +1,6 @@
 /* Measures times in a program's streams. A mark is a point in a stream whose time is noted: on a GPU by an
- * event from a ring, on the host device by the clock. GPUs are behind their hosts, so a time is published
- * when the GPU has reached its second mark. */
+ * event from a ring, on the host device by the clock. A GPU may be behind its host, so a time is published when the GPU
+ * has reached the time's second mark. */
 #ifndef CECL_NCCL_MARKS_H
 #define CECL_NCCL_MARKS_H
 
@@ -10,9 +10,8 @@
 #include "nccl/abi.h"
 #include "nccl/trial.h"
 
-/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has a mark for each of
- * 60 periods. So a trial's times are not lost even if the host has enqueued the whole trial before the GPU begins
- * with it. */
+/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has a mark for each of 60
+ * periods. So its times are not lost even if the host has enqueued the whole trial before the GPU begins. */
 #define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS, "a trial's marks");
 
@@ -33,7 +32,7 @@ struct cecl_nccl_marks {
     uint32_t first_pending, npending;
 };
 
-/* Makes the events. If that fails, prints so, and all times of this rank count as lost; calls go on. */
+/* Makes the events. If that fails, prints a warning, and all times of this rank count as lost. Calls go on. */
 void cecl_nccl_marks_open(struct cecl_nccl_marks *marks, int ordinal);
 void cecl_nccl_marks_close(struct cecl_nccl_marks *marks);
 

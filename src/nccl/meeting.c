@@ -1,6 +1,6 @@
-/* See meeting.h. A rank sends each of its letters to all others, and then waits for theirs. If a peer's inbox is
- * gone, the peer has left, but what it sent before may lie in this rank's inbox. So a rank that finds a peer's inbox
- * gone then reads its own inbox once more. Only after that it knows that nothing more will come from that peer. */
+/* See meeting.h. A rank sends each of its letters to all others, and then waits for their letters. If a peer's inbox is
+ * gone, the peer has left. But a letter that the peer sent before may still lie in this rank's inbox. So this rank then
+ * reads its own inbox once more; after that no further letter of the peer can come. */
 #include "nccl/meeting.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@
 #define MOST_BYTES (64 * 1024) /* the most bytes of a letter */
 
 struct envelope {
-    int32_t place, rank; /* the sender's */
-    uint64_t number;     /* which of its letters */
+    int32_t place, rank; /* of the sender */
+    uint64_t number;     /* which letter of the sender */
 };
 
 struct letter {
@@ -31,10 +31,10 @@ struct letter {
     unsigned char words[];
 };
 
-/* Another rank. Before the first gather it is not known which of the places have ranks of the communicator. */
+/* Another rank. Before the first gather a rank does not know which places have ranks of the communicator. */
 struct peer {
     int place, rank;
-    bool has_mine; /* this rank's letter lies in its inbox */
+    bool has_mine; /* this rank's letter was sent to it */
     bool is_gone;  /* it has no inbox */
 };
 
@@ -45,7 +45,7 @@ struct cecl_nccl_meeting {
     struct envelope mine; /* envelope of the latest letter */
     const cecl_nccl_life *life;
     ceclResult_t result;    /* result of the first gather that failed */
-    struct letter *letters; /* received, and not used yet */
+    struct letter *letters; /* letters that were received and not used yet */
     int count;
     struct peer peers[];
 };
@@ -74,7 +74,7 @@ static int open_inbox(uint64_t key, int place)
     return -1;
 }
 
-/* Whether the peer's inbox is gone. False if that cannot be known now. */
+/* Whether the peer's inbox is gone. Returns false if that cannot be known now. */
 static bool has_no_inbox(uint64_t key, int place)
 {
     struct sockaddr_un name;
@@ -228,8 +228,8 @@ static bool is_complete(struct cecl_nccl_meeting *meeting)
     return is;
 }
 
-/* Sends what is not sent yet, and reads what has come. Looks first for peers that have left, because what they
- * sent before is read afterwards. */
+/* Sends what is not sent yet, and reads what has come. First looks for peers that have left, so that this reads what
+ * they sent before. */
 static ceclResult_t look(struct cecl_nccl_meeting *meeting, const void *mine, size_t bytes)
 {
     for (int i = 0; i < meeting->count; i++) {
@@ -280,7 +280,7 @@ static bool take_letter(struct cecl_nccl_meeting *meeting, struct peer *peer, vo
     return is_right;
 }
 
-/* Later gathers are without the places from which nothing has come. */
+/* Places from which nothing has come do not take part in later gathers. */
 static int take_letters(struct cecl_nccl_meeting *meeting, void *all, size_t bytes)
 {
     int here = 0, missing = -1;

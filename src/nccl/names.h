@@ -1,12 +1,11 @@
-/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL has a second
- * name, with a p in front, for tools that replace the first name and call the second. Each function of
- * this library has such a name, too.
+/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL has a second name, which
+ * begins with p, for tools that replace the first name and call the second one. Each function of this library also has
+ * such a name.
  *
- * COUNTED(name): collectives.c has a C function of that name, which decides for each call whether cecl
- * serves it. It returns an ncclResult_t. FOLLOWED(name, answer): follow.c has a C function of that name,
- * which passes the call on and keeps track of communicators, groups and errors. JUMP(name, answer): jump.c
- * passes the call on without looking at it. `answer` is the type that the function returns (enum
- * cecl_nccl_answer), for calls that cannot be passed on.
+ * COUNTED(name): collectives.c has a C function of that name, which returns an ncclResult_t and decides for each call
+ * whether cecl serves it. FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and
+ * keeps track of communicators, groups and errors. JUMP(name, answer): jump.c passes the call on without looking at it.
+ * `answer` is the type that the function returns (enum cecl_nccl_answer), for calls that cannot be passed on.
  *
  * A file first defines what it makes of one name, and then includes this list. */
 #ifndef COUNTED

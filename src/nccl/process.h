@@ -1,5 +1,5 @@
-/* The settings and the real NCCL, as this process has found them at its first call of NCCL. Nothing is
- * opened or read before that, because every shell and helper of a job has this library preloaded, too. */
+/* The settings and the real NCCL, as this process has found them at its first call of NCCL. Nothing is opened or read
+ * before, because each shell and helper program of a job also has this library preloaded. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 
@@ -14,18 +14,17 @@
 struct cecl_nccl_real {
     void *handle;         /* NULL: none is open */
     uintptr_t begin, end; /* the addresses of its code in this process */
-    int version;          /* as ncclGetVersion gives it */
+    int version;          /* as ncclGetVersion returns it */
     char path[PATH_MAX];
 };
 
 /* Finds the real NCCL (util/find_nccl.h) and opens it. */
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
 
-/* Finds another NCCL library, besides `real`, that this process has loaded. Returns false if there is
- * none. */
+/* Finds another NCCL library that this process has loaded, besides `real`. Returns false if there is none. */
 bool cecl_nccl_real_other(const struct cecl_nccl_real *real, char path[PATH_MAX]);
 
-/* Whether code at `address` is the real NCCL's own. */
+/* Whether the code at `address` belongs to the real NCCL. */
 static inline bool cecl_nccl_real_has(const struct cecl_nccl_real *real, const void *address)
 {
     return (uintptr_t)address - real->begin < real->end - real->begin;
@@ -51,8 +50,7 @@ struct cecl_nccl_process {
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
 
-/* Whether `caller`, the return address of a call, is in the real NCCL. If so, the call is a part of
- * another call. */
+/* Whether `caller`, the return address of a call, is in the real NCCL. If so, the call is a part of another call. */
 static inline bool cecl_nccl_is_own(const struct cecl_nccl_process *process, const void *caller)
 {
     return !process->real.handle || cecl_nccl_real_has(&process->real, caller);

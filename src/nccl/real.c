@@ -1,5 +1,5 @@
-/* Opens the real NCCL. The real NCCL is searched for by path, because this library has the same name, and
- * because RTLD_NEXT does not find a library that one of the program's libraries would have loaded. */
+/* Opens the real NCCL. It is searched for by path, because this library has the same name, and because RTLD_NEXT does
+ * not find a library that only a library of the program would have loaded. */
 #include "nccl/process.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 #define OTHERS 8 /* at most this many libraries with NCCL's name are looked at */
 
-/* Distinguishes this library and its copies from NCCL. Exported, and looked up only by dlsym. */
+/* Distinguishes this library and its copies from NCCL. Exported, because dlsym looks it up. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
 const char cecl_in_place_of_nccl = 1;
 
@@ -26,9 +26,9 @@ static bool malloc_is_replaced(void)
     return dlsym(RTLD_DEFAULT, "malloc") != malloc_of_libc;
 }
 
-/* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. It cannot be used with a replaced malloc,
- * because libc would then free memory that the replacement has allocated. Without RTLD_DEEPBIND, NCCL's own calls
- * come to this library, and cecl_nccl_real_has distinguishes them from the program's calls. */
+/* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. The flag cannot be used with a replaced malloc,
+ * because libc would then free memory that the replacement has allocated. Without RTLD_DEEPBIND, NCCL's own calls come
+ * to this library, and cecl_nccl_real_has distinguishes them from the program's calls. */
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);

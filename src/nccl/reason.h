@@ -38,21 +38,20 @@ enum cecl_nccl_reason {
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
 
-/* Keeps the message of the first communicator that could not be made. False: another one has failed
+/* Keeps the message of the first communicator that could not be made. Returns false if another communicator has failed
  * before. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
 /* The message that was kept; empty: no communicator has failed. */
 const char *cecl_nccl_failure(void);
 
-/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns it together
- * with NCCL's message, because it is not known which failed last. */
+/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns this message together with
+ * NCCL's, because it is not known which library failed last. */
 void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
-/* Records that CECL_NCCL=strict refuses the function `name`, and prints this if `is_first`. */
+/* Records that CECL_NCCL=strict refuses the function `name`. Prints the message if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* cecl's message, if there is one, followed by NCCL's. Valid until the thread's next call of this
- * function. */
+/* cecl's message, if there is one, followed by NCCL's. Valid until the thread's next call of this function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 
 #endif

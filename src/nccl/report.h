@@ -2,9 +2,8 @@
  *
  * stats.c: the table of calls (CECL_NCCL_STATS=1): which were served, passed or refused, and why.
  *
- * report.c: the results of trials on this process's communicators: one entry for each of the latest
- * communicators, even if the communicator has ended. The thread that is inside a communicator updates the entry
- * from time to time. */
+ * report.c: the results of trials on this process's latest communicators, with one entry for each communicator, even if
+ * it has ended. The thread that is inside a communicator updates its entry from time to time. */
 #ifndef CECL_NCCL_REPORT_H
 #define CECL_NCCL_REPORT_H
 
@@ -18,8 +17,8 @@
 
 /* -- stats.c -- */
 
-/* Counts a decided call. mark: for a served call, whether it used SMs; for any other call, whether it was refused
- * (otherwise it was passed). */
+/* Counts a decided call. mark: for a served call, whether it used SMs; for any other call, whether it was refused and
+ * not passed. */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
 /* Notes a new communicator, so that the table can name this process's rank. */
 void cecl_nccl_stats_note_rank(int rank, int nranks);
@@ -32,12 +31,12 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    /* like WAITING, but at the last attempt another communicator was being tried */
+    /* like WAITING, but at the last attempt another communicator had its trial */
     CECL_NCCL_TRIAL_PUT_OFF,
     /* like WAITING, but at the last attempt a rank's host was too many steps behind */
     CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
-    /* like PUT_OFF or APART, but all attempts of this round were made; a later round tries again */
+    /* like PUT_OFF or APART, but the attempts of this round are used up; a later round tries again */
     CECL_NCCL_TRIAL_LEFT,
     CECL_NCCL_TRIAL_FULL,    /* there is no room for more decisions */
     CECL_NCCL_TRIAL_DECIDED, /* by a trial */
@@ -48,9 +47,9 @@ struct cecl_nccl_report {
     int rank, nranks;
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* how many trials have begun */
-    uint32_t calls;              /* length of the period in calls; 0: none was found */
-    uint32_t arm;                /* the way that was decided on, if there was a decision */
-    struct cecl_verdict verdict; /* of the last trial on a period; no trial: without times */
+    uint32_t calls;              /* length of the period in calls; 0: no period was found */
+    uint32_t arm;                /* the chosen way, if there was a decision */
+    struct cecl_verdict verdict; /* of the last trial on a period; without a trial: no times */
     uint32_t repeated;           /* how many periods that trial timed as one step */
     uint64_t told, late;         /* ceclCallStats_t */
 };
@@ -59,8 +58,8 @@ struct cecl_nccl_report {
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
-/* Writes the entry of the communicator with this key, which no other communicator has at the same time. If
- * there is no free entry, replaces the oldest one. is_last: the communicator ends, so its key may be used again. */
+/* Writes the entry of the communicator with this key. No two communicators have the same key at the same time. If there
+ * is no free entry, replaces the oldest one. is_last: the communicator ends, so its key may be used again. */
 void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last);
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);

@@ -1,4 +1,4 @@
-/* Carries out a call that is decided on: through cecl, or through NCCL. */
+/* Carries out a call that is decided on, by cecl or by NCCL. */
 #ifndef CECL_NCCL_SERVE_H
 #define CECL_NCCL_SERVE_H
 
@@ -8,16 +8,16 @@
 /* Makes cecl's call on `stream`, with the policy of call->way. The caller is inside the communicator. */
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream);
-/* Must follow the call or, if the call is in a cecl group, the end of that group. On the host device
- * it waits for the communicator's calls, unless `call` is captured; on GPUs it returns at once. */
+/* Must be called after the call or, if the call is in a cecl group, after the end of that group. On the host device
+ * this function waits for the communicator's calls, unless `call` is captured. On GPUs it returns at once. */
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm);
 
 /* Whether the call uses SMs, according to ceclGroupExplain. Used only if calls are counted. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm);
 
-/* Asks the stand-in for NCCL, which works on memory of the host: on which stream of the host device
- * must `ours` capture calls that the program makes on `stream`? NULL: `stream` is not capturing. */
+/* Asks the stand-in for NCCL, which works on memory of the host, for the stream of the host device on which `ours` must
+ * capture calls that the program makes on `stream`. NULL: `stream` is not capturing. */
 ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
 /* Passes a call to NCCL. */

@@ -7,8 +7,7 @@
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
-/* The first call of the stage on the communicator of call `index`, which may be that call
- * itself. */
+/* The stage's first call on the same communicator as call `index`. It may be that call itself. */
 static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, int index)
 {
     int first = 0;
@@ -24,8 +23,7 @@ static void enter_all(struct cecl_nccl_kept *kept, int count)
         kept[i].comm = cecl_nccl_comm_enter_made(kept[i].call.comm);
 }
 
-/* Calls are counted here, and not when they are kept, because a single rank may end its group by
- * ncclGroupSimulateEnd. */
+/* Counts calls here, and not when they are kept, because a single rank may end its group by ncclGroupSimulateEnd. */
 static void note_calls(const struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
@@ -72,9 +70,9 @@ static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* With NCCL the calls of a group on one communicator may be on several streams, which then wait for each
- * other. A cecl group has one stream for each communicator: that of the stage's first call. Before the stage
- * this stream waits for the streams of all kept calls, and after the stage they wait for it. */
+/* With NCCL the calls of a group on one communicator may be on several streams, which then wait for each other. A cecl
+ * group has one stream for each communicator, the stream of the stage's first call. Before the stage this stream waits
+ * for the streams of all kept calls. After the stage they wait for this stream. */
 static ceclResult_t order_streams(const struct cecl_nccl_group *group,
                                   const struct cecl_nccl_kept *kept, int count, bool before)
 {
@@ -85,8 +83,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* Ignores errors of calls, because ceclGroupEnd returns them. A single call is made without a cecl
- * group, because a small call is faster that way. */
+/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a single call without a cecl group, because that is
+ * faster for small calls. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {
@@ -153,8 +151,8 @@ static bool has_several_streams(const struct cecl_nccl_group *group)
     return i < group->count;
 }
 
-/* A stage of passed calls. The thread is not inside an entry while it calls NCCL, because an abort
- * must end NCCL's call, but first waits until no thread is inside. */
+/* A stage of passed calls. While the thread calls NCCL, it is not inside an entry, because an abort must end NCCL's
+ * call, but first waits until no thread is inside. */
 static ncclResult_t pass_stage(struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                int count)
 {

@@ -1,5 +1,5 @@
-/* Counts calls by function, size and result. Counting is two atomic additions, because the threads of a
- * process share the counters, and a program that aborts must not leave a lock held. */
+/* Counts calls by function, size and result. A count is two atomic additions and no lock, because threads share the
+ * counters, and a program that aborts could leave a lock held. */
 #include "nccl/report.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "util/grow.h"
 #include "util/log.h"
 
-/* Classes of sizes: each has the sizes up to `most` bytes that are not in an earlier class. */
+/* Classes of sizes. A class has the sizes up to `most` bytes that are in no earlier class. */
 static const struct {
     size_t most;
     const char *words;
@@ -36,8 +36,8 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
-static _Atomic bool has_counted; /* this process has counted a call. Cleared in a forked child */
-/* bits of the last index: the `mark` of cecl_nccl_stats_count, and whether the calls were captured */
+static _Atomic bool has_counted; /* this process has counted a call; cleared in a forked child */
+/* bits of the last index of `counters`: the `mark` of cecl_nccl_stats_count, and whether the calls were captured */
 enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 
@@ -50,7 +50,8 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* This process's ranks in the largest communicators that it has made, in ascending order; the table names them. */
+/* This process's ranks in the largest communicators that it has made, in ascending order. The table names these
+ * ranks. */
 static struct {
     pthread_mutex_t lock;
     int nranks;
@@ -174,11 +175,10 @@ static void json_table(FILE *out)
 /* The processes of a command that cecl-run starts tell each other whether one of them has printed a table of
  * calls. If none has, the command's own process says so, in one line, when it ends.
  *
- * cecl-run becomes the command (exec), so it cannot print anything afterwards. With --stats it sets
- * CECL_RUN_NOTE in the environment: the command's process id, a space, and the name of a file that does
- * not exist. A process that prints a table creates the file. When the command's process ends, it removes
- * the file, or prints the line if there is no file. If that process ends without its exit handlers (by a
- * signal, or as dash does), no line is printed and the file stays. */
+ * cecl-run becomes the command (exec), so it cannot print anything afterwards. With --stats it sets CECL_RUN_NOTE in
+ * the environment: the command's process id, a space, and the name of a file that does not exist. A process that prints
+ * a table creates the file. When the command's process ends, it removes the file, or prints the line if there is no
+ * file. If it ends without its exit handlers (by a signal, or as dash does), it prints no line and the file stays. */
 
 /* Splits CECL_RUN_NOTE. Returns the file's name, or NULL if cecl-run left no note. */
 static const char *read_note(long *process)
@@ -201,8 +201,8 @@ static void note_table(void)
         close(fd);
 }
 
-/* Runs at the end of every process that has the library preloaded, also of shells and helpers of the job.
- * Does nothing unless this is the command's own process. */
+/* Runs at the end of every process that has the library preloaded, even of a job's shells and helper programs. Does
+ * nothing unless this is the command's own process. */
 __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 {
     static const char words[] =
@@ -218,7 +218,7 @@ __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 
 /* ---- at the process's end */
 
-/* Writes a table at once, because processes share a terminal or a file, and their tables must not mix. */
+/* Writes a table in one piece, because processes share a terminal or a file, and their tables must not mix. */
 static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
 {
     struct cecl_writing writing;
@@ -234,8 +234,8 @@ static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
                                     : cecl_fail(ceclOutOfMemory, "no host memory");
 }
 
-/* Writes to the process's own descriptors without opening them again, because the program's later
- * output to a file would overwrite the table. Opening a pipe that nobody reads fails at once. */
+/* Does not open /dev/stdout and /dev/stderr again, because the program's later output to the same file would overwrite
+ * the table. Opening a pipe that nobody reads fails at once. */
 static int open_stats(const char *file)
 {
     const int own = strcmp(file, "/dev/stdout") == 0   ? STDOUT_FILENO
@@ -321,7 +321,7 @@ static void register_handlers(void)
     atexit(print_tables);
 }
 
-/* Called for each counted call. Registers the handlers at the first one. */
+/* Called for each counted call. The first call registers the handlers. */
 static void note_count(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

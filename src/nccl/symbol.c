@@ -1,5 +1,4 @@
-/* Finds where calls of a symbol go: to the real NCCL, or to a function of this library that returns an
- * error. */
+/* Finds where calls of a symbol go: to the real NCCL, or to a function of this library that returns an error. */
 #include "nccl/symbol.h"
 
 #include <dlfcn.h>
@@ -18,7 +17,7 @@
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 #include "nccl/names.h"
 
-/* ---- functions that answer calls that cannot be passed on; they ignore their arguments */
+/* ---- functions that answer calls that cannot be passed on. They ignore their arguments */
 
 static int no_nccl_result(void)
 {
@@ -70,7 +69,7 @@ static int no_number(void)
 static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = ANSWERS(no_nccl_result, no_nccl_words),
                               lacking[CECL_NCCL_ANSWERS] = ANSWERS(lacking_result, lacking_words);
 
-/* The real NCCL's function; NULL if NCCL lacks it. */
+/* The real NCCL's function; NULL: NCCL does not have it. */
 static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name)
 {
     cecl_nccl_target target = NULL;
@@ -91,8 +90,8 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
     return target;
 }
 
-/* ---- collectives whose arguments cecl does not know: they are passed to NCCL; under CECL_NCCL=strict
- * they are refused if they only move data */
+/* ---- collectives whose arguments cecl does not know. They are passed to NCCL, except that CECL_NCCL=strict refuses
+ * those that only move data */
 
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {

@@ -1,16 +1,16 @@
 /* See trial.h. */
 #include "nccl/trial.h"
 
-/* From an offer to the decision this many periods pass, so that all ranks have time to offer. If a rank
- * comes too late, its host is far behind, but by no more launches than a GPU's queue holds, about
- * 1,000. So the next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
+/* This many periods lie between an offer and the decision, so that all ranks have time to offer. If a rank comes too
+ * late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the next offer lasts
+ * four times as long, but at most LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 /* If several repetitions of a subject make one period, the trial begins only after this many periods. A turn
  * of such a subject takes hundreds of calls, which a benchmark of one size may not even make. */
 #define EARLY_PERIODS 8u
-#define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
-/* Shorter repetitions are joined to periods of this length, because each measurement has a cost. */
+#define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if not all were whole */
+/* Shorter repetitions are merged into periods of at least this length, because each measurement has a cost. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
 #define LONG_NS UINT64_C(1000000000) /* longer repetitions count as this long */
@@ -58,7 +58,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* This rank's offer stays in shared memory, so the decision to which the offer belongs is skipped. */
+/* If this rank has offered, skips the decision to which the offer belongs, because the offer stays in shared memory. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
@@ -89,8 +89,7 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms)
         trial->has_verdict = true;
         return;
     }
-    /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is
-     * put off */
+    /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is put off */
     if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
         CECL_TRIAL_DECISIONS) {
         trial->state = CECL_TRIAL_WAITING;
@@ -117,8 +116,8 @@ static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 
 /* ---- beginning */
 
-/* Offers to begin. If this rank's process tries another communicator, the offer says so. All ranks
- * then put the trial off, at the same boundary. */
+/* Offers to begin. If this rank's process tries another communicator, the offer says so. Then all ranks put the trial
+ * off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
@@ -142,8 +141,7 @@ static uint32_t answer_of_offers(const struct cecl_trial *trial)
     return answer;
 }
 
-/* Adds how long a repetition took on this host. Leaves out the first time, because its beginning is not
- * known. */
+/* Adds how long a repetition took on this host, except the first one, whose beginning is not known. */
 static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
 {
     const uint64_t ns = host_ns < LONG_NS ? host_ns : LONG_NS;
@@ -165,7 +163,7 @@ static uint32_t merged_of(const struct cecl_trial *trial)
     return merged;
 }
 
-/* `seen` is equal on all ranks: it counts boundaries since the trial was asked for. */
+/* Equal on all ranks, because `seen` counts boundaries since the trial was asked for. */
 static bool is_early(const struct cecl_trial *trial, uint32_t merged)
 {
     return merged > 1 && trial->seen < EARLY_PERIODS * merged;
@@ -195,7 +193,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    if (trial->is_busy) /* other communicators are tried meanwhile */
+    if (trial->is_busy) /* another communicator has its trial */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);
@@ -249,8 +247,8 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all. A
- * GPU's queue holds fewer. */
+/* The verdict is put off by one period at first, and later by more, up to 2,050 periods in all. A GPU's queue holds
+ * fewer. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);
@@ -279,7 +277,8 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     return mark;
 }
 
-/* Counts down until a verdict expires, or until a subject whose trial could not begin is wanted again. */
+/* Counts the periods down after which a verdict expires, or after which a subject whose trial could not begin is tried
+ * again. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);

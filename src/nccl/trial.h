@@ -1,27 +1,28 @@
-/* Trials: several arms (ways to carry calls out) take turns in a program's own periods, and the arm that
- * makes periods shorter is kept.
+/* Trials: several arms (ways to carry out calls) take turns in a program's own periods, and the arm that makes periods
+ * shorter is kept.
  *
  * - IDLE: nothing is tried. A verdict may keep an arm in force
  * - WAITING: a trial was asked for or put off. After some periods this rank offers to begin it
  * - OFFERED: this rank has offered to begin, or has said that its process tries another communicator
  * - RUNNING: arms take turns
  *
- * A start is put off if a rank has not offered yet or is busy, or if the subject is short and has not come often
- * enough. (A benchmark that calls each size some hundred times is over before a trial could tell anything.)
+ * A start is put off if a rank has not offered yet or is busy. It is also put off if the subject is short and has not
+ * come often enough, because a benchmark that calls each size some hundred times ends before a trial could tell
+ * anything.
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
- * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from
- * the sequence. It is one word in memory that all ranks share. The first rank to reach a decision makes it by
- * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ,
- * and no rank waits. Decisions are numbered, and no word is used twice.
+ * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from the
+ * sequence. Each decision is one word in memory that all ranks share. The first rank to reach a decision makes it by
+ * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank
+ * waits. Decisions are numbered, and no word is used twice.
  *
- * A turn has three periods of one arm. The first period is not counted, because work of the turn before still
- * runs. Each rank publishes how long the second and the third took, once its GPU has reached their end. A
- * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
- * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three
- * rounds only arm 0 and the arm that seems best go on, so that small gains become clear. The decision behind the
- * last turn is the verdict (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by
- * one period, and from the fifth time on by more.
+ * A turn has three periods of one arm. The first period is not counted, because work of the turn before still runs in
+ * it. Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
+ * before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a hash. An
+ * arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and the arm
+ * that seems best go on, so that small gains become clear. The decision after the last turn is the verdict
+ * (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period, and from the
+ * fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */
@@ -40,7 +41,7 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 #define CECL_TRIAL_COUNTED 2u /* counted periods of a turn */
 #define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
 #define CECL_TRIAL_SAMPLES (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
-#define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after these it learns no more */
+#define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; then trials end for good */
 #define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
 #define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
 
@@ -60,8 +61,8 @@ struct cecl_trial_shared {
 /* What a trial needs from its process. */
 struct cecl_trial_host {
     void *context;
-    /* Reserves trials of this process for communicator `id`. Returns false if another communicator has
-     * reserved them. Each reservation ends with `release`. */
+    /* Reserves the process's trials for communicator `id`. Returns false if another communicator has reserved them.
+     * Each reservation ends with `release`. */
     bool (*reserve)(void *context, uint64_t id);
     void (*release)(void *context, uint64_t id);
 };
@@ -100,7 +101,7 @@ struct cecl_trial {
     uint32_t turn;   /* number of the current turn, from 1 */
     bool has_turn;   /* false: the verdict was put off */
     uint32_t period; /* periods of the current turn so far */
-    uint32_t counted; /* how many of these periods were counted */
+    uint32_t counted; /* how many of them were counted */
     /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;
     uint32_t put_off; /* how often the verdict was put off */
@@ -111,7 +112,7 @@ struct cecl_trial {
 /* What the caller does at a boundary. */
 struct cecl_trial_mark {
     bool is_mark; /* note the time at this boundary */
-    /* number of the sample to publish: the time since the previous mark. -1: that time does not count */
+    /* number of the sample to which the time since the previous mark belongs. -1: that time does not count */
     int sample;
 };
 
@@ -125,8 +126,8 @@ static inline size_t cecl_trial_bytes(int nranks)
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);
 
-/* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force instead. Ends the
- * current trial. Called on all ranks at the same call. */
+/* Asks for a trial of `subject`. If the subject was tried lately, its verdict takes force instead. Ends the current
+ * trial. Called on all ranks at the same call. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
 
 /* Ends the trial, or the verdict in force. Called on all ranks at the same call. */
@@ -139,11 +140,11 @@ void cecl_trial_cancel(struct cecl_trial *trial);
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
-/* Publishes how long the period of `sample` took. `number`: trial->trials at the mark. ns 0: the time was not
+/* Publishes how long the period of `sample` took. `number`: trial->trials at the mark. ns: 0 if the time was not
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary has no decision, so that no time needs to be published before it. */
+/* Whether no decision comes at the next boundary, so that no time needs to be published before it. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
@@ -155,7 +156,7 @@ static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
     return trial->has_verdict || trial->state == CECL_TRIAL_RUNNING;
 }
 
-/* The verdict from all ranks' times in the current trial; if none runs, in the last trial. */
+/* The verdict from all ranks' times in the current trial or, if no trial runs, in the last one. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 
 /* -- internal to trial.c and trial_turns.c -- */
@@ -166,10 +167,10 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 #define CECL_DECISION_NUMBER 0x00000fffu
 enum {
     CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
-    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number) or the verdict is put off */
+    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number), or the verdict, is put off */
     CECL_DECISION_TURN = 3 << 24,    /* + arm */
     CECL_DECISION_VERDICT = 4 << 24, /* + arm */
-    /* reasons for PUT_OFF. With neither, a rank had not offered yet */
+    /* reasons for PUT_OFF. Without either, the reason is that a rank had not offered yet */
     CECL_DECISION_BUSY = 1 << 23, /* a rank's process tries another communicator */
     CECL_DECISION_EARLY = 1 << 22 /* the subject is short, and has not come often enough */
 };
@@ -183,7 +184,7 @@ static inline uint64_t cecl_trial_mix(uint64_t hash)
     return hash ^ hash >> 31;
 }
 
-/* What this rank would decide now: the next turn, the verdict, or that the verdict is put off. */
+/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial);
 
 #endif

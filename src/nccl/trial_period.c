@@ -1,5 +1,4 @@
-/* See trial_period.h. The hash of any part of the sequence follows from two entries of `hashes`, because hashes are
- * polynomials. */
+/* See trial_period.h. Hashes are polynomials, so two entries of `hashes` give the hash of any part of the sequence. */
 #include "nccl/trial_period.h"
 
 #define BASE CECL_PERIOD_BASE
@@ -9,7 +8,7 @@
 #define LEAST_CALLS 64u
 #define REPEATS 3u
 #define REMEMBERED \
-    (UINT64_C(4) * CECL_PERIOD_MOST) /* a run that broke off is remembered for this many calls */
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* a run that broke off counts for this many calls */
 #define SHORT_RUN 8u                 /* a run of fewer periods is short */
 #define MOST_STRIKES 3u
 
@@ -29,8 +28,7 @@ static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
     return &period->hashes[call % CECL_PERIOD_RING];
 }
 
-/* The hash of the `length` calls before call number `end`. raised: BASE to the power of
- * `length`. */
+/* The hash of the `length` calls before call number `end`. raised: BASE to the power of `length`. */
 static uint64_t part(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
 {
     return *hash_at(period, end) - *hash_at(period, end - length) * raised;
@@ -56,7 +54,7 @@ static void forget(struct cecl_period *period)
     period->run = 0;
 }
 
-/* How many calls a run must have before its period is accepted. */
+/* How many calls a run needs before its period is accepted. */
 static uint64_t calls_needed(const struct cecl_period *period)
 {
     const bool counts = period->broken > 0 && period->searched - period->broken_at < REMEMBERED;
@@ -75,8 +73,8 @@ static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t lengt
            part(period, end, length, raised) == part(period, end - length, length, raised);
 }
 
-/* Guesses a period from the last time that the same GRAM calls came. The guess becomes the candidate if the
- * last two periods of that length are equal. */
+/* Guesses a period: the distance to the last time that the same GRAM calls came. The guess becomes the candidate if the
+ * last two periods of this length are equal. */
 static void guess(struct cecl_period *period)
 {
     if (period->searched < GRAM)
@@ -109,9 +107,8 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes the candidate as the period. The period could begin with any of its calls that begin a
- * group. It begins with the one of these calls that gives the smallest hash. So if the same
- * sequence is found again, its period begins with the same call. */
+/* Takes the candidate as the period. The period may begin with any call that begins a group. Of these calls, the one
+ * that gives the smallest hash is chosen, so that the same sequence always gets the same first call. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;
@@ -132,8 +129,8 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. A period that
- * was found is watched as well: if its repetition breaks off several times, a longer period is searched for. */
+/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. Also watches a period
+ * that was found: if its repetition breaks off several times, a longer period is searched for. */
 static void follow(struct cecl_period *period, uint64_t token)
 {
     const uint32_t length = period->candidate;

@@ -1,14 +1,14 @@
-/* Finds the period in a sequence of calls. In a training, the period is the step. Every rank of a
- * communicator makes the same sequence of collectives, so all ranks find the same period at the same call.
+/* Finds the period in a sequence of calls. In training, the period is a step. Every rank of a communicator makes the
+ * same sequence of collectives, so all ranks find the same period at the same call.
  *
- * Each call is represented by a number, its token. A period is found when the sequence has repeated
- * itself three times, over at least 64 calls. Layers within a step repeat, too. So if a shorter repetition
- * broke off before, the run must be three times as long as the shorter one was. Once a period
- * is found, a new one begins whenever the last `length` calls were exactly one period. So a different
- * step, such as an evaluation, is skipped: periods begin again behind the next regular step.
+ * Each call is represented by a number, its token. A period is found when the sequence has repeated itself three times,
+ * over at least 64 calls. Layers within a step also repeat. So if a shorter repetition broke off before, the new run
+ * must be three times as long. Once a period is found, a new period begins whenever the last `length` calls were
+ * exactly one period. So a different step, such as an evaluation, is skipped: periods begin again after the next
+ * regular step.
  *
- * The search looks at CECL_PERIOD_SEARCH calls at once, which costs less than a search at each call. So it
- * finds a period up to CECL_PERIOD_SEARCH - 1 calls later, at the same call on all ranks.
+ * The search looks at CECL_PERIOD_SEARCH calls at once, because a search at each call would cost more. So it finds a
+ * period up to CECL_PERIOD_SEARCH - 1 calls later, but at the same call on all ranks.
  *
  * This file knows only numbers, and allocates nothing. The time that a call takes does not depend on the
  * length of the period. */
@@ -56,7 +56,7 @@ static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
     return arguments << 1 | begins_group;
 }
 
-/* Whether the latest call belongs to the period that began last. If not, the next period is overdue. */
+/* Whether the latest call belongs to the period that began last. If it does not, the next period is overdue. */
 static inline bool cecl_period_is_within(const struct cecl_period *period)
 {
     return period->calls - period->begun <= period->length;

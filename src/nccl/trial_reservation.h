@@ -1,7 +1,7 @@
 /* Only one communicator of a process has a trial at a time, because trials would measure each other's turns.
  * The first communicator that asks gets the reservation. It loses the reservation if it reaches no boundary
  * for a minute and another communicator asks. (A program may use a communicator only while it starts, and
- * never end it.) If its trial goes on later, two trials run at once, which only blurs their times.
+ * never end it.) If its trial goes on after all, two trials run at once, which only makes their times less exact.
  *
  * This file knows no clock and no lock. Times are in ns. */
 #ifndef CECL_NCCL_TRIAL_RESERVATION_H
@@ -19,7 +19,7 @@ struct cecl_reservation {
     int64_t used_ns;
 };
 
-/* Returns whether communicator `id` has the reservation now. If so, cecl_reservation_leave must follow. */
+/* Returns whether communicator `id` has the reservation now. If it has, cecl_reservation_leave must follow. */
 static inline bool cecl_reservation_take(struct cecl_reservation *its, uint64_t id, int64_t now_ns)
 {
     const bool is_same = its->id == id;
@@ -36,7 +36,7 @@ static inline void cecl_reservation_use(struct cecl_reservation *its, uint64_t i
         its->used_ns = now_ns;
 }
 
-/* Does nothing if the reservation was lost. */
+/* Gives the reservation back. No effect if the reservation was lost. */
 static inline void cecl_reservation_leave(struct cecl_reservation *its, uint64_t id)
 {
     its->holders -= its->id == id && its->holders > 0;
