@@ -62,7 +62,7 @@
  * allocation. Ranks may pass different kinds of memory, at different offsets. How a peer reaches a
  * buffer depends on its kind:
  *   symmetric    memory of ceclMemAlloc. Peers compute its address.
- *   registered   memory that other processes can open: that of cudaMalloc, ncclMemAlloc, and
+ *   registered   memory that other processes can open: memory of cudaMalloc, of ncclMemAlloc, and of
  *                cuMemCreate with handles that can be exported as file descriptors. One range may
  *                have any number of handles, as PyTorch's expandable segments have. If a call uses
  *                a handle that cannot be exported, the whole range is private. On the host device,
@@ -71,8 +71,8 @@
  *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the
  *                first call. Once peers have opened registered memory, calls make the same copies
  *                as on symmetric memory.
- *   private      all other memory, such as that of cudaMallocAsync, or of malloc on the host
- *                device. If registerOnUse is 0, all memory that was not registered is private.
+ *   private      all other memory, such as memory of cudaMallocAsync, or of malloc on the host device.
+ *                If registerOnUse is 0, all memory that was not registered is private.
  *                Peers cannot write a private recvbuff, so they write to a bounce buffer:
  *                registered memory of the communicator, as large as recvbuff. This rank then
  *                carries the bytes from there to recvbuff. If the call is in place, the rank first
@@ -81,8 +81,8 @@
  *                SM copies them instead. A private sendbuff is sent from where it lies, and is
  *                carried only if a peer comes late to the call (see Collectives). ceclReduceScatter
  *                needs no bounce buffer.
- * Each call checks which memory is at the address, so memory that was allocated there later is not
- * taken for memory that was freed. On the host device a call checks all bytes from the first
+ * Each call checks which memory is at the address. So memory that was freed is not confused with memory
+ * that was allocated there later. On the host device a call checks all bytes from the first
  * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
  * mappings of files that have become too short. Leave memory as it is until the call is done. If a
  * program frees memory, takes away access rights, or truncates its file while a call is pending, a
@@ -105,11 +105,11 @@
  * Hosts in ceclCommInitRankConfig.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
- * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
- * leaves when it destroys its communicator, when it aborts it while none of its calls is pending,
- * or when its process ends by exit or a return from main. The communicator then fails on the others
- * once they need that rank. When a communicator fails, pending calls end with undefined results, so
- * that no stream hangs. From then on calls return the asynchronous error. Only these still work:
+ * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank leaves
+ * when it destroys its communicator, when it calls ceclCommAbort while none of its calls is pending, or
+ * when its process ends by exit or a return from main. After that the communicator fails on the other
+ * ranks once they need this rank. When a communicator fails, pending calls end with undefined results,
+ * so that no stream hangs. From then on calls return the asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
  * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the ranks
@@ -158,8 +158,8 @@ extern "C" {
 /* One rank's handle of a communicator. */
 typedef struct ceclComm *ceclComm_t;
 /* A cudaStream_t; on the host device a stream of ceclStreamCreate. It serves all communicators of
- * the process that run on its device. On the host device each communicator has a default stream
- * (0), which communicators that are split or shrunk from it share. */
+ * the process that run on its device. On the host device each communicator has a default stream (0).
+ * Communicators that are split or shrunk from it share that stream. */
 typedef struct CUstream_st *ceclStream_t;
 /* A cudaEvent_t; on the host device an event of ceclEventCreate. */
 typedef struct CUevent_st *ceclEvent_t;
@@ -239,11 +239,11 @@ typedef enum {
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
-    /* The rank that needs the bytes copies them. With nothing beside it a call is about 5 % slower,
-     * but it slows some GEMMs less. Two kinds of calls are pushed as a whole: a call whose own
-     * block peers send back (see CECL_SM_REDUCE_ONLY), and an all-to-all with a private sendbuff on
-     * any rank. In reductions, except ceclReduce, SMs read inputs in the peers' memory, unless an
-     * input is private. */
+    /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
+     * but it slows some GEMMs beside it less. Two kinds of calls are still pushed as a whole: calls in
+     * which peers send the own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls with a private
+     * sendbuff on any rank. In reductions, except ceclReduce, SMs read inputs in the peers' memory,
+     * unless an input is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -282,10 +282,10 @@ typedef struct ceclConfig {
     int device;           /* ceclDevice_t; CECL_DEVICE */
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
-    /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up
-     * to 1.4 s later (3.4 s if several peers are late: one of them may first name the rank at
-     * fault). If this process stands still for more than 1.4 s, that time does not count for
-     * enqueued calls, except for small ones by a kernel. */
+    /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up to
+     * 1.4 s later (3.4 s if several peers are late, because one of them may first name the rank at
+     * fault). If this process stands still for more than 1.4 s, that time does not count for enqueued
+     * calls, except for small calls that are one kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -323,7 +323,7 @@ typedef struct ceclConfig {
 /* The caller's exchange for ceclCommInitOob. The callback is collective over the ranks, returns 0 on
  * success, and must bound its own waits. It is used only until init returns. */
 typedef struct {
-    void *context; /* passed to both */
+    void *context; /* passed to both callbacks */
     /* send: `bytes` bytes of this rank; recv: nranks * bytes, in rank order */
     int (*allGather)(void *context, const void *send, void *recv, size_t bytes);
     int (*barrier)(void *context); /* never called since 0.3; may be NULL */
@@ -343,8 +343,8 @@ CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
 /* The message of the last error; never NULL, empty if there was none. It begins with the function that
  * failed, unless the communicator has failed.
- * comm  may be NULL. If it has failed, the message is that of its asynchronous error; otherwise
- *       that of this thread's last error.
+ * comm  may be NULL. If comm has failed, the call returns the message of its asynchronous error,
+ *       otherwise the message of this thread's last error.
  * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none. */
 CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
@@ -352,11 +352,12 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  * Communicators */
 
 /* Makes an id by which ranks meet over TCP. This process listens until all ranks have joined.
- * id  [out] carry it to every rank by any means (MPI, a file, an environment variable). It makes
- *     one communicator; ceclCommInitRankConfig says when it may be used again.
- * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
- * on this host, in the same network namespace (container), reach. Set it if ranks are on several
- * hosts. With ceclCommInitOob and ceclCommInitMpi, rank 0 makes such an id: set it there.
+ * id  [out] the id. Send it to every rank by any means (MPI, a file, an environment variable). An id
+ *     makes one communicator; ceclCommInitRankConfig says when it may be used again.
+ * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks on
+ * this host and in the same network namespace (container) can reach. Set the variable if ranks are on
+ * several hosts. With ceclCommInitOob and ceclCommInitMpi, rank 0 makes such an id, so set the variable
+ * there.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -385,25 +386,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   NCCL's kernels, and cannot change later; direction has no effect.
  * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
  *   which may also have calls on communicators of one host. A call becomes a call of NCCL's, or a
- *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs capture calls as
- *   far as NCCL captures them; destroy these graphs before the communicator.
+ *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs can capture the calls
+ *   that NCCL can capture; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
  *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
- *   NCCL before 2.24. cudaStreamPerThread is refused, too (ceclInvalidArgument).
+ *   NCCL before 2.24. cudaStreamPerThread is also refused (ceclInvalidArgument).
  * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
  *   ceclCommRegister has no effect. Calls are not compared, not even under CECL_CHECK=1.
  * - ceclCommSplit also makes communicators of one host. cecl itself carries out their calls.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
- *   when a call that its stream has begun, and that is not captured, does not end within the
- *   timeout. NCCL does not say for which rank it waits, so the error names a rank only if it has
- *   left. The process that made the id must live as long as the ranks, because they learn of each
- *   other's ends through it. After a failure the remaining ranks join anew, with a new id.
+ *   when a call that is not captured does not end within the timeout once its stream has begun it. NCCL
+ *   does not say for which rank it waits, so the error names a rank only if that rank has left. The
+ *   process that made the id must live as long as the ranks, because they learn of each other's ends
+ *   through it. After a failure the remaining ranks join anew, with a new id.
  * CECL_NODE_SIZE and CECL_HOST_ID pretend that there are several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current at the call, and all ranks join at the outermost ceclGroupEnd.
- * If one of them cannot, this process keeps no communicator of the group, and the peers learn why.
+ * If one rank cannot join, this process keeps no communicator of the group, and the peers learn why.
  * Calls on the communicator must come after that group.
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
  * Errors, on every rank that can learn of them; no communicator is made:
@@ -425,10 +426,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
- * outside a group every rank except the first comes late to each of them (see Collectives). Some
+ * outside a group every rank except the first comes late to each collective (see Collectives). Some
  * calls need a thread for each rank, because they wait for the other ranks: ceclCommSplit,
- * ceclCommShrink, ceclAlltoAllv; ceclMemFree under CECL_CHECK=1; and collectives outside a group,
- * under CECL_CHECK=1 or among more than 64 ranks.
+ * ceclCommShrink, ceclAlltoAllv; ceclMemFree under CECL_CHECK=1; and collectives outside a group, under
+ * CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -453,8 +454,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order
  *          of their ranks in `comm`.
- * newcomm  [out] written on success only. It must not be NULL with CECL_SPLIT_NOCOLOR either: the
- *          handle then becomes NULL.
+ * newcomm  [out] written on success only. It must not be NULL, even with CECL_SPLIT_NOCOLOR; in that
+ *          case the handle becomes NULL.
  * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise the new
  *          communicator's settings, equal on all ranks of a color. cudaDevice is ignored, because
  *          the rank keeps its GPU; device must be AUTO, or the kind that `comm` runs on. Read during
@@ -473,13 +474,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
-/* Makes a new communicator of the ranks of `comm` that stay; they keep their order. By this call a
- * program goes on after ranks have died; `comm` may have failed or not. The call changes nothing on
- * `comm`: the caller still destroys it, and its memory stays until then. If a rank that stays knows
+/* Makes a new communicator of the ranks of `comm` that stay; they keep their order. With this call a
+ * program can go on after ranks have died, whether `comm` has failed or not. The call changes nothing
+ * on `comm`: the caller still destroys it, and its memory stays until then. If a rank that stays knows
  * that `comm` has failed, the call first waits for all work that the staying ranks have enqueued on
  * `comm`, so none of their copies reaches buffers of later calls. It waits 5 s at most. If work is
  * pending after that, CECL_DEBUG=warn prints a line, and copies of this work may still arrive.
- * Copies of an excluded rank that is alive may still arrive, too.
+ * Copies of an excluded rank that is alive may also still arrive.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order. All ranks
  *               that stay name the same ranks. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
@@ -497,8 +498,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          Such a rank did not come; the message names it.
  * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
- * error the call may be made again, for example with another list. If lists differed, a rank that
- * comes after the others have got this error may get it, too: let it call again. */
+ * error the call may be made again, for example with another list. If lists differed, a rank that comes
+ * later than the others may also get this error: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -543,8 +544,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * they destroy their communicators, or have no pending call for a moment. `comm` has ended even
  * when an error is returned.
  * Local, blocking (bounded; but on GPUs it also waits for other pending work of this process,
- * because CUDA does when it frees memory). Threads: the last call on comm. Ownership: no longer the
- * caller's.
+ * because CUDA waits for such work when it frees memory). Threads: the last call on comm. Ownership: no
+ * longer the caller's.
  * Errors: ceclTimeout; the asynchronous error; ceclInvalidUsage if a stream of ceclStreamCreate is
  * capturing, if graphs hold captured calls (destroy them first: the memory of comm stays mapped), or
  * if this thread has an open group with calls on comm (none of the group's calls is carried out). */
@@ -634,12 +635,12 @@ typedef struct ceclRegistration *ceclRegistration_t;
 /* Registers memory of the caller before its first use, so that peers have opened it by the time a
  * call uses it. A call that comes sooner waits until peers have opened the memory.
  * ptr     start of the range, anywhere inside an allocation of this rank's device. Registers the
- *         whole allocation, or, if this consists of many handles, those that the range touches.
+ *         whole allocation, or, if this consists of many handles, the handles that the range touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
- * Local: tells the peers, which need not call; a thread of theirs opens the memory in the
- * background. Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be
- * registered, without effect.
+ * Local: tells the peers, which need not call; one of their threads opens the memory in the background.
+ * Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be registered,
+ * without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
  * ceclCommDeregister once no call uses it. The registration ends with comm
  * at the latest.
@@ -662,10 +663,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegis
 typedef struct {
     uint64_t reservedBytes; /* address range of the pool */
     uint64_t mappedBytes;   /* the part that is backed by memory and mapped at every peer */
-    uint64_t usedBytes;     /* in live allocations, cecl's own flags and staging included */
+    uint64_t usedBytes;     /* in live allocations, including cecl's own flags and staging */
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
-    uint64_t allocations;   /* live ones, cecl's own included */
+    uint64_t allocations;   /* live allocations, including cecl's own */
     /* exchanges with all peers so far: for init, for growth, for splits, for ceclAlltoAllv, and for
      * comparisons under CECL_CHECK=1. Each of these may need several */
     uint64_t exchanges;
@@ -701,8 +702,8 @@ typedef struct ceclDeviceComm {
     int rank, nranks;
     int blocks, signals; /* CECL_DEVICE_BLOCKS and _SIGNALS of the library */
     /* [nranks] where this rank has mapped each rank's slice of symmetric memory. There may be gaps
-     * between slices. The table is the device's memory: on CUDA only kernels read it (host code
-     * calls ceclGetPeerPointer); on the host device host code reads it. */
+     * between slices. The table lies in memory of the device. On CUDA only kernels can read it; host
+     * code calls ceclGetPeerPointer. On the host device host code reads it. */
     char *const *slices;
     /* This rank's words, in its slice: [blocks][nranks] of barriers, then [signals][nranks] of
      * signals, then one word that ends all waits. The second index is the rank that writes the
@@ -715,7 +716,7 @@ typedef struct ceclDeviceComm {
  * peers' kernels. It is valid until comm is destroyed, even for memory that is allocated later.
  * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
- * dc  [out] written on success only. On the host device the same functions take it in host code.
+ * dc  [out] written on success only. On the host device host code passes it to the same functions.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
@@ -728,16 +729,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
  * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
- * The calling thread waits a little for peers that have not done so yet. If one of them does not
- * come in that time, the call is late: of each two ranks the later one then moves the bytes of both
- * directions, because the earlier one does not know the later one's buffers. Late calls have the
- * same results. A late call that only moves data takes no more SMs than one that is not late.
+ * The calling thread waits a little for peers that have not done so yet. If a peer does not come in
+ * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
+ * directions, because the earlier one does not know the later one's buffers. Late calls have the same
+ * results. A late call that only moves data takes no more SMs than one that is not late.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie. While this rank's GPU still has work of
- *     calls before the peer's latest one, waiting costs nothing, so the thread waits, unless the GPU
- *     has stood still for 50 ms (late.behind_ns). Then, if the peer has made the call before this
- *     one, the thread waits for 20 us more (late.wait_ns). It adds
+ *   - a peer that has not said yet where its buffers lie. While this rank's GPU still has work of calls
+ *     before the peer's latest call, waiting costs nothing. So the thread waits, unless the GPU makes
+ *     no progress for 50 ms (late.behind_ns). Then, if the peer has made the call before this one, the
+ *     thread waits for 20 us more (late.wait_ns). It adds
  *       - the time that this rank has just spent on registering memory, at most 100 ms;
  *       - on GPUs 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *         late.wait_ns_per_mib), because a late call takes that much longer;
@@ -762,8 +763,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * recvbuff   [nranks * sendcount] elements, likewise. Peers use both buffers only once this rank's
  *            `stream` has come to the call.
  * sendcount  elements, equal on all ranks; 0: the call has no effect.
- * stream     orders the call; may be the legacy default stream (0). Both buffers may be reused by what
- *            follows the call in `stream`. Calls on different streams of one communicator run in
+ * stream     orders the call; may be the legacy default stream (0). Work that follows the call in
+ *            `stream` may reuse both buffers. Calls on different streams of one communicator run in
  *            the order in which they were made.
  *
  * Collective: all ranks call with equal sendcount and datatype, in the same order on `comm`. Each
@@ -787,7 +788,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
  * recvbuff  [nranks * count] elements, as in ceclAllGather.
  * count     elements of one rank; datatype their type.
  * shard     [out] recvbuff + rank * count elements; written on success only.
- * Local. Threads: one call at a time. Ownership: that of recvbuff.
+ * Local. Threads: one call at a time. Ownership: shard is a part of recvbuff.
  * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow, memory that is not this
  * device's), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's). */
 CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
@@ -918,8 +919,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
- * layouts at each call: the calling thread waits for the peers' threads, but for no stream. That is
- * also why the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt does
+ * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
+ * same reason the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt does
  * the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
@@ -935,8 +936,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
                                                  ceclStream_t stream);
 
 /* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers.
- * Therefore ranks exchange no layouts, the host waits no longer than in other calls, and the call
- * may be in a group.
+ * So ranks exchange no layouts, the host waits no longer than in other calls, and the call may be in a
+ * group.
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, recvbuff has
@@ -1006,7 +1007,8 @@ typedef struct {
      * `align`. */
     size_t align;
     /* A second array with as many rows, such as the scales of fp8 numbers. Its rows go the same
-     * way. scalebytes: bytes of each of its rows; 0: no such array, its addresses are ignored. */
+     * way. scalebytes: bytes of each of its rows; 0: there is no such array, and both addresses are
+     * ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
@@ -1021,10 +1023,10 @@ typedef struct {
  *     rank 0: recvbuff [a A | b b]      recvsplits {1, 1, 2, 0,  0, 1, 2, 4}
  *     rank 1: recvbuff [- - | d D D D]  recvsplits {0, 0, 1, 3,  0, 0, 2, 3}
  *
- * sendbuff    the rows for expert 0 of rank 0, then expert 1 of rank 0, and so on, then those for
+ * sendbuff    the rows for expert 0 of rank 0, then expert 1 of rank 0, and so on, then the rows for
  *             rank 1. Memory as in ceclAlltoAllvDevice.
  * sendsplits  [nranks * experts] rows of each block, in that order.
- * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; those for
+ * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; the rows for
  *             expert 1 begin at the next multiple of `align`. Padding rows are not touched.
  * recvsplits  [2 * experts * nranks] written: the number of rows of each received block, in that
  *             order, and then the row of recvbuff at which each block begins. Pass it to
@@ -1116,8 +1118,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * sendbuff  [count] elements.
  * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
  *           the two ranks still wait for each other.
- * peer      0 .. nranks-1. It may be this rank only in a group that has as many ceclSend to it as
- *           ceclRecv from it.
+ * peer      0 .. nranks-1. It may be this rank itself only in a group with as many ceclSend calls to it
+ *           as ceclRecv calls from it.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
  *           host does not wait for that.
  * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one.
@@ -1131,12 +1133,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: a group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and
- * at least 16 with more. A rank that is so many messages ahead of its peer's host waits for the
- * peer. Communicators of more than 64 ranks have no messages.
+ * at least 16 with more. A rank that is that many messages ahead of its peer waits for the peer's host.
+ * Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
- * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, at
- * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns), so that if both ranks come
- * at the same time, each pushes what it sends. A private buffer is carried through a bounce buffer
+ * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
+ * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns). So if both ranks come at the
+ * same time, each pushes what it sends. A private buffer is carried through a bounce buffer
  * if its rank came first (see Buffers). Messages of a rank to itself go through the next rank's
  * staging.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
@@ -1226,7 +1228,7 @@ typedef struct {
     size_t width, rows; /* elements of a row, and rows; width 0: the call has no effect */
     size_t pitch;       /* elements from one row to the next; 0: nranks * count * width */
     /* [nranks * count] the element of sendbuff with which each tile begins: first the tiles for rank 0,
-     * then those for rank 1, and so on. They may overlap. NULL: tiles lie side by side. */
+     * then the tiles for rank 1, and so on. Tiles may overlap. NULL: tiles lie side by side. */
     const size_t *begins;
 } ceclTiles_t;
 
@@ -1240,7 +1242,7 @@ typedef struct {
  *
  * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
  * a kernel reduces them there in chunks, whatever the number of tiles.
- * (Copies of a rank's own tiles within its GPU take SMs.) Results have the bits of
+ * (Copies of a rank's own tiles within its GPU take SMs.) Results have the same bits as with
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
  * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
@@ -1306,9 +1308,9 @@ typedef struct ceclOptions {
             CECL_UNDEF \
     }
 
-/* Sets the options of the calls on `comm` from here on; a call in a group has the options that were
- * set when it was made. A training loop can thus keep SMs free in gathers that run beside
- * computation, and take the fastest way in others.
+/* Sets the options of later calls on `comm`; a call in a group has the options that were set when it
+ * was made. A training loop can thus keep SMs free in gathers that run beside computation, and take the
+ * fastest way in others.
  * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. The call is cheap, because plans
  * are kept for each choice of options. Threads: one call at a time. Ownership: the caller's.
@@ -1318,9 +1320,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags. Reductions of one chunk are carried out in batches, each as large as staging has room
- * for (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they were all of one
- * call. Each result has the same bits as without a group. ceclCommInitRank and ceclMemAlloc may be
- * in a group too, so that one thread can make these calls for several ranks. Groups may be nested;
+ * for (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they all belonged
+ * to one call. Each result has the same bits as without a group. ceclCommInitRank and ceclMemAlloc may
+ * be in a group too, so that one thread can make these calls for several ranks. Groups may be nested;
  * only the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
@@ -1331,23 +1333,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * so no call may read or write memory that another call writes. (A recvbuff that is in place on the
  * root counts as written.) All calls on one communicator go to one stream.
  * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
- * communicator; if one fails, its communicator keeps none, and other communicators keep theirs.
+ * communicator; if one fails, its communicator keeps no allocation of the group, and other
+ * communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
+ * ceclRecv) come after them; a peer may have its part of a message in another group, or outside of
+ * groups.
  * But if a peer makes its part of a message before these collectives, the two ranks wait for each
  * other until the timeout. If communicators share a stream, the communicator whose call came first
- * in the group comes first; this order must be the same on all ranks. The host waits as in
- * collectives (once for all calls on a communicator), for ranks that join, and for allocations that make the pool grow. One thread
- * may make the calls of several ranks in one group; then none of these ranks is late.
+ * in the group comes first; this order must be the same on all ranks. The host waits as in collectives
+ * (once for all calls on a communicator), for ranks that join, and for allocations that make the pool
+ * grow. One thread may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
- * Errors, after which no call is enqueued: that of the first call that is refused. If arguments
- * alone show an error, the call itself returns it, too. Three errors are found only here: a buffer
- * that passes the end of its allocation, a stream of another device, and a call that CECL_SM_NEVER
- * forbids. Also ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was
- * begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those
- * of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did not come
- * to an allocation, or peers already rely on calls (see Errors at the top). */
+ * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
+ * follows from the arguments alone, the call itself also returns it. Three errors are found only here:
+ * a buffer that passes the end of its allocation, a stream of another device, and a call that
+ * CECL_SM_NEVER forbids. Also ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no
+ * group was begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and
+ * the errors of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did
+ * not come to an allocation, or peers already rely on calls (see Errors at the top). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
@@ -1369,10 +1373,10 @@ typedef struct {
  * assumes that all ranks come in time, with buffers of the same kinds as this rank's. It enqueues
  * nothing, but registers memory as the call would. Arguments are those of the call itself. For all
  * other calls see ceclGroupExplain.
- * explanation  [out] written on success only. Copies for private buffers count, too.
- * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
- * return for its arguments, ceclInvalidArgument (another op; NULL), and ceclInvalidUsage (calls of
- * comm are in a group that has not ended). */
+ * explanation  [out] written on success only. Copies for private buffers also count.
+ * Local. Threads: one call at a time. Ownership: none. Errors: the errors that the call itself would
+ * return for its arguments, ceclInvalidArgument (another op; NULL), and ceclInvalidUsage (calls of comm
+ * are in a group that has not ended). */
 CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
                                                const void *recvbuff, size_t count,
                                                ceclDataType_t datatype, ceclComm_t comm,
@@ -1384,7 +1388,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * comm         the communicator of all calls of the group.
  * explanation  [out] written on success only.
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
- * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument
+ * Errors, after which the group has also ended: the errors of ceclGroupEnd; ceclInvalidArgument
  * (explanation NULL), ceclInvalidUsage (a call on another communicator; a join or an allocation; a
  * group inside another). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
@@ -1470,7 +1474,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * window, so the memory may be freed.
  * window  the same on all ranks.
  * Collective, blocking: waits until all ranks have come. Not in a group.
- * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
+ * Threads: as ceclWindowShare. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
  * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
  * its stream first; another rank refused its call, or gave another window; inside a group),
@@ -1478,9 +1482,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
 /* Gives the address at which this rank reaches a peer's memory in a window. Kernels and copies of the
- * program may use it, and on the host device its host code. cecl does not order these accesses: the
- * program does. From then on ceclCommAbort and the end of this process fail the communicator on every
- * rank, as after ceclGetPeerPointer.
+ * program may use it, and on the host device its host code. The program must order these accesses
+ * itself. From then on ceclCommAbort and the end of this process fail the communicator on every rank,
+ * as after ceclGetPeerPointer.
  * window  of ceclWindowShare on `comm`.
  * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
  * ptr     [out] the start of the peer's memory; written on success only.
@@ -1558,20 +1562,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
-/* What a communicator takes. If all ranks set equal options, all fields are equal on all ranks. */
+/* What a communicator accepts. If all ranks set equal options, all fields are equal on all ranks. */
 typedef struct {
     int groupCalls;      /* collectives that a group may have on the communicator */
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
-    uint64_t blockBytes; /* of the largest block, or of the largest buffer without blocks */
+    uint64_t blockBytes; /* of the largest block or, without blocks, of the largest buffer */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
-    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of such elements */
+    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r takes such elements */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
     /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;
 } ceclLimits_t;
 
-/* Tells what `comm` takes, for callers that choose between libraries before they make a call. A
- * call within these limits may still be refused for its buffers, its stream or its policy.
+/* Tells what `comm` accepts, for callers that choose between libraries before they make a call. A call
+ * within these limits may still be refused for its buffers, its stream or its policy.
  * limits  [out] written on success only. Valid until ceclSetOptions, which changes smPolicy.
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
@@ -1580,7 +1584,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t 
  * something without a call. cecl itself never touches this memory. All ranks may write all of it,
  * so use atomics.
  * memory  [out] this rank's address of it: 64-byte aligned, zeroed when the communicator was made.
- *         Each rank has it at another address.
+ *         Ranks may have it at different addresses.
  * bytes   [out] CECL_LENT_BYTES.
  * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this
  * rank.
@@ -1629,8 +1633,8 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.3.0. */
 CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event);
 
-/* Lets an event mark the work that `stream` holds now. What it marked before is forgotten, but
- * streams that already wait for that work still do.
+/* Lets an event mark the work that `stream` holds now. It no longer marks earlier work, but streams
+ * that already wait for that work go on waiting.
  * stream  any stream of the process on comm's device. On GPUs it may capture a graph, as with
  *         cudaEventRecord; on the host device that is refused.
  * Local; the host does not wait. Threads: any; one call at a time for an event. Ownership: none.
@@ -1640,8 +1644,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t 
 CECL_API CECL_CHECKED ceclResult_t ceclEventRecord(ceclComm_t comm, ceclEvent_t event,
                                                    ceclStream_t stream);
 
-/* Makes work that is enqueued on `stream` from now on wait for the work that an event marks now. An
- * event that was never recorded marks nothing: the call has no effect.
+/* Makes later work on `stream` wait for the work that an event marks now. An event that was never
+ * recorded marks nothing: the call has no effect.
  * Local; the host does not wait. Threads, ownership, errors, Since: as ceclEventRecord. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStream_t stream,
                                                        ceclEvent_t event);
@@ -1652,8 +1656,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStre
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
 
 /* Copies `bytes` from `src` to `dst` in the order of `stream`. Each may lie on the device or host.
- * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's;
- * host memory must be kept until the stream gets there.
+ * Local; the host does not wait when both lie on the device. Threads: any. Ownership: the caller's;
+ * host memory must be kept until the stream has passed the call.
  * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
@@ -1669,9 +1673,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     which the host makes them, on any streams. If ranks launch graphs of collectives in different
  *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
  *     ceclRemoteError on ranks that a peer told first). As after any failure, results are undefined.
- *     The order of graphs of messages is not compared, nor that of a graph and a call that is not
- *     captured. If ranks differ in it, they wait until CECL_TIMEOUT_MS, and the error names the
- *     peer. The bytes of one message never arrive as those of another.
+ *     Ranks compare neither the order of graphs of messages, nor the order of a graph and a call that
+ *     is not captured. If such an order differs, ranks wait until CECL_TIMEOUT_MS, and the error names
+ *     the peer. Bytes of one message never arrive as bytes of another one.
  *   - Collectives, messages, and groups of them can be captured. One-sided calls cannot.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). A group with captured calls ends before their capture does.
@@ -1680,8 +1684,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
- *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls:
- *     its last launch may still run, and the driver reports the end of a graph late. */
+ *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls,
+ *     because the graph's last launch may still run, and the driver reports its end late. */
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.

@@ -89,8 +89,8 @@ CECL_DEVICE_API int cecl_device_threads(void)
     return (int)(blockDim.x * blockDim.y * blockDim.z);
 }
 
-/* Waits until all threads of the block have called this. Returns whether `all` was true in all of
- * them. */
+/* Waits until all threads of the block have called this. Returns whether `all` was true in all
+ * threads. */
 CECL_DEVICE_API bool cecl_device_meet(bool all)
 {
     return __syncthreads_and(all) != 0;
@@ -159,8 +159,8 @@ CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int 
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* This rank's word that `writer` writes: of barrier `slot` if slot < dc.blocks, otherwise of signal
- * slot - dc.blocks. */
+/* This rank's word that rank `writer` writes. The word belongs to barrier `slot` if slot < dc.blocks,
+ * otherwise to signal slot - dc.blocks. */
 CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
     return dc.pads + slot * dc.nranks + writer;
@@ -220,8 +220,8 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
 
 /* A barrier among one block of each rank: returns when all these blocks have called it. Acquire and
  * release: after the barrier all threads of these blocks see what any of them wrote before it, also
- * to a peer's memory. If one of these blocks had seen writes of other blocks before, all these
- * blocks see those writes, too.
+ * to a peer's memory. If one of these blocks had seen writes of other blocks before the barrier, all of
+ * them see these writes after it.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks that run at the same time need slots of their own.

@@ -10,8 +10,7 @@
 extern "C" {
 #endif
 
-/* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI only until this call
- * returns.
+/* Joins a communicator that has the ranks of `mpiComm`. cecl uses MPI only until this call returns.
  * comm     [out] written on success only.
  * mpiComm  an intracommunicator; an intercommunicator is refused.
  * config   NULL for defaults; read during the call only.
