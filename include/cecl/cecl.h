@@ -680,7 +680,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
 /* How often ranks came late to calls of this rank (see Collectives). A group counts as one call. */
 typedef struct {
     uint64_t told; /* calls for which ranks told each other where their buffers lie */
-    uint64_t late; /* of these, calls to which a rank came late: they may take twice the time */
+    uint64_t late; /* how many of these calls a rank came late to: they may take twice the time */
 } ceclCallStats_t;
 
 /* Reads the counters of calls since init, also after `comm` was finalized or has failed.

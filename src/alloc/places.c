@@ -273,7 +273,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
         const uint64_t its = atomic_load_explicit(&peer->thread, memory_order_relaxed);
         const bool is_behind =
             atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first;
-        /* 0: the peer has made no call yet, so this thread may make its calls */
+        /* 0: the peer has made no call yet, so this thread may be the one that makes its calls */
         if (its == thread || (is_behind && its == 0))
             return NEVER;
         if (is_behind)
@@ -410,7 +410,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (limits.may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* called after `decide`, too, because a hostile peer may overwrite each decision */
+        /* also called after `decide`, because a hostile peer may overwrite each decision */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }

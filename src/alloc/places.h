@@ -144,7 +144,7 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] minus the time that counts as spent */
+    uint64_t pending_ns;           /* [in, out] reduced by the time that counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
     uint64_t behind_ns;            /* 0: a GPU that is behind causes no wait */

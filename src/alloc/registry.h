@@ -77,7 +77,7 @@ struct cecl_registry {
     uint64_t changes;    /* how often a window was made or forgotten */
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
-    /* -- used by both threads -- */
+    /* -- used by calls and by the worker -- */
     pthread_mutex_t lock;
     /* signalled when the import of a peer's region has succeeded or failed */
     pthread_cond_t news;
@@ -154,7 +154,7 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint6
 /* The peers' windows that the plan of a call uses. The list is kept with the plan, so a later equal call needs no
  * search. */
 struct cecl_imports {
-    struct cecl_import **list; /* [count] each once; the caller frees it */
+    struct cecl_import **list; /* [count] each import once; the caller frees the list */
     uint32_t count, room;
 };
 /* Adds the import of a peer's window to the list, if the window is registered and this rank has opened it. */

@@ -1,4 +1,4 @@
-/* Peers' windows, as calls use them: finding a window's import, waiting for it, and closing it. */
+/* How calls use peers' windows: finding a window's import, waiting for it, and closing it. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -89,7 +89,7 @@ struct search {
     /* search for former memory at the addresses of this region; NULL: search for imports that peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    bool takes;                /* takes imports that no call uses out of the lists */
+    bool takes;                /* whether to take imports that no call uses out of the lists */
     struct cecl_import *taken; /* the imports that were taken out */
     bool left, outdated; /* whether imports stay in the lists; whether there is newer memory */
 };
@@ -245,7 +245,7 @@ static _Atomic uint64_t dropped;
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 
 #define NOW_MS 1
-#define LONG_MS 5000 /* work that programs enqueue ahead takes less */
+#define LONG_MS 5000 /* work that programs enqueue ahead takes less time */
 
 void registry_note_dropped(struct cecl_import *import)
 {

@@ -16,7 +16,7 @@ struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    struct cecl_meetings meetings; /* where ranks of ceclCommInitAll meet; zeroed: by the id */
+    struct cecl_meetings meetings; /* for ceclCommInitAll; zeroed: ranks meet by the id */
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments still takes part, so that its peers learn
@@ -85,7 +85,7 @@ static ceclResult_t join_now(void *item)
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
-    return result == ceclSuccess || !oob.is_known /* else peers know that it failed */
+    return result == ceclSuccess || !oob.is_known /* otherwise peers know that the join failed */
                ? result
                : cecl_fail(result,
                            "%s; this unique id is used up: make a new one with ceclGetUniqueId",

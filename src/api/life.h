@@ -26,7 +26,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks);
 struct cecl_join;
 ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words);
 
-/* end.c. Memory of zeros for a communicator; NULL: the host has none. */
+/* end.c. Zeroed memory for a communicator; NULL: the host has no memory. */
 ceclComm_t cecl_comm_alloc(void);
 /* Frees all parts of a communicator that exist. `drained`: no work is pending on its memory. If work is pending, or
  * graphs hold calls of the communicator, its memory stays mapped. Returns how many captured calls graphs hold. */

@@ -56,8 +56,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found, because CUDA, and with it the
- * memory that shows how far calls are, may have ended since. */
+/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found: CUDA may have ended since
+ * then, and with it the memory that shows how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)

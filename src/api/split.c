@@ -262,7 +262,8 @@ static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, siz
     return ceclSuccess;
 }
 
-/* A shrink is a split into one color, which the excluded ranks do not have. After an error all ranks have it. */
+/* A shrink is a split into one color, which the excluded ranks do not have. After an error all ranks have this
+ * color. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count, struct choice *all)
 {
     struct cecl_rank_set out = {{0}};

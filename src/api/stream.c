@@ -13,7 +13,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    /* does not refuse a failed communicator, whose work also ends */
+    /* a failed communicator is not refused, because its work also ends */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_group_check_waiting(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));

@@ -52,9 +52,9 @@ ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_a
                              char kind);
 void cecl_inbox_close(struct cecl_inbox *inbox);
 
-/* Sends a message, whole or not at all, without waiting. rank, number: of the sender. Returns 0 or an errno;
- * ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE: the receiver turned this rank away; a
- * second try may succeed. */
+/* Sends a message, whole or not at all, without waiting. rank: the sender's. number: the message's. Returns 0 or an
+ * errno; ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE: the receiver turned this rank
+ * away; a second try may succeed. */
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 

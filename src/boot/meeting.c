@@ -1,7 +1,6 @@
 /* See meeting.h. Ranks append events to one log: that they come, refuse, or give up. The kernel gives the events one
  * order, and each rank reads all events in that order. So all ranks find the same meetings complete or failed, without
- * a lock. A rank that stops or dies leaves no partial event. (If an event is cut nevertheless, calls end at their
- * deadlines.)
+ * a lock. A rank that stops or dies leaves no partial event. (If an event is still cut, calls end at their deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"
@@ -30,10 +29,10 @@
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
-/* What a rank appends to the log. Its size divides that of a page, so no event crosses a page and the kernel writes it
- * whole. */
+/* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
+ * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* of the fields below: before Linux 6.8 a size may be seen before its bytes */
+    uint64_t sum; /* hash of the rest: before Linux 6.8 a size may be seen before its bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -152,7 +151,7 @@ static bool read_event(const struct cecl_meetings *meetings, int64_t at, struct 
 
 /* ---- failures */
 
-/* Records a message that names this rank's list and that of another rank. */
+/* Records a message that names this rank's list and another rank's list. */
 static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                                const struct cecl_rank_set *others)
 {
@@ -186,9 +185,9 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether an earlier failure ends the call of a rank with this list. Such a failure has a failed rank on the list, and
- * so is the rank at fault, if one is known. This uses up that failure and all earlier ones; if no failure ends the
- * call, all.
+/* Whether an earlier failure ends the call of a rank with this list. For such a failure, a failed rank is on the list,
+ * and also the rank at fault, if one is known. That failure and all earlier ones are used up; if no failure ends the
+ * call, all failures are.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)

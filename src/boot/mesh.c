@@ -24,7 +24,7 @@
 #include "util/grow.h"
 
 /* a rank's own descriptors: two inboxes, the bell, rouse_fd, the shared memory, its own memory, and for a moment a copy
- * of its own memory's */
+ * of the last one */
 #define OWN_FDS 7
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */

@@ -1,5 +1,5 @@
-/* The mesh: by it the ranks of a communicator on one host exchange a few bytes and descriptors, and learn of each
- * other's ends, as long as the communicator lives.
+/* The mesh: as long as a communicator lives, its ranks on one host use the mesh to exchange a few bytes and
+ * descriptors, and to learn of each other's ends.
  *
  * All ranks map one memory, in which each rank has a row. The row holds what the rank brings to the present exchange,
  * and whether the rank has left or given up. Descriptors, and messages about memory at any time, come by an inbox
@@ -22,8 +22,8 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more: a late
- * rank that itself waits for a third one times out soon, too, and names it (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more. A late
+ * rank that itself waits for a third rank also times out soon, and names that rank (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Fails if this process may not open as many descriptors as `nranks` ranks in it need for their meshes. Local. */

@@ -59,7 +59,7 @@ struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
-    _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog reads it, too */
+    _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog also reads it */
     const char *activity;                   /* the public call that this rank is in, for messages */
     uint32_t sequence;                      /* exchanges so far */
     int last_looked;                        /* the rank that look_for_leaver looked at last */
@@ -67,7 +67,7 @@ struct cecl_mesh {
     size_t memory_bytes;                    /* the size of the shared memory when it is made */
     int memory, self;           /* the shared memory; this process, until peers have it; or -1 */
     struct cecl_inbox exchange; /* used by the thread that exchanges */
-    struct mesh_fds *fds;       /* of the exchange in progress; NULL: it exchanges none */
+    struct mesh_fds *fds;       /* of an exchange of descriptors; NULL: none is in progress */
     struct cecl_inbox post;     /* used by the thread that takes messages */
     int bell;                   /* datagrams make cecl_mesh_watch return */
     int rouse_fd;               /* eventfd: makes cecl_mesh_await return */

@@ -256,8 +256,8 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
                                        cecl_rank_list_words(&list));
 }
 
-/* Linux limits how many descriptors an ordinary user has sent that are not received yet, to as many as a process may
- * open (ulimit -n). So ranks also receive while they send, and while they wait for others. */
+/* An ordinary user may have no more sent descriptors that are not received yet than one process may open (ulimit -n).
+ * So ranks also receive while they send, and while they wait for others. */
 static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
     const int64_t deadline = mesh_deadline(mesh);

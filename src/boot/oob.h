@@ -35,7 +35,7 @@ struct cecl_lifeline {
     bool root_may_end;
     _Atomic int left;     /* the first rank that has left, or -1 */
     bool is_broken;       /* an exchange was cut off, so no further exchange can succeed */
-    bool has_told;        /* the root has told all ranks of a failure, or was asked to */
+    bool has_told;        /* the root has told all ranks of a failure, or was asked to do so */
     pthread_mutex_t lock; /* held by the thread that reads */
 };
 
@@ -65,7 +65,7 @@ void cecl_lifeline_leave(struct cecl_lifeline *line);
 
 /* ---- ways to meet */
 
-/* A unique id that a rank has made, as it sends the id to the others. */
+/* A unique id, as the rank that made it sends it to the others. */
 struct cecl_id_offer {
     struct cecl_vote vote;
     ceclUniqueId id;
@@ -88,7 +88,7 @@ struct cecl_oob {
     struct cecl_lifeline line; /* [out] the line of an all-gather over TCP; the caller closes it */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
-    struct cecl_id_offer *offers; /* [nranks] memory for open_line, which may not lack it */
+    struct cecl_id_offer *offers; /* [nranks] memory for open_line */
 };
 
 /* TCP (tcp*.c). The id holds an address and a secret. oob->is_known is set when the root knows of this rank. If the

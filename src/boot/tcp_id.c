@@ -27,7 +27,8 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said 
     return cecl_siphash(secret, text, sizeof(text));
 }
 
-/* A host that answers nothing for this long counts as lost: its first probe, and four more. */
+/* A host counts as lost if it is silent for QUIET_S seconds, and then answers none of PROBES probes, PROBE_S seconds
+ * apart. */
 #define QUIET_S 10
 #define PROBE_S 5
 #define PROBES 4

@@ -2,8 +2,8 @@
  * parts of all ranks to all, and serves their lines (oob.h), if there are any, until all lines are closed.
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
- * hold up the ranks. So all callers are read at the same time, and each has a deadline. A newer caller may replace a
- * caller only after that has had some time. Callers use at most half of the process's descriptors. */
+ * hold up the ranks. So all callers are read at the same time, and each has a deadline. A newer caller may replace an
+ * older one only after the older one has had some time. Callers use at most half of the process's descriptors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -108,8 +108,8 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
 
 /* Ends the job with the message that was recorded last. Tells every rank that has joined, and the rank that is refused
  * (NULL: none). Ranks of the root's process are told last, because that process, and the root with it, may end as soon
- * as they know. Ranks that come within LINGER_MS are told as well, even a rank that tries again, because the reason
- * tells it more than a closed port. */
+ * as they know. Ranks that come within LINGER_MS are also told, even a rank that tries again, because the reason tells
+ * it more than a closed port. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -391,7 +391,7 @@ static void attend(struct root *root, int wait_ms)
         root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
     if (is_open)
         root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
-    if (poll(root->polls, asked, wait_ms) < 0) { /* after a failure all are tried */
+    if (poll(root->polls, asked, wait_ms) < 0) { /* after a failure of poll() all are tried */
         if (errno != EINTR) /* the limit of descriptors was lowered, or there is no memory */
             cecl_pause_us(REST_MS * 1000);
         while (at < asked)
@@ -553,7 +553,7 @@ static bool has_open_lines(const struct root *root)
     return false;
 }
 
-/* Sends the parts of all ranks to all: first the parts of the join, then those that come over lines. */
+/* Sends the parts of all ranks to all: first the parts of the join, then the parts that come over lines. */
 static void serve_parts(struct root *root)
 {
     root->nparts = root->nranks;

@@ -233,12 +233,12 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 /* Fails the communicator with `result` and the last message, because peers rely on work that will not be done. Returns
  * the communicator's error; if it had failed before, that is the earlier error. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
-/* Sets the asynchronous error after a peer has gone. The last message says how the peer went. */
+/* Sets the asynchronous error after a peer has gone. The last message says how the peer ended. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Whether a peer has told why it gave up. If so, this function sets the asynchronous error, and the caller blames no
  * rank, because a peer that has just given up may look late. */
 bool cecl_comm_knows_why(ceclComm_t comm);
-/* The text about a rank that has left; its number comes first. */
+/* The format of a message about a rank that has left. The first argument is the rank's number. */
 #define CECL_COMM_HAS_LEFT(what) \
     "rank %d has left, and " what ": its process or its communicator ended"
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, and then that rank
@@ -254,7 +254,7 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A launched graph is pending until its last captured call has ended,
  * even before its first one has begun. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
-/* Call it with the `result` of an exchange over the mesh. If the exchange was cut off, no further exchange is
+/* Must be called with the `result` of each exchange over the mesh. If the exchange was cut off, no further exchange is
  * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* If the process has several ranks, adds to a timeout's message what to do in case one thread has them all: ranks of

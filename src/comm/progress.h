@@ -9,7 +9,7 @@
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that the call has begun */
     uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
-    struct cecl_rank_set late;  /* the peers whose flags are furthest behind those of this rank */
+    struct cecl_rank_set late;  /* the peers whose flags are furthest behind this rank's flags */
     bool graphs; /* set by the worker: captured calls of a launched graph have not ended */
 };
 /* Finds out the progress of the call that runs. */

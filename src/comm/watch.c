@@ -60,7 +60,7 @@ void cecl_watch_release(ceclComm_t comm)
         cecl_awaited_release(flags, 0);
 }
 
-/* How often the watchdog looks: eight times within the time limit, but within the bounds of both constants. */
+/* The time between two looks: an eighth of the time limit, but at least TICK_MIN_MS and at most CECL_WATCH_TICK_MS. */
 static int tick_ms(ceclComm_t comm)
 {
     const int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;

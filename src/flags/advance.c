@@ -18,10 +18,9 @@ static uint32_t unsignalled(const struct cecl_flags *flags)
     return flags->epoch[CECL_COUNTER_DONE] - flags->epoch[CECL_LANE_MAIN];
 }
 
-/* The main lane's target is set last, because cecl_flags_idle does not look at the side lane. A call may
- * begin while the watchdog silences flags. The call writes its target before it reads `silent`, and the
- * watchdog writes `silent` before it reads targets. So either the call sees `silent`, or the watchdog sees
- * the target. */
+/* The main lane's target is set last, because cecl_flags_idle does not look at the side lane. Targets are written
+ * before `silent` is read, and cecl_flags_silence does the reverse. So either this call sees `silent`, or the watchdog
+ * sees the target. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     note_side_phases(flags, advance);

@@ -84,7 +84,7 @@ void cecl_awaited_note(struct cecl_flags *flags, enum cecl_role role, bool secon
 
 /* How far a word is from ending all enqueued waits for it; 0: all have ended. For signals: how many are missing. */
 uint32_t cecl_awaited_missing(const struct cecl_flags *flags, uint32_t index);
-/* How many rows are in use: those of captured messages only once a message was captured. */
+/* How many rows are in use. The rows of captured messages are in use only once a message was captured. */
 int cecl_awaited_rows(const struct cecl_flags *flags);
 /* Whether a captured message waits for a peer now. */
 bool cecl_awaited_by_graphs(const struct cecl_flags *flags);

@@ -47,7 +47,7 @@ struct cecl_counter {
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */
     uint32_t *values;
-    /* [nranks] the last values for which streams wait; NULL: nobody notes these values */
+    /* [nranks] the last values for which streams wait; NULL: these values are not noted */
     _Atomic uint32_t *awaited;
 };
 

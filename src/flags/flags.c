@@ -78,7 +78,7 @@ static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t st
     return copy_table(flags, cecl_flags_source(flags, 0, 0), values, bytes, stream);
 }
 
-/* The table of slices, which only this rank reads. */
+/* Writes the table of slices, which only this rank reads. */
 static ceclResult_t write_slices(const struct cecl_flags *flags, ceclStream_t stream)
 {
     char *slices[CECL_MAX_RANKS];

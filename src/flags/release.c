@@ -75,10 +75,9 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
 /* Overwrites only the values that pending calls may copy, by stream memory operations, which take about 1 us
  * each. Copies would be faster, but CUDA holds them up while the program frees memory.
  *
- * No word shows the progress of the side lane, so its pending epochs are derived from those of the main
- * lane. If more than half a cycle of side epochs may be pending, some side flags may still end waits of peers. This
- * completes no call at a peer, because every call ends on the main lane, and main flags end no wait. Peers have been
- * told of the failure. */
+ * No word shows the progress of the side lane, so its pending epochs are derived from the main lane's. If more than
+ * half a cycle of side epochs may be pending, some side flags may still end waits of peers. This completes no call at a
+ * peer, because every call ends on the main lane, and main flags end no wait. Peers have been told of the failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     /* must be stored before targets are read: see cecl_flags_begin */

@@ -1,5 +1,5 @@
 /* What this library knows of NCCL's binary interface: the calls for which it has C functions, and
- * the calls that it makes itself. The values of ncclResult_t up to 7 are those of ceclResult_t.
+ * the calls that it makes itself. The values of ncclResult_t up to 7 equal the values of ceclResult_t.
  * tests/nccl/abi_check.c compares this file with NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H

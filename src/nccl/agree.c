@@ -152,7 +152,7 @@ static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
         const ceclResult_t result = reason_to_end(comm, theirs, rank, deadline);
         if (result != ceclSuccess) {
             cecl_log(CECL_LOG_WARN, comm->rank, "%s", cecl_message());
-            /* peers that wait for this rank learn by this that it gives up */
+            /* tells peers that wait for this rank that it gives up */
             cecl_nccl_library()->ceclCommRevoke(comm->ours);
             return result;
         }

@@ -72,7 +72,7 @@ struct cecl_nccl_wish {
     ncclComm_t *comm;
     ncclComm_t made;   /* the handle; NULL: it must be read from `comm` at the end of the group */
     ncclComm_t parent; /* NULL: no parent */
-    struct cecl_nccl_meeting *meeting; /* see meeting.h; NULL: this rank meets nobody */
+    struct cecl_nccl_meeting *meeting; /* see meeting.h; NULL: there is no meeting */
 };
 
 /* The handle; NULL if NCCL has not written the handle yet, or never will. */

@@ -22,7 +22,7 @@ static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_process *proc
     return is_inside ? comm->reason : CECL_NCCL_UNKNOWN;
 }
 
-/* NCCL's premultiplied sums are not served. Their numbers are higher than those of the other reductions. */
+/* NCCL's premultiplied sums are not served. Their numbers are higher than the numbers of all other reductions. */
 static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
 {
     if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||

@@ -86,8 +86,8 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* Whether NCCL goes on in the background after a call that returned ncclSuccess. From each split, shrink or grow of a
- * non-blocking communicator NCCL returns ncclSuccess, and ncclInProgress only from the ncclGroupEnd inside. teller: the
+/* Whether NCCL goes on in the background after a call that returned ncclSuccess. NCCL returns ncclSuccess from each
+ * split, shrink or grow of a non-blocking communicator, and ncclInProgress only from its own ncclGroupEnd. teller: the
  * communicator whose state tells this */
 static bool goes_on(ncclComm_t teller)
 {

@@ -3,8 +3,8 @@
  *
  * Small calls are left to NCCL: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops of
  * nccl-tests ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from which on cecl was faster
- * in both programs. Rows for 4 ranks begin at no smaller size, except the row of all-to-alls. Trials decide on small
- * calls that a program repeats. */
+ * in both programs. Rows for 4 ranks begin at the same sizes or at larger ones, except the row of all-to-alls. Trials
+ * decide on small calls that a program repeats. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
@@ -32,14 +32,14 @@ static const struct gain gains[] = {
      * 2 MiB. nccl-tests measured cecl slower at 8 KiB, and in place at 8 MiB. */
     {CECL_NCCL_OP_ncclAlltoAll, 2, KIB(128), KIB(512)},
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(32), MIB(128)},
-    /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. In programs it is out of place. */
+    /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. Programs call it out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; plain memory takes as long (4 to 64 MiB). */
+    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.93 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 4, MIB(4), MIB(1024)},
-    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; as long with plain memory and out of place. On H100s 0.87 x at 1 MiB. */
+    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; the same with plain memory and out of place. On H100s 0.87 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 2, MIB(4), MIB(1024)},
 };

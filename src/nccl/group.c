@@ -85,8 +85,7 @@ static int most_at_once(const struct cecl_nccl_call *call)
 
 /* Whether `call` does not fit into the stage of the kept call `last`. cecl refuses a group that writes
  * twice to the same memory. NCCL accepts such a group, and benchmarks repeat a call in one group. Ranks must decide
- * alike. So two calls do not fit into one stage only if their recvbuffs are equal, and only if both calls use recvbuff
- * on all ranks. */
+ * alike. So two calls are kept apart only if their recvbuffs are equal, and if both calls use recvbuff on all ranks. */
 static bool is_full(const struct cecl_nccl_kept *last, const struct cecl_nccl_call *call)
 {
     if (last->nth + 1 >= most_at_once(call))

@@ -29,7 +29,7 @@ struct cecl_nccl_group {
     ncclResult_t refusal;          /* the result of the first refused call */
     struct cecl_nccl_wish *wishes; /* the communicators that the group's end makes */
     int nwishes, wish_room;
-    /* -- the last stream of which the driver said whether a graph captures it -- */
+    /* -- the last stream for which the driver was asked whether a graph captures it -- */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;

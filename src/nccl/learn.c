@@ -220,7 +220,7 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 
 /* ---- which arms are tried */
 
-/* The arms that differ from each other in some call of the period. Without CECL_SM_ALLOW there is no WITH_SMS.
+/* The arms that differ from each other in some call of the period. Without CECL_SM_ALLOW, WITH_SMS is not among them.
  * policy  the communicator's own policy */
 static uint32_t arms_of_period(const struct cecl_nccl_learn *learn, int policy)
 {

@@ -90,8 +90,8 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
     return target;
 }
 
-/* ---- collectives whose arguments cecl does not know. They are passed to NCCL, except that CECL_NCCL=strict refuses
- * those that only move data */
+/* ---- collectives whose arguments cecl does not know. They are passed to NCCL, except that CECL_NCCL=strict refuses a
+ * collective that only moves data */
 
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {

@@ -277,8 +277,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     return mark;
 }
 
-/* Counts the periods down after which a verdict expires, or after which a subject whose trial could not begin is tried
- * again. */
+/* Counts down the periods until a verdict expires, or until a subject whose trial could not begin is tried again. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);

@@ -126,8 +126,8 @@ static inline size_t cecl_trial_bytes(int nranks)
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);
 
-/* Asks for a trial of `subject`. If the subject was tried lately, its verdict takes force instead. Ends the current
- * trial. Called on all ranks at the same call. */
+/* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force again instead. Ends the
+ * current trial. Called on all ranks at the same call. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
 
 /* Ends the trial, or the verdict in force. Called on all ranks at the same call. */

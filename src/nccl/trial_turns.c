@@ -1,7 +1,7 @@
 /* Evaluates what ranks have published in a trial, and decides what comes next. See trial.h. */
 #include "nccl/trial.h"
 
-/* an arm is dropped if its periods take more than this times as long as arm 0's periods */
+/* an arm is dropped if its periods take more than TOO_LONG times as long as arm 0's */
 #define TOO_LONG 1.25
 /* after so many turns of each arm only arm 0 and the best other arm go on */
 #define EVEN_TURNS 3u

@@ -2,7 +2,7 @@
 #include "net/net.h"
 #include "util/clock.h"
 
-#define PENDING_MOST 128 /* calls; a GPU's queue takes some 1,000 entries, and a call some 7 */
+#define PENDING_MOST 128 /* most pending calls: each takes some 7 of a GPU queue's 1,000 entries */
 #define SLACK_MS 1000    /* gives the thread, whose time limit is shorter, time to name a cause */
 
 static int64_t deadline_of(const struct cecl_net *net, int64_t start)

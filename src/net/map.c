@@ -1,5 +1,5 @@
 /* Carries a call by NCCL's own function, if NCCL has one for the collective. Otherwise each block is one message;
- * plan/block.h defines the blocks of a collective. Calls that only move data move bytes. */
+ * plan/block.h defines the blocks of a collective. Calls that only move data are made in bytes. */
 #include "net/net.h"
 
 static ceclResult_t refuse(const char *what, const char *instead)

@@ -18,7 +18,7 @@
 /* ---- NCCL's interface, as far as it is used */
 
 typedef struct ncclComm *nccl_comm;
-typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
+typedef int nccl_result; /* the values up to 7 equal those of ceclResult_t */
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UNDEF = -2147483647 - 1 };
 static inline bool nccl_failed(nccl_result result)
 {
