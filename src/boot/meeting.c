@@ -1,6 +1,7 @@
 /* See meeting.h. Ranks append events to one log: that they come, refuse, or give up. The kernel gives the events one
  * order, and each rank reads all events in that order. So all ranks find the same meetings complete or failed, without
- * a lock. A rank that stops or dies leaves no partial event. (If an event is still cut, calls end at their deadlines.)
+ * a lock. A rank that stops or dies leaves no partial event. (If an event were cut, calls would end at their
+ * deadlines.)
  *
  * A communicator meets seldom, so the log grows until the communicator ends. */
 #include "boot/meeting.h"

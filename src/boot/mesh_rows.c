@@ -76,8 +76,8 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
 }
 
 /* Looks whether a late rank has left without a word, because it had not mapped the memory yet. Each call looks at
- * another late rank, because a look takes several system calls. Each also looks at rank 0 until that has come, because
- * the others leave if rank 0 sends no memory. */
+ * another late rank, because a look takes several system calls. Each call also looks at rank 0 if that has not come,
+ * because the others leave if rank 0 sends no memory. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
     CECL_TRY(atomic_load(&mesh->rows[0].came) > 0 ? ceclSuccess : mesh_check_joining(mesh, 0));

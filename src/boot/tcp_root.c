@@ -496,8 +496,8 @@ static void tell_left(const struct root *root, uint32_t left, int except)
                                  "a rank");
 }
 
-/* Tells the other ranks that this rank has left. If no other rank of the root's process has a line, also tells them
- * that this process may end now. */
+/* Tells the other ranks that this rank has left. If it was the last rank of the root's process with a line, also tells
+ * them that this process may end now. */
 static void let_go(struct root *root, int rank)
 {
     bool may_end = root->seats[rank]->is_here;

@@ -254,8 +254,8 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A launched graph is pending until its last captured call has ended,
  * even before its first one has begun. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
-/* Must be called with the `result` of each exchange over the mesh. If the exchange was cut off, no further exchange is
- * possible, so the communicator fails. */
+/* Takes the `result` of an exchange over the mesh or over the line to the root, and returns the result for the caller.
+ * If the exchange was cut off, no further exchange is possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* If the process has several ranks, adds to a timeout's message what to do in case one thread has them all: ranks of
  * one thread cannot wait for each other. Only a timeout hints at that, because other threads may make the peers'

@@ -58,7 +58,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* If this rank has offered, skips the decision to which the offer belongs, because the offer stays in shared memory. */
+/* If this rank has offered to begin, skips the decision that the offer is for: an offer cannot be taken back. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;

@@ -43,7 +43,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     net->work = net->nccl->on_host ? NULL : stream;
     net->is_captured = is_captured;
     if (net->nccl->on_host) {
-        /* the stand-in for NCCL knows no streams, so the call is made once the stream has reached it */
+        /* the stand-in for NCCL has no streams, so the host waits for the stream before it makes the call */
         CECL_TRY(ops->stream_synchronize(net->dev, stream));
     } else if (!is_captured) {
         CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));
