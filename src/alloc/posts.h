@@ -26,7 +26,7 @@
 
 #include "util/error.h"
 
-/* Each pair of ranks takes memory for its rings, so a communicator of more ranks has no rings. */
+/* A communicator of more ranks than this has no rings, because each pair of ranks takes memory for its rings. */
 #define CECL_POSTS_RANKS 64
 
 /* What a rank does in a message. The peer has the other role. */
