@@ -1,4 +1,5 @@
-/* The verifier finds faults that no random change to a plan makes, and its message names the fault's place. */
+/* The verifier finds faults that no random change to a plan makes, and its message names the fault's place. And what is no
+ * fault. */
 #include "plans.h"
 
 #include "plan/splits.h"
@@ -107,4 +108,17 @@ TEST(a_missing_step_or_wait_of_a_call_by_splits_is_caught)
     expect_splits_fault(3, 2, "rank"); /* rows arrive before the peers are ready */
     expect_splits_fault(5, 1, "output");
     expect_splits_fault(8, 2, "rank");
+}
+
+/* Flags only grow: any later signal also ends a wait, and its sender has come further. */
+TEST(a_later_signal_makes_up_for_a_missing_one)
+{
+    const struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);
+    struct cecl_plan *plans = lower_all(&part, 1, RANKS);
+    struct cecl_plan *plan = &plans[1];
+    assert_int_equal(plan->steps[0].kind, CECL_STEP_SIGNAL);
+    drop_step(plan, 0);
+    if (cecl_verify(plans, 1, RANKS) != ceclSuccess)
+        fail_msg("%s", cecl_message());
+    free_plans(plans, RANKS);
 }
