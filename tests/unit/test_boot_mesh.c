@@ -20,7 +20,6 @@
 #include "../open_descriptors.h"
 #include "../prompt.h"
 #include "boot/mesh_internal.h"
-#include "boot/rank_list.h"
 #include "util/clock.h"
 
 #define INVITATION 64 /* bytes of a rank's first message to the others: name, secret, process */
@@ -30,6 +29,12 @@ static void *run_exchange(void *argument)
     struct rank *me = argument;
     me->result = cecl_mesh_allgather(me->mesh, "x", &me->index, me->all, sizeof(int));
     return NULL;
+}
+
+static ceclResult_t exchange_as_rank_0(void)
+{
+    run_exchange(&ranks[0]);
+    return ranks[0].result;
 }
 
 static size_t large_bytes;
@@ -70,11 +75,9 @@ static void die(const struct rank *rank)
 
 TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
 {
-    int all[RANKS];
     open_all();
     die(&ranks[2]);
-    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                     ceclRemoteError);
+    assert_int_equal(exchange_as_rank_0(), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 50), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
@@ -86,16 +89,13 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
 {
     static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
                                 "(CECL_INIT_TIMEOUT_MS); has a process ended?";
-    int all[RANKS];
     open_with(3000, LONG_MS);
-    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                     ceclTimeout);
+    assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_string_equal(cecl_message(), words);
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with its own time limit */
     const int64_t start = cecl_now_ms();
-    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                     ceclTimeout);
+    assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_string_equal(cecl_message(), words);
     /* but a failure of its own is the better reason */
@@ -164,14 +164,12 @@ static void await_rank_1(void)
 
 TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
 {
-    int all[RANKS];
     open_with(LONG_MS, 300);
     start(&ranks[1], run_exchange);
     await_rank_1(); /* it is not late */
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc");
-    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                     ceclTimeout);
+    assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 did not come within 300 ms "
                                         "(CECL_TIMEOUT_MS); did every rank make the call?");
     cecl_mesh_interrupt(ranks[1].mesh);
@@ -190,13 +188,11 @@ static void *tell_later(void *argument)
 /* Ranks 1 and 2 are late. Rank 2 waits for rank 1 in another call, and says so when its time is up. */
 TEST(a_rank_that_waits_itself_is_not_blamed)
 {
-    int all[RANKS];
     open_with(LONG_MS, 300);
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc");
     start(&ranks[2], tell_later);
-    assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
-                     ceclRemoteError);
+    assert_int_equal(exchange_as_rank_0(), ceclRemoteError);
     assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 gave up: rank 1 did not come");
     pthread_join(ranks[2].thread, NULL);
     close_ranks(NULL);
@@ -567,26 +563,6 @@ TEST(strangers_at_the_mesh_disturb_nobody)
         waitpid(strangers[i], NULL, 0);
     }
     close_ranks(NULL);
-}
-
-TEST(ranks_are_listed_in_words)
-{
-    struct cecl_rank_list list = {0};
-    assert_string_equal(cecl_rank_list_words(&list), "no rank");
-    cecl_rank_list_add(&list, 0);
-    assert_string_equal(cecl_rank_list_words(&list), "rank 0");
-    cecl_rank_list_add(&list, 3);
-    assert_string_equal(cecl_rank_list_words(&list), "ranks 0 and 3");
-    cecl_rank_list_add(&list, 5);
-    assert_string_equal(cecl_rank_list_words(&list), "ranks 0, 3 and 5");
-}
-
-TEST(a_long_list_of_ranks_is_cut_and_counted)
-{
-    struct cecl_rank_list list = {0};
-    for (int r = 64000; r < 65000; r++)
-        cecl_rank_list_add(&list, r);
-    assert_non_null(strstr(cecl_rank_list_words(&list), ", 64014, 64015 and 984 more"));
 }
 
 /* A cloned machine may have the same host id. */
