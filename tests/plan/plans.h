@@ -34,6 +34,16 @@ static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, u
     return part;
 }
 
+/* A call of any kind among `n` ranks: `bytes` of a block, or of all blocks of a reduction together. */
+static inline struct cecl_part call_of_size(enum cecl_op_index op, int n, uint64_t bytes)
+{
+    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
+                                ? reduction_of(op, (uint64_t)n, bytes, 1)
+                                : part_of(op, false, CECL_PUSH, bytes);
+    part.call.nranks = n;
+    return part;
+}
+
 /* Chooses how to run the part, by the built-in table for GPUs. */
 static inline void choose(struct cecl_part *part)
 {

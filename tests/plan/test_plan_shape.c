@@ -51,56 +51,8 @@ TEST(staging_that_is_too_small_is_refused_with_what_is_needed)
     assert_non_null(strstr(cecl_message(), "71"));
 }
 
-static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t bytes,
-                              ceclSmPolicy_t policy, ceclDirection_t direction)
-{
-    struct cecl_part part = {
-        .call = {.op = &cecl_ops[op],
-                 .in_place = in_place,
-                 .nranks = 4,
-                 .bytes = bytes,
-                 .options = {.sm_policy = (uint8_t)policy, .direction = (uint8_t)direction}},
-        .means.inputs_readable = true};
-    choose(&part);
-    return part.way;
-}
-
-TEST(a_forced_direction_wins_over_the_table)
-{
-    const ceclSmPolicy_t never = CECL_SM_NEVER, allow = CECL_SM_ALLOW;
-    const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
-                          pull = CECL_DIRECTION_PULL;
-    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64) {
-        assert_int_equal(chosen(CECL_OP_ALL_GATHER, true, bytes, never, push).move.direction,
-                         CECL_PUSH);
-        assert_int_equal(chosen(CECL_OP_ALL_GATHER, true, bytes, never, pull).move.direction,
-                         CECL_PULL);
-        assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, any).move.direction,
-                         CECL_PUSH);
-        assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, pull).move.direction,
-                         CECL_PULL);
-        /* peers return bytes that were pushed to them */
-        assert_int_equal(chosen(CECL_OP_ALL_GATHER, false, bytes, never, pull).move.direction,
-                         CECL_PUSH);
-    }
-}
-
-TEST(only_one_policy_lets_copies_stay_within_a_gpu)
-{
-    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
-    const ceclDirection_t any = CECL_DIRECTION_AUTO;
-    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64)
-        for (int i = 0; i < 4; i++) {
-            assert_true(chosen(ops[i / 2], i % 2, bytes, CECL_SM_NEVER, any).move.no_sm);
-            assert_true(chosen(ops[i / 2], i % 2, bytes, CECL_SM_REDUCE_ONLY, any).move.no_sm);
-        }
-    assert_false(chosen(CECL_OP_ALL_TO_ALL, false, 1 << 20, CECL_SM_ALLOW, any).move.no_sm);
-    assert_false(chosen(CECL_OP_ALL_GATHER, false, 1 << 30, CECL_SM_ALLOW, any).move.no_sm);
-}
-
 /* ---- plans of some calls */
 
-/* Peers return a block, and pass three barriers, only for ranks that are out of place. */
 /* The copies of a graph run beside each other by themselves, but not beside what the call waits for. */
 TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
 {
@@ -120,6 +72,7 @@ TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
     }
 }
 
+/* Peers return a block, and pass three barriers, only for ranks that are out of place. */
 TEST(peers_return_what_is_out_of_place_alone)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);

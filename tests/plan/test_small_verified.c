@@ -1,6 +1,6 @@
 /* Small calls, and urgent ones that go through memory of the host: each has one exchange, and no barrier before it. Calls
  * alternate between two halves of the slots, or of that memory; one half is not enough. Also: the shape of these plans, and
- * which calls are small or urgent. Random ones, between others: tests/fuzz/fuzz_plan.c. */
+ * which calls are urgent. Random ones, between others: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
 #define SLOT 512
@@ -15,9 +15,7 @@ static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCAT
 static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_place, uint64_t bytes,
                                  uint8_t half)
 {
-    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
-                                ? reduction_of(op, n, bytes, 1)
-                                : part_of(op, false, CECL_PUSH, bytes);
+    struct cecl_part part = call_of_size(op, (int)n, bytes);
     part.call.in_place = in_place && !cecl_ops[op].widens;
     part.way.small = true;
     part.means = (struct cecl_means){
@@ -99,58 +97,11 @@ TEST(one_half_of_the_slots_twice_in_a_row_is_a_race)
         }
 }
 
-/* ---- which calls are small */
-
-static uint64_t small_most(int n)
-{
-    const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, n);
-    return cecl_tuning_largest_small(&tuning);
-}
-
-/* Only the call, the ranks and the caller's options decide whether a call is small. */
-static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolicy_t policy,
-                       ceclDirection_t direction)
-{
-    struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
-                                ? reduction_of(op, (uint64_t)n, bytes, 1)
-                                : part_of(op, false, CECL_PUSH, bytes);
-    part.call.nranks = n;
-    part.call.options.sm_policy = (uint8_t)policy;
-    part.call.options.direction = (uint8_t)direction;
-    part.means.slot_bytes = small_most(n);
-    choose(&part);
-    return part.way.small;
-}
-
-TEST(tuning_knows_what_is_small)
-{
-    assert_true(goes_small(CECL_OP_ALL_REDUCE, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
-    assert_true(goes_small(CECL_OP_REDUCE_SCATTER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_true(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_true(goes_small(CECL_OP_ALL_TO_ALL, 16, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    /* the caller was promised zero SMs */
-    assert_false(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_TO_ALL, 4, 4096, CECL_SM_NEVER, CECL_DIRECTION_AUTO));
-    /* a caller that names a direction wants copies or reads */
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PUSH));
-    assert_false(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PULL));
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 1, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_REDUCE, 17, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_int_equal(small_most(2), 1 << 20);
-    assert_int_equal(small_most(3), 256 << 10);
-    assert_false(goes_small(CECL_OP_REDUCE, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_BROADCAST, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_SCATTER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    assert_false(goes_small(CECL_OP_ALL_TO_ALLV, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-}
-
 /* A slot holds contiguous data only, up to the communicator's slot size. */
 TEST(what_does_not_fit_a_slot_is_not_small)
 {
     const uint64_t layout[2 * 4] = {9};
     struct cecl_part part = small_of(CECL_OP_ALL_GATHER, 4, false, 9, 0);
-    part.call.nranks = 4;
     part.call.options.sm_policy = CECL_SM_ALLOW;
     for (int fault = 0; fault < 4; fault++) {
         struct cecl_part drawn = part;
