@@ -165,16 +165,3 @@ TEST(rows_in_another_column_than_the_first_blocks_are_found)
     assert_true(any_clash(calls, 2));
     assert_int_equal(cecl_calls_check_apart(calls, numbers, 2), ceclInvalidArgument);
 }
-
-TEST(the_message_names_both_calls)
-{
-    struct cecl_call calls[3];
-    for (int i = 0; i < 3; i++) {
-        calls[i] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4).call;
-        calls[i].nranks = RANKS;
-        calls[i].recv = (struct cecl_buffer){&pool, i == 1 ? 40 : 7};
-    }
-    assert_int_equal(cecl_calls_check_apart(calls, numbers, 3), ceclInvalidArgument);
-    assert_non_null(
-        strstr(cecl_message(), "calls 1 (ceclAllGather) and 3 (ceclAllGather) of the group"));
-}

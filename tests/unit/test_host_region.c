@@ -1,5 +1,5 @@
 /* Memory that a program already has, on the host device: shared mappings of open files can be shared, other
- * memory is recognized as private, and ids tell memory from earlier memory at the same address. */
+ * memory is recognized as private. Ids, which tell memory from earlier memory at the same address: test_host_uses.c. */
 #include "host_file.h"
 
 #include <fcntl.h>
@@ -188,38 +188,6 @@ TEST_BETWEEN(an_address_without_memory_is_refused_by_its_address, set_up, tear_d
     assert_no_memory(reserved);
     assert_no_memory((const void *)UINTPTR_MAX);
     dev->ops->unreserve(dev, reserved, page());
-}
-
-/* ---- ids */
-
-TEST_BETWEEN(an_id_stays_while_the_memory_stays, set_up, tear_down)
-{
-    const int fd = new_file(), other = new_file();
-    char *memory = map_shared(fd, NULL, 0, PAGES);
-    const uint64_t id = id_at(memory);
-    memory[0] = 1;
-    char *second = map_shared(other, NULL, 0, PAGES);
-    close(other);
-    assert_int_equal(id_at(memory), id);
-    assert_int_not_equal(id_at(second), id);
-}
-
-TEST_BETWEEN(memory_mapped_anew_has_another_id, set_up, tear_down)
-{
-    const int fd = new_file(), other = new_file();
-    /* The page stays reserved, because another thread might map something into a free page. */
-    char *memory = mmap(NULL, page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(memory, MAP_FAILED);
-    const uint64_t nothing = id_at(memory);
-    map_shared(fd, memory, 0, 1);
-    const uint64_t id = id_at(memory);
-    assert_int_not_equal(id, nothing);
-    map_shared(other, memory, 0, 1); /* another file at the same address */
-    const uint64_t second = id_at(memory);
-    assert_int_not_equal(second, 0);
-    assert_int_not_equal(second, id);
-    map_shared(fd, memory, 1, 1); /* another page of the first file */
-    assert_int_not_equal(id_at(memory), id);
 }
 
 /* More mappings than one read of /proc/self/maps returns, and a path longer than the part of a line that is

@@ -57,19 +57,6 @@ TEST(one_call_waits_for_signals_of_many)
     assert_int_equal(seen, 1);
 }
 
-TEST(a_rank_may_signal_itself)
-{
-    const ceclStream_t stream = stream_of(2);
-    _Atomic int seen = 0;
-    wait_for(2, 2, 63, 1, stream);
-    mark(2, stream, &seen);
-    pause_ms(20);
-    assert_int_equal(seen, 0);
-    OK(ceclSignal(2, 63, comms[2], NULL));
-    end(2, stream);
-    assert_int_equal(seen, 1);
-}
-
 /* ---- order */
 
 /* The second stream could signal at once. Still, its signal is the second to arrive. */

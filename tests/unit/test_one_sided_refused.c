@@ -41,8 +41,8 @@ TEST(a_copy_within_a_rank_needs_leave_for_an_sm)
     OK(ceclPut(from, 0, ceclUint8, 0, window[0], 8, comms[0], NULL)); /* 0 bytes */
     options.smPolicy = CECL_SM_ALLOW;
     OK(ceclSetOptions(comms[0], &options));
-    OK(ceclPutSignal(from, 50, ceclUint8, 0, window[0], 8, 1, comms[0], NULL));
-    wait_for(0, 0, 1, 1, NULL);
+    OK(ceclPutSignal(from, 50, ceclUint8, 0, window[0], 8, 63, comms[0], NULL));
+    wait_for(0, 0, 63, 1, NULL);
     OK(ceclGet(to, 50, ceclUint8, 0, window[0], 8, comms[0], NULL));
     finish(0, NULL);
     expect(memory[0] + 8, 50, 3);

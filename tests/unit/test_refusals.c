@@ -39,12 +39,15 @@ static void check(const char *name, ceclResult_t result, const char *words)
 
 TEST(questions)
 {
+    void *memory;
     REFUSED("version: NULL", ceclGetVersion, NULL);
     REFUSED("comm: NULL", ceclCommCount, NULL, NULL);
     REFUSED("comm: NULL", ceclCommUserRank, NULL, NULL);
     REFUSED("comm: NULL", ceclCommCuDevice, NULL, NULL);
     REFUSED("comm: NULL", ceclCommNodes, NULL, NULL);
     REFUSED("comm: NULL", ceclCommGetAsyncError, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommLimits, NULL, NULL);
+    REFUSED("comm: NULL", ceclCommGetSharedMemory, NULL, NULL, NULL);
     REFUSED("count: NULL", ceclCommCount, comm, NULL);
     REFUSED("rank: NULL", ceclCommUserRank, comm, NULL);
     REFUSED("device: NULL", ceclCommCuDevice, comm, NULL);
@@ -55,6 +58,7 @@ TEST(questions)
     REFUSED("stats: NULL", ceclCallStats, comm, NULL);
     REFUSED("dc: NULL", ceclCommGetDeviceComm, comm, NULL);
     REFUSED("memory: NULL", ceclCommGetSharedMemory, comm, NULL, NULL);
+    REFUSED("bytes: NULL", ceclCommGetSharedMemory, comm, &memory, NULL);
 }
 
 static int gather(void *context, const void *send, void *recv, size_t bytes)

@@ -28,16 +28,6 @@ TEST(threads_of_the_library_have_names)
     assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-TEST(a_missing_gpu_list_entry_is_refused)
-{
-    ceclComm_t comms[2];
-    const int bad[2] = {0, -3};
-    assert_int_equal(ceclCommInitAll(comms, 2, bad), ceclInvalidArgument);
-    setenv("CECL_TIMEOUT_MS", "soon", 1);
-    assert_int_equal(ceclCommInitAll(comms, 2, NULL), ceclInvalidArgument);
-    unsetenv("CECL_TIMEOUT_MS");
-}
-
 /* With or without a GPU, the call fails: two ranks cannot both use GPU 0. */
 TEST(cuda_without_a_gpu_for_each_rank_is_refused)
 {
