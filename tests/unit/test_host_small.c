@@ -1,5 +1,5 @@
-/* Small collectives on the host device: they run in stream order, their arguments are copied when they are
- * enqueued, and writing their release word ends their waits. Two ranks are two streams of one device. */
+/* Small collectives on the host device: they run in stream order, and their arguments are copied when they are enqueued. How
+ * their waits end: test_small_host.c. Two ranks are two streams of one device. */
 #include "host_fixture.h"
 
 #define RANKS 2
@@ -149,23 +149,6 @@ TEST_BETWEEN(who_sleeps_until_it_is_done_is_woken, open_ranks, close_ranks)
     assert_true(least_ms < UNWOKEN_MS / 2);
     for (int r = 0; r < RANKS; r++)
         synchronize(all.streams[r]);
-}
-
-/* Writes the word as a watchdog does. */
-TEST_BETWEEN(its_waits_end_by_a_word_that_is_released, open_ranks, close_ranks)
-{
-    for (uint32_t i = 1; i <= 5; i++) /* rank 1 never comes */
-        gather(0, i);
-    await_word(&all.rows[1][0], 101);
-    usleep(20000);
-    assert_int_equal(dev->ops->stream_query(dev, all.streams[0]), ceclInProgress);
-    const int64_t start = cecl_now_ms();
-    set_word(&all.end[0], 1);
-    synchronize(all.streams[0]);
-    assert_true(cecl_now_ms() - start < SOON_MS);
-    assert_int_equal(all.late[0], 1);
-    assert_int_equal(all.done[0], 5);
-    assert_int_equal(all.rows[1][0], 101); /* later calls signalled nothing */
 }
 
 TEST_BETWEEN(a_device_that_closes_does_not_wait_for_peers, open_ranks, close_ranks)
