@@ -1,13 +1,11 @@
-/* Plans of captured calls: which bits their phases have, and faults that the verifier must find. Captured calls of all kinds
- * that run again and again, between others: tests/fuzz/fuzz_plan.c. */
+/* Plans of captured calls: which of them tell their host when they run, and faults that the verifier must find. That they are
+ * right, again and again, between others: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
 #include "ce/capture.h"
 #include "flags/turns.h"
 
 #define TIMES 3
-
-/* ---- the words */
 
 /* A captured plan of `count` barriers of two ranks, between `first` and `last` steps of another kind. */
 static struct cecl_plan barriers_between(int rank, int first, int count, int last)
@@ -41,40 +39,6 @@ static struct cecl_plan barriers(int rank, int count)
             memmove(&plan.steps[s], &plan.steps[s + 1],
                     (--plan.nsteps - s) * sizeof(plan.steps[0]));
     return plan;
-}
-
-/* Each barrier is its signal's bits, and the bit that is waited for; bit 0 is A. */
-TEST(every_call_ends_alike_and_has_three_phases_at_least)
-{
-    static const char *const expected[] = {"",
-                                           "+A A(+( C+C) AC",
-                                           "+A A(+( C+C) AC",
-                                           "+A A(+( C+C CD+D) AD",
-                                           "+A A(+( C+C CD+D DE+E) AE",
-                                           "+A A(+( C+C CD+D DE+E CE+C) AC"};
-    for (int count = 1; count <= 5; count++) {
-        struct cecl_plan plan = barriers(0, count);
-        char text[64] = "", *at = text;
-        for (uint32_t s = 0; s < plan.nsteps; s++) {
-            const struct cecl_step *step = &plan.steps[s];
-            assert_int_equal(step->peer, step->kind == CECL_STEP_WAIT);
-            if (step->counter == CECL_COUNTER_CALL) { /* the number of the call, or its end */
-                assert_true(step->phase <= 1);
-                at += sprintf(at, "%s",
-                              step->kind == CECL_STEP_WAIT ? "+("
-                              : step->phase                ? "("
-                                                           : ")");
-                continue;
-            }
-            assert_int_equal(step->counter, CECL_COUNTER_TURN);
-            *at++ = step->kind == CECL_STEP_WAIT ? '+' : ' ';
-            for (int b = 0; b < CECL_TURNS_SHIFT; b++)
-                if (step->phase >> b & 1)
-                    *at++ = (char)('A' + b);
-        }
-        assert_string_equal(text, expected[count]);
-        cecl_plan_free(&plan);
-    }
 }
 
 /* The host must not take a call for ended whose last copies still run, nor for not begun whose first ones do. */

@@ -1,5 +1,5 @@
-/* The running hash of each rank's calls: it finds calls that differ, and reports none that are equal or
- * still to come. */
+/* The running hash of each rank's calls: what it finds if ranks are apart, or long after a difference. That ranks learn of
+ * every difference: tests/multi/test_differ.c. */
 #include "../with_cmocka.h"
 
 #include "comm/history.h"
@@ -50,15 +50,6 @@ static void finds(int rank, int other, uint32_t call)
     assert_int_equal(difference.call, call);
 }
 
-TEST_BETWEEN(equal_calls_do_not_differ, set_up, tear_down)
-{
-    agree();
-    for (uint32_t call = 1; call <= 3 * CECL_HISTORY_CALLS; call++) {
-        all_make(call, call);
-        agree();
-    }
-}
-
 TEST_BETWEEN(calls_that_one_rank_has_not_come_to_do_not_differ, set_up, tear_down)
 {
     all_make(1, 10);
@@ -70,17 +61,6 @@ TEST_BETWEEN(calls_that_one_rank_has_not_come_to_do_not_differ, set_up, tear_dow
     makes(0, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
     makes(2, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
     agree();
-}
-
-TEST_BETWEEN(the_first_different_call_is_named, set_up, tear_down)
-{
-    all_make(1, 100);
-    makes(0, 101, 110, 0);
-    makes(1, 101, 110, 104);
-    makes(2, 101, 110, 0);
-    finds(0, 1, 104);
-    finds(1, 0, 104);
-    finds(2, 1, 104);
 }
 
 TEST_BETWEEN(a_difference_is_found_long_after_it, set_up, tear_down)
@@ -100,14 +80,6 @@ TEST_BETWEEN(a_rank_that_is_ahead_is_compared_where_both_are, set_up, tear_down)
     finds(1, 0, 5);
     struct cecl_history_difference difference;
     assert_false(cecl_history_differs(&ranks[2], &difference));
-}
-
-TEST_BETWEEN(a_call_that_one_rank_leaves_out_differs, set_up, tear_down)
-{
-    all_make(1, 5);
-    makes(0, 6, 9, 0);
-    makes(1, 7, 10, 0);
-    finds(0, 1, 6);
 }
 
 /* Each rank tells the facts of a call before it notes the call. */
