@@ -1,6 +1,7 @@
 /* A forked child holds nothing of its parent's communicators open, so peers of a dead parent notice its death
  * though the child lives, also where they cannot watch its process. */
 #include "../forked.h"
+#include "../left_child.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -149,16 +150,12 @@ TEST_BETWEEN(a_child_that_is_forked_amid_an_init_has_none_either, before_each, N
 TEST_BETWEEN(a_child_keeps_files_under_numbers_that_a_communicator_had, before_each, NULL)
 {
     struct home home;
-    int files[50], status = 0;
+    int files[50];
     open_home(&home);
     close_home(&home);
     for (int i = 0; i < 50; i++)
         assert_true((files[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
-    const pid_t child = fork();
-    if (child == 0)
-        _exit(count_new_descriptors());
-    assert_true(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 50);
+    assert_int_equal(child_finds(), 50);
     for (int i = 0; i < 50; i++)
         close(files[i]);
 }
@@ -220,18 +217,6 @@ TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each,
 
 /* ---- ranks that die and leave a child */
 
-struct meeting {
-    struct forked_id id;
-    int leash[2]; /* children live until the test closes it */
-};
-
-static struct meeting *new_meeting(void)
-{
-    struct meeting *meeting = shared_memory(sizeof(*meeting));
-    assert_int_equal(pipe(meeting->leash), 0);
-    return meeting;
-}
-
 /* Returns whether this process may no longer watch other processes. */
 static bool refuse_pidfd_open(void)
 {
@@ -276,17 +261,6 @@ static bool may_enter_new_pid_namespace(void)
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-static void leave_a_child(const struct meeting *meeting)
-{
-    char byte;
-    if (fork() != 0)
-        return;
-    close(meeting->leash[1]);
-    alarm(200); /* beyond all time limits of the ranks */
-    (void)!read(meeting->leash[0], &byte, 1);
-    _exit(0);
-}
-
 /* The last act of the victim, which has a forked child. */
 typedef void (*end_fn)(void);
 
@@ -301,19 +275,19 @@ static void restart(void)
     _exit(9);
 }
 
-static ceclComm_t join(struct meeting *meeting, int rank)
+static ceclComm_t join(struct forked_id *id, int rank)
 {
     ceclComm_t comm = NULL;
-    if (ceclCommInitRank(&comm, RANKS, forked_meet(&meeting->id, rank), rank) != ceclSuccess ||
+    if (ceclCommInitRank(&comm, RANKS, forked_meet(id, rank), rank) != ceclSuccess ||
         ceclBarrier(comm, NULL) != ceclSuccess || ceclStreamSynchronize(comm, NULL) != ceclSuccess)
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
     return comm;
 }
 
 /* A survivor. Its exit code is 0 if it soon gets the error that names rank 1, amid a call. */
-static _Noreturn void survive(struct meeting *meeting, int rank)
+static _Noreturn void survive(struct forked_id *id, int rank)
 {
-    ceclComm_t comm = join(meeting, rank);
+    ceclComm_t comm = join(id, rank);
     const double start = now();
     ceclResult_t result = comm ? ceclSuccess : ceclInternalError;
     while (result == ceclSuccess) {
@@ -328,46 +302,47 @@ static _Noreturn void survive(struct meeting *meeting, int rank)
     _exit(!good || now() - start > PROMPT);
 }
 
-static _Noreturn void be_victim(struct meeting *meeting, end_fn end)
+static _Noreturn void be_victim(struct forked_id *id, end_fn end)
 {
-    if (!join(meeting, VICTIM))
+    if (!join(id, VICTIM))
         _exit(1);
-    leave_a_child(meeting);
+    leave_a_child();
     end();
     _exit(9);
 }
 
 /* Survivors in namespaces of their own cannot watch the victim's process. (The victim's kernel tells a rank outside
  * a namespace the ids of processes inside.) */
-static _Noreturn void survive_elsewhere(struct meeting *meeting, int rank)
+static _Noreturn void survive_elsewhere(struct forked_id *id, int rank)
 {
     int status = 0;
     if (!enter_new_pid_namespace())
         _exit(8);
     const pid_t first = fork();
     if (first == 0)
-        survive(meeting, rank);
+        survive(id, rank);
     waitpid(first, &status, 0);
     _exit(status != 0);
 }
 
-static _Noreturn void survive_without_pidfd_open(struct meeting *meeting, int rank)
+static _Noreturn void survive_without_pidfd_open(struct forked_id *id, int rank)
 {
     if (!refuse_pidfd_open())
         _exit(8);
-    survive(meeting, rank);
+    survive(id, rank);
 }
 
-static void survivors_get_the_error(void (*live)(struct meeting *meeting, int rank), end_fn end)
+static void survivors_get_the_error(void (*live)(struct forked_id *id, int rank), end_fn end)
 {
-    struct meeting *meeting = new_meeting();
+    struct forked_id *id = shared_memory(sizeof(*id));
     pid_t ranks[RANKS];
     int status = 0;
+    assert_int_equal(left_child_prepare(), 0);
     for (int r = 0; r < RANKS; r++)
         if ((ranks[r] = fork()) == 0) {
             if (r == VICTIM)
-                be_victim(meeting, end);
-            live(meeting, r);
+                be_victim(id, end);
+            live(id, r);
         }
     for (int r = 0; r < RANKS; r++)
         if (r != VICTIM) {
@@ -376,9 +351,8 @@ static void survivors_get_the_error(void (*live)(struct meeting *meeting, int ra
         }
     kill(ranks[VICTIM], SIGKILL); /* it may have become another program */
     waitpid(ranks[VICTIM], NULL, 0);
-    close(meeting->leash[0]);
-    close(meeting->leash[1]);
-    munmap(meeting, sizeof(*meeting));
+    left_child_let_go();
+    munmap(id, sizeof(*id));
 }
 
 TEST_BETWEEN(survivors_notice_that_a_rank_has_become_another_program, before_each, NULL)
