@@ -55,14 +55,19 @@ TEST(random_calls_are_right_under_each_setting)
 }
 
 /* Ranks differ in whether they are in place, where a call allows that. With these thresholds they wait for late ranks, for
- * none, pass on even small broadcasts in pieces, or have small calls of other sizes. */
+ * none, pass on even small broadcasts in pieces, have small calls of other sizes, or push what SMs have read at the peers,
+ * with the end written by SMs or without. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {
         "late.wait_ns * any 1000000000", "late.wait_ns * any 0",
         "late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1",
-        "small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 1000"};
-    for (int way = 0; way < 8; way++) {
+        "small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 1000",
+        "small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
+        "all_reduce.sms_end_bytes * any 0",
+        "small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
+        "all_reduce.sms_end_bytes * any 900"};
+    for (int way = 0; way < 12; way++) {
         ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
         options.smPolicy = way / 2 == 3 ? CECL_SM_ALLOW : CECL_UNDEF;
         options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_AUTO;
@@ -72,6 +77,21 @@ TEST(random_calls_are_right_under_other_thresholds)
         multi_ok(comm, ceclSetOptions(comm, &options));
         random_kinds(comm, KINDS - 1, 91 + 3 * (uint64_t)way);
         multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
+/* A sum of floats depends on the order of the additions. All ways have the bits of a plain loop in rank order, and so the
+ * same bits in each run and on each rank. */
+TEST_WITH_COMM(the_same_reductions_have_the_same_bits_on_any_number_of_sms_in_any_direction)
+{
+    static const int sms[] = {1, 2, 3, 8, 16};
+    for (int way = 0; way < 15; way++) {
+        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+        options.maxSms = sms[way / 3];
+        options.direction = way % 3;
+        multi_ok(comm, ceclSetOptions(comm, &options));
+        random_groups(comm, ALL_REDUCE, REDUCE, 1, multi_on_gpus(comm) ? 300 : multi_share(48),
+                      1807);
     }
 }
 
