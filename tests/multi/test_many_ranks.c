@@ -81,33 +81,6 @@ TEST(processes_with_several_ranks_each_exchange_in_groups)
     }
 }
 
-/* Tries to join all ranks; one rank has an unknown policy. */
-static ceclResult_t join_with_a_bad_rank(ceclComm_t comms[EACH], int bad)
-{
-    const ceclUniqueId id = multi_one_id();
-    multi_ok(NULL, ceclGroupStart());
-    for (int i = 0; i < EACH; i++) {
-        ceclConfig_t config = on_host();
-        config.smPolicy = rank_of(i) == bad ? 77 : CECL_UNDEF;
-        const ceclResult_t result =
-            ceclCommInitRankConfig(&comms[i], EACH * multi_nranks, id, rank_of(i), &config);
-        assert_int_equal(result, rank_of(i) == bad ? ceclInvalidArgument : ceclSuccess);
-    }
-    return ceclGroupEnd();
-}
-
-TEST(a_refused_rank_is_heard_of_in_all_processes_at_once)
-{
-    for (int bad = 0; bad < EACH * multi_nranks; bad++) {
-        ceclComm_t comms[EACH] = {NULL, NULL};
-        const double begin = multi_seconds();
-        multi_refused(NULL, join_with_a_bad_rank(comms, bad), ceclInvalidArgument,
-                      "config.smPolicy = 77");
-        assert_true(multi_seconds() - begin < PROMPT);
-        assert_true(!comms[0] && !comms[1]);
-    }
-}
-
 /* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
 TEST(another_failed_join_ends_the_communicator_at_its_peers)
 {
