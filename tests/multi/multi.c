@@ -245,12 +245,6 @@ void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int 
     free(host);
 }
 
-size_t multi_type_bytes(ceclDataType_t type)
-{
-    static const size_t bytes[CECL_NUM_TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-    return bytes[type];
-}
-
 void multi_works(ceclComm_t comm, const int *members, int count)
 {
     char wrong[200];

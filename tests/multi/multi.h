@@ -92,7 +92,6 @@ void multi_works(ceclComm_t comm, const int *members, int count);
 
 /* test_share on the host device, and all rounds on GPUs. */
 int multi_share(int all);
-size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */
 void multi_tuning(const char *rows);

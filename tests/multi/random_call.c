@@ -14,26 +14,6 @@ size_t random_room(void)
     return (size_t)(multi_nranks + 1) * block + 2 * RANDOM_GUARD;
 }
 
-void random_set(struct random_call *c, enum kind kind, ceclDataType_t type, size_t count)
-{
-    *c = (struct random_call){.rank = multi_rank,
-                              .nranks = multi_nranks,
-                              .kind = kind,
-                              .type = type,
-                              .op = ceclSum,
-                              .size = multi_type_bytes(type),
-                              .count = count,
-                              .rows = 1,
-                              .row = SIZE_MAX,
-                              .seed = 1024};
-    for (int from = 0; from < multi_nranks; from++)
-        for (int to = 0; to < multi_nranks; to++) {
-            c->counts[from][to] = count;
-            c->sent_at[from][to] = random_repeats(c) ? 0 : (size_t)to * count;
-            c->wanted_at[from][to] = random_reduces(c) ? 0 : (size_t)from * count;
-        }
-}
-
 void random_draw(struct random_call *c, uint64_t *x)
 {
     random_draw_of(c, (enum kind)(random_next(x) % KINDS), x);

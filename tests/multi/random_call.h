@@ -13,9 +13,6 @@ void random_take_limits_of(ceclComm_t comm);
 /* The most bytes that any buffer of a call among all ranks needs, with its guards. */
 size_t random_room(void);
 
-/* Describes a call among all ranks in which each block has `count` elements; a reduction sums them up. The caller sets
- * places. random_make makes it once, without a graph. */
-void random_set(struct random_call *c, enum kind kind, ceclDataType_t type, size_t count);
 /* Draws a call. Leaves ranks, buffers, stream and seed unchanged. */
 void random_draw(struct random_call *c, uint64_t *x);
 
