@@ -202,21 +202,23 @@ static inline bool pattern_is(const uint32_t *words, uint32_t seed)
     return true;
 }
 
-/* Streams and pinned memory of one device, created before SMs are held. */
+/* Streams, pinned memory and memory of one device, created before SMs are held. */
 struct kit {
     struct cecl_device *dev;
     ceclStream_t stream, other;
-    uint32_t *host; /* [PATTERN_WORDS] pinned */
-    uint32_t *flag; /* one pinned word, with value 0 */
+    uint32_t *host;       /* [PATTERN_WORDS] pinned */
+    uint32_t *flag;       /* one pinned word, with value 0 */
+    struct memory memory; /* [2 * PATTERN_WORDS], zeros */
 };
 
 static inline struct kit kit_make(struct cecl_device *dev)
 {
-    struct kit kit = {.dev = dev};
+    struct kit kit = {.dev = dev, .memory = memory_make(dev, PATTERN_WORDS * 8)};
     must(OPS(dev)->stream_create(dev, false, &kit.stream));
     must(OPS(dev)->stream_create(dev, false, &kit.other));
     must(OPS(dev)->words_alloc(dev, PATTERN_WORDS, &kit.host));
     must(OPS(dev)->words_alloc(dev, 1, &kit.flag));
+    must(OPS(dev)->mem_set(dev, kit.memory.at, 0, PATTERN_WORDS * 8));
     return kit;
 }
 
@@ -226,6 +228,7 @@ static inline void kit_end(struct kit *kit)
     must(OPS(kit->dev)->stream_destroy(kit->dev, kit->other));
     OPS(kit->dev)->words_free(kit->dev, kit->host);
     OPS(kit->dev)->words_free(kit->dev, kit->flag);
+    memory_end(&kit->memory);
     *kit = (struct kit){0};
 }
 
@@ -323,5 +326,30 @@ static inline void host_writes(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
 }
+
+/* ---- tests with a kit of GPU 0 */
+
+static struct kit kit;
+
+static inline int kit_open(void **state)
+{
+    kit = kit_make(gpu[0]);
+    return 0;
+}
+
+static inline int kit_close(void **state)
+{
+    kit_end(&kit);
+    return 0;
+}
+
+#define TEST_WITH_KIT(name) TEST_BETWEEN(name, kit_open, kit_close)
+
+#define GPU_TESTS(set_up, tear_down) \
+    int main(void) \
+    { \
+        const int skipped = fixture_start(); \
+        return skipped ? skipped : tests_run(set_up, tear_down); \
+    }
 
 #endif

@@ -36,12 +36,10 @@ TEST(ops_leave_another_current_gpu_current)
     need_two();
     must_cuda(cudaSetDevice(1));
     CUcontext before = current_context();
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
-    put_pattern(&kit, memory.at, 1);
-    assert_true(has_pattern(&kit, memory.at, 1));
-    memory_end(&memory);
-    kit_end(&kit);
+    struct kit own = kit_make(gpu[0]);
+    put_pattern(&own, own.memory.at, 1);
+    assert_true(has_pattern(&own, own.memory.at, 1));
+    kit_end(&own);
     assert_ptr_equal(current_context(), before);
     must_cuda(cudaSetDevice(0));
 }
@@ -70,15 +68,13 @@ static void *use_from_a_fresh_thread(void *argument)
     return (void *)(uintptr_t)failed;
 }
 
-TEST(ops_work_from_a_thread_without_context)
+TEST_WITH_KIT(ops_work_from_a_thread_without_context)
 {
     pthread_t thread;
     void *failed = NULL;
-    struct memory memory = memory_make(gpu[0], 8);
     assert_non_null(current_context());
-    assert_int_equal(pthread_create(&thread, NULL, use_from_a_fresh_thread, &memory), 0);
+    assert_int_equal(pthread_create(&thread, NULL, use_from_a_fresh_thread, &kit.memory), 0);
     pthread_join(thread, &failed);
-    memory_end(&memory);
     if (failed)
         fail_msg("%s", (const char *)failed);
 }
@@ -95,31 +91,23 @@ TEST(mem_create_of_more_than_there_is_tells_what_is_free)
     assert_int_equal(mem.bytes, 0);
 }
 
-TEST(mem_set_writes_every_byte_of_its_range_alone)
+TEST_WITH_KIT(mem_set_writes_every_byte_of_its_range_alone)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
-    put_pattern(&kit, memory.at, 3);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at + 1, 0xa5, 8));
-    assert_false(has_pattern(&kit, memory.at, 3));
+    put_pattern(&kit, kit.memory.at, 3);
+    must(OPS(gpu[0])->mem_set(gpu[0], kit.memory.at + 1, 0xa5, 8));
+    assert_false(has_pattern(&kit, kit.memory.at, 3));
     assert_int_equal(kit.host[0], pattern_word(3, 0));
     assert_int_equal(kit.host[1], 0xa5a5a5a5u);
     assert_int_equal(kit.host[2], 0xa5a5a5a5u);
     assert_int_equal(kit.host[3], pattern_word(3, 3));
-    memory_end(&memory);
-    kit_end(&kit);
 }
 
-TEST(mapping_outlives_the_release_of_its_handle)
+TEST_WITH_KIT(mapping_outlives_the_release_of_its_handle)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
-    OPS(gpu[0])->mem_release(gpu[0], &memory.mem);
-    assert_int_equal(memory.mem.bytes, 0);
-    put_pattern(&kit, memory.at, 4);
-    assert_true(has_pattern(&kit, memory.at, 4));
-    memory_end(&memory); /* releases again: no effect */
-    kit_end(&kit);
+    OPS(gpu[0])->mem_release(gpu[0], &kit.memory.mem);
+    assert_int_equal(kit.memory.mem.bytes, 0);
+    put_pattern(&kit, kit.memory.at, 4);
+    assert_true(has_pattern(&kit, kit.memory.at, 4)); /* its end releases again: no effect */
 }
 
 TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)
@@ -133,39 +121,28 @@ TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)
     assert_int_equal(close(fd), 0);
 }
 
-TEST(map_over_a_mapping_is_refused_and_leaves_it)
+TEST_WITH_KIT(map_over_a_mapping_is_refused_and_leaves_it)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     struct cecl_mem second = {0};
-    put_pattern(&kit, memory.at, 8);
-    must(OPS(gpu[0])->mem_create(gpu[0], memory.bytes, &second));
-    refused(ceclUnhandledCudaError, "cuMemMap", OPS(gpu[0])->mem_map(gpu[0], memory.at, &second));
+    put_pattern(&kit, kit.memory.at, 8);
+    must(OPS(gpu[0])->mem_create(gpu[0], kit.memory.bytes, &second));
+    refused(ceclUnhandledCudaError, "cuMemMap",
+            OPS(gpu[0])->mem_map(gpu[0], kit.memory.at, &second));
     OPS(gpu[0])->mem_release(gpu[0], &second);
-    assert_true(has_pattern(&kit, memory.at, 8));
-    memory_end(&memory);
-    kit_end(&kit);
+    assert_true(has_pattern(&kit, kit.memory.at, 8));
 }
 
 /* ---- words */
 
-TEST(words_read_of_more_than_a_scratch_reads_them_all)
+TEST_WITH_KIT(words_read_of_more_than_a_scratch_reads_them_all)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     uint32_t *out = calloc(PATTERN_WORDS, sizeof(*out));
     assert_non_null(out);
-    put_pattern(&kit, memory.at, 9);
-    must(OPS(gpu[0])->words_read(gpu[0], memory.at, PATTERN_WORDS, out));
+    put_pattern(&kit, kit.memory.at, 9);
+    must(OPS(gpu[0])->words_read(gpu[0], kit.memory.at, PATTERN_WORDS, out));
     const bool right = pattern_is(out, 9);
     free(out);
     assert_true(right);
-    memory_end(&memory);
-    kit_end(&kit);
 }
 
-int main(void)
-{
-    const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(gpus_open, gpus_close);
-}
+GPU_TESTS(gpus_open, gpus_close)

@@ -90,8 +90,4 @@ TEST_BETWEEN(reaches_itself_its_peer_and_what_it_does_not_see, gpus_open, gpus_c
     assert_int_equal(cecl_cuda_reaches(gpu[0], id.uuid), can);
 }
 
-int main(void)
-{
-    const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(NULL, NULL);
-}
+GPU_TESTS(NULL, NULL)

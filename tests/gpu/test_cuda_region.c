@@ -455,13 +455,11 @@ TEST(handle_is_reached_by_another_gpu_of_this_process)
     must_cuda(cudaSetDevice(1));
     assert_int_equal(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
     cudaGetLastError();
-    struct kit kit = kit_make(gpu[1]);
-    struct memory target = memory_make(gpu[1], PATTERN_WORDS * 4);
-    must(copy_one(gpu[1], kit.stream, target.at, memory, PATTERN_WORDS * 4));
-    assert_true(ends_within(gpu[1], kit.stream, SOON_MS));
-    assert_true(holds(target.at, PATTERN_WORDS * 4, 2));
-    memory_end(&target);
-    kit_end(&kit);
+    struct kit theirs = kit_make(gpu[1]);
+    must(copy_one(gpu[1], theirs.stream, theirs.memory.at, memory, PATTERN_WORDS * 4));
+    assert_true(ends_within(gpu[1], theirs.stream, SOON_MS));
+    assert_true(holds(theirs.memory.at, PATTERN_WORDS * 4, 2));
+    kit_end(&theirs);
     must_cuda(cudaSetDevice(0));
     must_cuda(cudaFree(memory));
 }
@@ -517,8 +515,4 @@ TEST(sharing_leaves_a_capture_valid)
     must_cuda(cudaFree(memory));
 }
 
-int main(void)
-{
-    const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(gpus_open, gpus_close);
-}
+GPU_TESTS(gpus_open, gpus_close)

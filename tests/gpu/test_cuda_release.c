@@ -31,38 +31,31 @@ static struct watch watch_from_a_thread(uint32_t *word, ceclStream_t stream)
     return watch;
 }
 
-TEST(release_from_another_thread_frees_a_held_stream)
+TEST_WITH_KIT(release_from_another_thread_frees_a_held_stream)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], 4096);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
-    must(write_word(gpu[0], kit.stream, memory.at, 3));
-    must(wait_word(gpu[0], kit.stream, memory.at, 9));
+    must(write_word(gpu[0], kit.stream, kit.memory.at, 3));
+    must(wait_word(gpu[0], kit.stream, kit.memory.at, 9));
     assert_false(ends_within(gpu[0], kit.stream, A_WHILE_MS));
-    const struct watch watch = watch_from_a_thread(memory.at, kit.stream);
+    const struct watch watch = watch_from_a_thread(kit.memory.at, kit.stream);
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
     assert_int_equal(watch.read, ceclSuccess);
     assert_int_equal(watch.seen, 3);
     assert_int_equal(watch.query, ceclInProgress);
     assert_int_equal(watch.release, ceclSuccess);
-    memory_end(&memory);
-    kit_end(&kit);
 }
 
-TEST(many_words_are_written_alone)
+TEST_WITH_KIT(many_words_are_written_alone)
 {
     enum { MOST = 5000 };
     static uint32_t seen[MOST + 2];
-    struct memory memory = memory_make(gpu[0], sizeof(seen));
     for (uint32_t value = 77; value < 79; value++) {
         const size_t count = value == 77 ? 200 : MOST;
-        must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
-        must(OPS(gpu[0])->words_release(gpu[0], memory.at + 1, count, value));
-        must(OPS(gpu[0])->words_read(gpu[0], memory.at, count + 2, seen));
+        must(OPS(gpu[0])->mem_set(gpu[0], kit.memory.at, 0, sizeof(seen)));
+        must(OPS(gpu[0])->words_release(gpu[0], kit.memory.at + 1, count, value));
+        must(OPS(gpu[0])->words_read(gpu[0], kit.memory.at, count + 2, seen));
         for (size_t i = 0; i < count + 2; i++)
             assert_int_equal(seen[i], i == 0 || i == count + 1 ? 0 : value);
     }
-    memory_end(&memory);
 }
 
 /* The host reads these words without a copy, regardless of the order on streams. So they are
@@ -80,69 +73,56 @@ TEST(released_words_have_landed_when_release_returns)
     OPS(gpu[0])->words_free(gpu[0], words);
 }
 
-TEST(watchdog_beside_a_global_capture_is_served_and_spoils_nothing)
+TEST_WITH_KIT(watchdog_beside_a_global_capture_is_served_and_spoils_nothing)
 {
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], 4096);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
-    must(wait_word(gpu[0], kit.stream, memory.at, 9));
+    must(wait_word(gpu[0], kit.stream, kit.memory.at, 9));
     must_cuda(cudaStreamBeginCapture(kit.other, cudaStreamCaptureModeGlobal));
-    const struct watch watch = watch_from_a_thread(memory.at, kit.stream);
+    const struct watch watch = watch_from_a_thread(kit.memory.at, kit.stream);
     end_capture_and_check_it(kit.other);
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
     assert_int_equal(watch.read, ceclSuccess);
     assert_int_equal(watch.query, ceclInProgress);
     assert_int_equal(watch.release, ceclSuccess);
-    memory_end(&memory);
-    kit_end(&kit);
 }
 
 /* Waiting streams occupy all hardware queues, at most 32. */
-TEST(release_is_not_held_up_by_many_streams_that_wait)
+TEST_WITH_KIT(release_is_not_held_up_by_many_streams_that_wait)
 {
     enum { COUNT = 40 };
     ceclStream_t streams[COUNT];
-    struct memory memory = memory_make(gpu[0], 4096);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
     for (int i = 0; i < COUNT; i++)
         must(OPS(gpu[0])->stream_create(gpu[0], false, &streams[i]));
     for (int i = 0; i < COUNT; i++)
-        must(wait_word(gpu[0], streams[i], memory.at + i, 9));
+        must(wait_word(gpu[0], streams[i], kit.memory.at + i, 9));
     assert_false(ends_within(gpu[0], streams[0], A_WHILE_MS));
     for (int round = 0; round < 2;
          round++) /* the second release comes while the first is blocked */
-        must(OPS(gpu[0])->words_release(gpu[0], memory.at + round * COUNT / 2, COUNT / 4, 9));
-    must(OPS(gpu[0])->words_release(gpu[0], memory.at, COUNT, 9));
+        must(OPS(gpu[0])->words_release(gpu[0], kit.memory.at + round * COUNT / 2, COUNT / 4, 9));
+    must(OPS(gpu[0])->words_release(gpu[0], kit.memory.at, COUNT, 9));
     for (int i = 0; i < COUNT; i++) {
         assert_true(ends_within(gpu[0], streams[i], SOON_MS));
         OPS(gpu[0])->stream_destroy(gpu[0], streams[i]);
     }
-    memory_end(&memory);
 }
 
 /* Between the two, nothing may fail: it would leave the SMs held. */
-TEST(words_need_no_sm)
+TEST_WITH_KIT(words_need_no_sm)
 {
     uint32_t seen = 0;
-    struct memory memory = memory_make(gpu[0], 4096);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4));
     struct hold_sms *hold = hold_sms_start_on(0, NULL);
-    const ceclResult_t released = OPS(gpu[0])->words_release(gpu[0], memory.at, 1, 5);
-    const ceclResult_t read = OPS(gpu[0])->words_read(gpu[0], memory.at, 1, &seen);
+    const ceclResult_t released = OPS(gpu[0])->words_release(gpu[0], kit.memory.at, 1, 5);
+    const ceclResult_t read = OPS(gpu[0])->words_read(gpu[0], kit.memory.at, 1, &seen);
     const bool held = hold_sms_stop(hold);
     assert_true(held);
     assert_int_equal(released, ceclSuccess);
     assert_int_equal(read, ceclSuccess);
     assert_int_equal(seen, 5);
-    memory_end(&memory);
 }
 
 /* ---- a full queue */
 
 /* A caller that keeps enqueuing behind a wait blocks on a full queue, inside the driver. */
 struct stuffing {
-    struct kit *kit;
-    uint32_t *word;
     atomic_int calls;
     atomic_bool done;
     ceclResult_t result;
@@ -152,22 +132,18 @@ static void *stuff(void *argument)
 {
     struct stuffing *stuffing = argument;
     for (int i = 0; i < 20000 && stuffing->result == ceclSuccess; i++) {
-        stuffing->result =
-            write_word(gpu[0], stuffing->kit->stream, stuffing->word + 1, (uint32_t)i);
+        stuffing->result = write_word(gpu[0], kit.stream, kit.memory.at + 1, (uint32_t)i);
         atomic_fetch_add(&stuffing->calls, 1);
     }
     atomic_store(&stuffing->done, true);
     return NULL;
 }
 
-TEST(release_frees_a_caller_stuck_in_a_full_queue)
+TEST_WITH_KIT(release_frees_a_caller_stuck_in_a_full_queue)
 {
     pthread_t thread;
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], 4096);
-    must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
-    must(wait_word(gpu[0], kit.stream, memory.at, 9));
-    struct stuffing stuffing = {.kit = &kit, .word = memory.at};
+    must(wait_word(gpu[0], kit.stream, kit.memory.at, 9));
+    struct stuffing stuffing = {.result = ceclSuccess};
     assert_int_equal(pthread_create(&thread, NULL, stuff, &stuffing), 0);
     for (int before = -1, now = 0; before != now;) {
         before = now;
@@ -176,17 +152,11 @@ TEST(release_frees_a_caller_stuck_in_a_full_queue)
     }
     print_message("%s after %d calls\n", atomic_load(&stuffing.done) ? "not stuck" : "stuck",
                   atomic_load(&stuffing.calls));
-    ceclResult_t result = OPS(gpu[0])->words_release(gpu[0], memory.at, 1, 9);
+    ceclResult_t result = OPS(gpu[0])->words_release(gpu[0], kit.memory.at, 1, 9);
     pthread_join(thread, NULL); /* bounded by the program's alarm */
     assert_int_equal(result, ceclSuccess);
     assert_int_equal(stuffing.result, ceclSuccess);
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
-    memory_end(&memory);
-    kit_end(&kit);
 }
 
-int main(void)
-{
-    const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(gpus_open, gpus_close);
-}
+GPU_TESTS(gpus_open, gpus_close)

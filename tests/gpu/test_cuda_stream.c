@@ -8,44 +8,39 @@
 /* ---- words */
 
 /* Whether a wait of this kind for `value` ends while the word is `word`. */
-static bool passes(struct kit *kit, enum cecl_memop_kind kind, uint32_t word, uint32_t value)
+static bool passes(enum cecl_memop_kind kind, uint32_t word, uint32_t value)
 {
-    const struct cecl_memop wait = {kit->flag, value, kind};
-    host_writes(kit->flag, word);
-    must(OPS(gpu[0])->memops(gpu[0], kit->stream, &wait, 1));
-    const bool passed = ends_within(gpu[0], kit->stream, A_WHILE_MS);
-    host_writes(kit->flag, value);
-    assert_true(ends_within(gpu[0], kit->stream, SOON_MS));
+    const struct cecl_memop wait = {kit.flag, value, kind};
+    host_writes(kit.flag, word);
+    must(OPS(gpu[0])->memops(gpu[0], kit.stream, &wait, 1));
+    const bool passed = ends_within(gpu[0], kit.stream, A_WHILE_MS);
+    host_writes(kit.flag, value);
+    assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
     return passed;
 }
 
-TEST(wait_compares_cyclically)
+TEST_WITH_KIT(wait_compares_cyclically)
 {
-    struct kit kit = kit_make(gpu[0]);
-    assert_true(passes(&kit, CECL_MEMOP_WAIT, 5, 5));
-    assert_true(passes(&kit, CECL_MEMOP_WAIT, 6, 5));
-    assert_false(passes(&kit, CECL_MEMOP_WAIT, 4, 5));
-    assert_true(passes(&kit, CECL_MEMOP_WAIT, 5, 0xfffffff0u));
-    assert_false(passes(&kit, CECL_MEMOP_WAIT, 0xfffffff0u, 5));
-    kit_end(&kit);
+    assert_true(passes(CECL_MEMOP_WAIT, 5, 5));
+    assert_true(passes(CECL_MEMOP_WAIT, 6, 5));
+    assert_false(passes(CECL_MEMOP_WAIT, 4, 5));
+    assert_true(passes(CECL_MEMOP_WAIT, 5, 0xfffffff0u));
+    assert_false(passes(CECL_MEMOP_WAIT, 0xfffffff0u, 5));
 }
 
-TEST(wait_for_bits_ends_with_any_of_them)
+TEST_WITH_KIT(wait_for_bits_ends_with_any_of_them)
 {
-    struct kit kit = kit_make(gpu[0]);
-    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 6, 2));
-    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 2, 6));
-    assert_false(passes(&kit, CECL_MEMOP_WAIT_ANY, 0xfffffffdu, 2));
-    assert_true(passes(&kit, CECL_MEMOP_WAIT_ANY, 0xaaaa0003u, 2));
-    kit_end(&kit);
+    assert_true(passes(CECL_MEMOP_WAIT_ANY, 6, 2));
+    assert_true(passes(CECL_MEMOP_WAIT_ANY, 2, 6));
+    assert_false(passes(CECL_MEMOP_WAIT_ANY, 0xfffffffdu, 2));
+    assert_true(passes(CECL_MEMOP_WAIT_ANY, 0xaaaa0003u, 2));
 }
 
-TEST(memops_of_many_batches_run_in_order)
+TEST_WITH_KIT(memops_of_many_batches_run_in_order)
 {
     enum { COUNT = 1000 };
     static struct cecl_memop ops[2 * COUNT];
     uint32_t *words = NULL;
-    struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
     /* If batches ran out of order, the flag would keep an earlier value. */
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -58,15 +53,13 @@ TEST(memops_of_many_batches_run_in_order)
     for (uint32_t i = 0; i < COUNT; i++)
         assert_int_equal(words[i], i + 1);
     OPS(gpu[0])->words_free(gpu[0], words);
-    kit_end(&kit);
 }
 
-TEST(memops_after_a_wait_in_an_earlier_batch_are_held)
+TEST_WITH_KIT(memops_after_a_wait_in_an_earlier_batch_are_held)
 {
     enum { COUNT = 300 };
     static struct cecl_memop ops[COUNT];
     uint32_t *word = NULL;
-    struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], 1, &word));
     ops[0] = (struct cecl_memop){kit.flag, 1, CECL_MEMOP_WAIT};
     for (uint32_t i = 1; i < COUNT; i++)
@@ -79,28 +72,23 @@ TEST(memops_after_a_wait_in_an_earlier_batch_are_held)
     assert_int_equal(early, 0);
     assert_int_equal(*word, COUNT - 1);
     OPS(gpu[0])->words_free(gpu[0], word);
-    kit_end(&kit);
 }
 
 /* ---- forks */
 
-TEST(fork_of_a_stream_or_the_per_thread_default_is_itself)
+TEST_WITH_KIT(fork_of_a_stream_or_the_per_thread_default_is_itself)
 {
     ceclStream_t work = NULL, per_thread = cudaStreamPerThread;
-    struct kit kit = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 8);
     must(OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
     assert_ptr_equal(work, kit.stream);
     must(OPS(gpu[0])->stream_join(gpu[0], kit.stream, work));
     must(OPS(gpu[0])->stream_fork(gpu[0], per_thread, &work));
     assert_ptr_equal(work, per_thread);
-    put_pattern(&kit, memory.at, 13);
-    must(copy_one(gpu[0], work, memory.at + PATTERN_WORDS, memory.at, PATTERN_WORDS * 4));
+    put_pattern(&kit, kit.memory.at, 13);
+    must(copy_one(gpu[0], work, kit.memory.at + PATTERN_WORDS, kit.memory.at, PATTERN_WORDS * 4));
     must(OPS(gpu[0])->stream_join(gpu[0], per_thread, work));
     assert_true(ends_within(gpu[0], per_thread, SOON_MS));
-    assert_true(has_pattern(&kit, memory.at + PATTERN_WORDS, 13));
-    memory_end(&memory);
-    kit_end(&kit);
+    assert_true(has_pattern(&kit, kit.memory.at + PATTERN_WORDS, 13));
 }
 
 static atomic_bool host_goes_on;
@@ -116,20 +104,19 @@ static void CUDART_CB wait_on_host(void *nothing)
 static void check_legacy_order(ceclStream_t legacy)
 {
     ceclStream_t work = NULL;
-    struct kit kit = kit_make(gpu[0]), out = kit_make(gpu[0]);
-    struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 8);
-    uint32_t *second = memory.at + PATTERN_WORDS;
-    put_pattern(&out, memory.at, 14);
+    struct kit out = kit_make(gpu[0]);
+    uint32_t *first = kit.memory.at, *second = first + PATTERN_WORDS;
+    put_pattern(&out, first, 14);
     put_pattern(&out, second, 15);
     pattern_fill(kit.host, 16);
     atomic_store(&host_goes_on, false);
 
     must_cuda(cudaLaunchHostFunc(legacy, wait_on_host, NULL));
-    must(OPS(gpu[0])->memcpy_async(gpu[0], memory.at, kit.host, PATTERN_WORDS * 4, legacy));
+    must(OPS(gpu[0])->memcpy_async(gpu[0], first, kit.host, PATTERN_WORDS * 4, legacy));
     must(OPS(gpu[0])->stream_fork(gpu[0], legacy, &work));
     const bool other = work != legacy;
     must(wait_word(gpu[0], work, kit.flag, 1));
-    must(copy_one(gpu[0], work, second, memory.at, PATTERN_WORDS * 4));
+    must(copy_one(gpu[0], work, second, first, PATTERN_WORDS * 4));
     must(OPS(gpu[0])->stream_join(gpu[0], legacy, work));
     must(OPS(gpu[0])->memcpy_async(gpu[0], out.host, second, PATTERN_WORDS * 4, legacy));
 
@@ -148,17 +135,15 @@ static void check_legacy_order(ceclStream_t legacy)
     assert_false(forked_early);
     assert_false(joined_early);
     assert_true(pattern_is(out.host, 16));
-    memory_end(&memory);
-    kit_end(&kit);
     kit_end(&out);
 }
 
-TEST(legacy_stream_orders_what_comes_before_and_after)
+TEST_WITH_KIT(legacy_stream_orders_what_comes_before_and_after)
 {
     check_legacy_order(NULL);
 }
 
-TEST(legacy_stream_by_its_name_orders_alike)
+TEST_WITH_KIT(legacy_stream_by_its_name_orders_alike)
 {
     check_legacy_order(cudaStreamLegacy);
 }
@@ -167,10 +152,11 @@ TEST(check_refuses_another_gpus_stream)
 {
     struct cecl_capture capture;
     need_two();
-    struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, &capture));
-    kit_end(&kit);
+    struct kit theirs = kit_make(gpu[1]);
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], theirs.stream, NULL));
+    refused(ceclInvalidArgument, "stream",
+            OPS(gpu[0])->stream_check(gpu[0], theirs.stream, &capture));
+    kit_end(&theirs);
 }
 
 TEST(destroy_of_a_default_stream_is_refused)
@@ -198,9 +184,8 @@ TEST(stream_ids_are_never_used_again)
 
 /* ---- checks and drains */
 
-TEST(check_takes_every_stream_of_the_device_and_enqueues_nothing)
+TEST_WITH_KIT(check_takes_every_stream_of_the_device_and_enqueues_nothing)
 {
-    struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
     const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL);
     host_writes(kit.flag, 1);
@@ -208,16 +193,14 @@ TEST(check_takes_every_stream_of_the_device_and_enqueues_nothing)
     must(OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy, NULL));
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
-    kit_end(&kit);
 }
 
 /* More streams than the table's initial size. First the last stream is held, then the stream for
  * work of the legacy stream. */
-TEST(drain_is_bounded_and_ends_with_the_last_stream)
+TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
 {
     enum { COUNT = 20 };
     ceclStream_t streams[COUNT + 1];
-    struct kit kit = kit_make(gpu[0]);
     for (int i = 0; i < COUNT; i++)
         must(OPS(gpu[0])->stream_create(gpu[0], false, &streams[i]));
     must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &streams[COUNT]));
@@ -236,14 +219,12 @@ TEST(drain_is_bounded_and_ends_with_the_last_stream)
     for (int i = 0; i < COUNT; i++)
         must(OPS(gpu[0])->stream_destroy(gpu[0], streams[i]));
     must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
-    kit_end(&kit);
 }
 
 /* A capturing stream cannot be queried. It delays no other stream, and its error is reported
  * after the others are done. */
-TEST(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
+TEST_WITH_KIT(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
 {
-    struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
     must_cuda(cudaStreamBeginCapture(kit.other, cudaStreamCaptureModeGlobal));
     const ceclResult_t early = OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(A_WHILE_MS));
@@ -253,7 +234,6 @@ TEST(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
     end_capture_and_check_it(kit.other);
     assert_int_equal(early, ceclTimeout);
     must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
-    kit_end(&kit);
 }
 
 struct closing {
@@ -301,19 +281,17 @@ TEST(close_with_a_busy_stream_left_returns_and_ends_it)
 
 /* ---- capture */
 
-TEST(check_refuses_a_stream_that_captures_and_spoils_nothing)
+TEST_WITH_KIT(check_refuses_a_stream_that_captures_and_spoils_nothing)
 {
     const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal,
                                                 cudaStreamCaptureModeThreadLocal,
                                                 cudaStreamCaptureModeRelaxed};
-    struct kit kit = kit_make(gpu[0]);
     for (size_t i = 0; i < 3; i++) {
         must_cuda(cudaStreamBeginCapture(kit.stream, modes[i]));
         refused(ceclInvalidUsage, "captures a graph",
                 OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
         end_capture_and_check_it(kit.stream);
     }
-    kit_end(&kit);
 }
 
 TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
@@ -332,8 +310,4 @@ TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
     must(OPS(gpu[0])->stream_join(gpu[0], NULL, work));
 }
 
-int main(void)
-{
-    const int skipped = fixture_start();
-    return skipped ? skipped : tests_run(gpus_open, gpus_close);
-}
+GPU_TESTS(gpus_open, gpus_close)
