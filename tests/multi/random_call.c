@@ -41,9 +41,11 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
     return made != ceclSuccess ? made : result;
 }
 
+bool (*random_carries)(const struct random_call *c, bool together);
+
 static bool may_capture(ceclComm_t comm)
 {
-    return !multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE");
+    return !random_carries && (!multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE"));
 }
 
 /* Makes the call once, or, out of place, up to 3 times, because the input stays unchanged. */
@@ -154,17 +156,28 @@ void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char 
     random_check(s, host);
 }
 
-static void make_group(ceclComm_t comm, struct random_slot *slots, int size, unsigned char *host)
+static void make_group(ceclComm_t comm, struct random_slot *slots, int size, bool captured,
+                       unsigned char *host)
 {
+    ceclStream_t stream = slots[0].call.stream;
+    ceclGraph_t graph;
+    if (captured)
+        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     if (size > 1)
         multi_ok(comm, ceclGroupStart());
     for (int i = 0; i < size; i++)
         multi_ok(comm, random_make(comm, &slots[i].call, size > 1));
     if (size > 1)
         multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    if (captured) {
+        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
     for (int i = 0; i < size; i++)
         random_compare(comm, &slots[i], host);
+    if (captured)
+        multi_ok(comm, ceclGraphDestroy(graph));
 }
 
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,
@@ -173,34 +186,41 @@ void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, i
     static struct random_slot slots[RANDOM_MOST];
     struct memory send[RANDOM_MOST], recv[RANDOM_MOST];
     unsigned char *host = malloc(random_room());
+    ceclStream_t stream = random_carries ? multi_stream(comm) : NULL;
     assert_non_null(host);
     for (int i = 0; i < size; i++) {
-        slots[i].call = (struct random_call){.rank = multi_rank, .nranks = multi_nranks};
+        slots[i].call = (struct random_call){
+            .rank = multi_rank, .nranks = multi_nranks, .stream = stream};
         assert_non_null(slots[i].want = malloc(random_room()));
         send[i] = memory_new(comm, MEMORY_POOL, random_room());
         recv[i] = memory_new(comm, MEMORY_POOL, random_room());
     }
     for (uint64_t x = seed; rounds > 0; rounds--) {
+        const bool captured = random_carries && rounds % 4 == 0 && multi_on_gpus(comm);
         for (int i = 0; i < size; i++) {
             struct random_call *c = &slots[i].call;
-            const uint64_t kind = random_next(&x) % (uint64_t)(last - first + 1);
-            random_draw_of(c, (enum kind)((uint64_t)first + kind), &x);
+            do {
+                const uint64_t kind = random_next(&x) % (uint64_t)(last - first + 1);
+                random_draw_of(c, (enum kind)((uint64_t)first + kind), &x);
+            } while (random_carries && !random_carries(c, size > 1 || captured));
             c->seed = random_next(&x);
             uint64_t own = c->seed + (uint64_t)multi_rank;
             random_prepare(comm, &slots[i], &send[i], &recv[i], &own, host);
         }
-        make_group(comm, slots, size, host);
+        make_group(comm, slots, size, captured, host);
         for (int i = 0; i < size && rounds % 2; i++) {
             slots[i].call.seed = random_next(&x);
             random_put(comm, &slots[i], host);
         }
         if (rounds % 2)
-            make_group(comm, slots, size, host);
+            make_group(comm, slots, size, captured, host);
     }
     for (int i = 0; i < size; i++) {
         free(slots[i].want);
         multi_ok(comm, ceclMemFree(comm, send[i].at));
         multi_ok(comm, ceclMemFree(comm, recv[i].at));
     }
+    if (stream)
+        multi_ok(comm, ceclStreamDestroy(comm, stream));
     free(host);
 }

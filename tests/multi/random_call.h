@@ -44,6 +44,10 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
+/* For calls over several hosts: whether a call may be drawn, in a group or captured. A graph then captures each fourth group,
+ * and on GPUs only. NULL: any call, and graphs as random_make has them. */
+extern bool (*random_carries)(const struct random_call *c, bool together);
+
 /* Makes `rounds` groups of `size` random calls of the kinds `first` to `last`, or calls if `size` is 1, on pool memory of
  * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
  * places. Half of the groups are made once more with other bytes, by plans that are kept. */

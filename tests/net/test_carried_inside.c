@@ -193,6 +193,18 @@ static ceclResult_t gather_on_all(void)
     return ceclGroupEnd();
 }
 
+TEST_BETWEEN(calls_of_one_thread_with_all_ranks_are_right, open_ranks, close_ranks)
+{
+    for (int r = 0; r < RANKS; r++)
+        memset(recv[r] + r * BYTES, 10 + r, BYTES); /* the host device's memory is the host's */
+    OK(gather_on_all());
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStreamSynchronize(comms[r], streams[r]));
+        for (int i = 0; i < RANKS * BYTES; i++)
+            assert_int_equal(recv[r][i], 10 + i / BYTES);
+    }
+}
+
 /* Rank 0's stream stands still, as a GPU's does whose queue fills up. */
 TEST_BETWEEN(pending_calls_are_bounded, open_impatient_ranks, close_ranks)
 {
