@@ -53,6 +53,28 @@ static inline int fixture_start(void)
     return 77;
 }
 
+/* As fixture_start, for a program whose first argument is a number of GPUs, 2 without one. Returns it, or 0 if the program
+ * is to be skipped. */
+static inline int gpus_wanted(int argc, char **argv, int most)
+{
+    int count = 0;
+    const int wanted = argc > 1 ? atoi(argv[1]) : 2;
+    if (fixture_start() != 0)
+        return 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && wanted >= 2 && wanted <= most &&
+        count >= wanted)
+        return wanted;
+    printf("skipped: %d GPUs are needed, %d are here\n", wanted, count);
+    return 0;
+}
+
+/* Whether a tool observes the kernels (CECL_TEST_SHORT=1), which makes them slow. */
+static inline bool is_short(void)
+{
+    const char *wish = getenv("CECL_TEST_SHORT");
+    return wish && *wish == '1';
+}
+
 static inline int gpus_open(void **state)
 {
     int count = 0;

@@ -76,14 +76,7 @@ TEST(one_device_for_two_ranks_is_refused)
     assert_true(!comms[0] && !comms[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    int count = 0;
-    if (fixture_start() != 0)
-        return 77;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) {
-        printf("skipped: two GPUs are needed\n");
-        return 77;
-    }
-    return tests_run(NULL, NULL);
+    return gpus_wanted(argc, argv, 2) > 0 ? tests_run(NULL, NULL) : 77;
 }

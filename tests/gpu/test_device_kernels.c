@@ -222,14 +222,6 @@ TEST(waits_end_when_a_rank_gives_up)
 
 int main(int argc, char **argv)
 {
-    int count = 0;
-    const int skipped = fixture_start();
-    if (skipped)
-        return skipped;
-    ngpus = argc > 1 ? atoi(argv[1]) : 2;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || ngpus < 2 || ngpus > MOST || count < ngpus) {
-        printf("skipped: %d GPUs are needed, %d are here\n", ngpus, count);
-        return 77;
-    }
-    return tests_run(all_open, all_close);
+    ngpus = gpus_wanted(argc, argv, MOST);
+    return ngpus > 0 ? tests_run(all_open, all_close) : 77;
 }

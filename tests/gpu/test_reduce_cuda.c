@@ -16,12 +16,6 @@
 #define ALSO 3      /* further destinations */
 #define SHORT_S 280 /* under a tool that observes kernels */
 
-static bool is_short(void)
-{
-    const char *wish = getenv("CECL_TEST_SHORT");
-    return wish && *wish == '1';
-}
-
 /* The buffers on the GPU, and the same bytes on the host. The last one is dst. */
 static unsigned char *device[SOURCES + 1], *here[SOURCES + 1];
 static unsigned char *result; /* bytes copied back */

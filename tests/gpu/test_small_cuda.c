@@ -23,11 +23,6 @@ static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
 static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
-static bool is_short(void)
-{
-    const char *wish = getenv("CECL_TEST_SHORT");
-    return wish && *wish == '1';
-}
 static bool is_counted; /* like captured calls, calls keep their call count in a word on the GPU */
 static uint32_t *numbers[MOST];
 
@@ -580,16 +575,8 @@ TEST_IF(!is_short(), what_cannot_be_is_refused, NULL, NULL)
 
 int main(int argc, char **argv)
 {
-    int count = 0;
-    const int skipped = fixture_start();
-    if (skipped)
-        return skipped;
-    n = argc > 1 ? atoi(argv[1]) : 2;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || n < 2 || n > MOST || count < n) {
-        printf("skipped: %d GPUs are needed, %d are here\n", n, count);
-        return 77;
-    }
+    n = gpus_wanted(argc, argv, MOST);
     if (is_short())
         alarm(SHORT_S);
-    return tests_run(all_open, NULL);
+    return n > 0 ? tests_run(all_open, NULL) : 77;
 }

@@ -1,29 +1,35 @@
 /* Calls by splits in device memory, by kernels (sm/splits.h): random splits between 2 to 8 ranks
  * give the results of a plain model; large rows, at any alignment, and the largest number of SMs.
- * The ranks' kernels run one after the other on one GPU, because no kernel waits for another.
+ * The ranks' kernels run one after the other on one GPU, because no kernel waits for another. And
+ * sums of rows by kernels (sm/sums.h), with any number of SMs.
  *
  * CECL_TEST_SHORT=N: only N random splits of each kind, for tools that observe kernels. */
 #include "../splits_model.h"
+#include "../sums_model.h"
 #include "cuda_fixture.h"
 
 #define TIMES 600
 
 static struct model model;
 static struct model_memory *memory; /* pinned: kernels and the host use the same addresses */
+static struct sums_memory *rows;    /* pinned */
 static cudaStream_t stream;
 
 static int set_up(void **state)
 {
     must_cuda(cudaSetDevice(0));
     must(cecl_splits_cuda_prepare());
+    must(cecl_row_sums_cuda_prepare());
     must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     must_cuda(cudaHostAlloc((void **)&memory, sizeof(*memory), cudaHostAllocPortable));
+    must_cuda(cudaHostAlloc((void **)&rows, sizeof(*rows), cudaHostAllocPortable));
     return 0;
 }
 
 static int tear_down(void **state)
 {
     must_cuda(cudaFreeHost(memory));
+    must_cuda(cudaFreeHost(rows));
     must_cuda(cudaStreamDestroy(stream));
     return 0;
 }
@@ -104,6 +110,25 @@ TEST(no_rows_move_by_a_line_that_has_come_in_part)
 TEST(no_rows_move_between_ranks_with_other_sizes)
 {
     model_odd_line(&model, memory, enqueue, meet);
+}
+
+/* For rows of whole vectors and others. */
+TEST(sums_of_rows_have_the_hosts_bits)
+{
+    static unsigned char got[sizeof(rows->sums)];
+    static const uint32_t each[] = {0, 1, 3, 1000};
+    uint64_t seed = 37;
+    for (int round = 0; round < (getenv("CECL_TEST_SHORT") ? 30 : 2000); round++) {
+        struct cecl_row_sums s = sums_draw(&seed, rows);
+        s.max_sms = each[round % 4];
+        must(cecl_row_sums_cuda((ceclStream_t)stream, &s));
+        must_cuda(cudaStreamSynchronize(stream));
+        memcpy(got, rows->sums, sizeof(got));
+        cecl_row_sums_host(&s);
+        if (memcmp(got, rows->sums, sizeof(got)) != 0)
+            fail_msg("round %d: %s, %u rows each, of %llu", round, formats[s.type].name, s.each,
+                     (unsigned long long)s.count);
+    }
 }
 
 int main(void)
