@@ -408,24 +408,10 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     }
 }
 
-/* Copies the call's result to `host`. */
-static ceclResult_t fetch(struct burst_call *s)
-{
-    ceclComm_t comm = s->team->comm;
-    ceclResult_t async = ceclSuccess;
-    ceclResult_t result = ceclStreamSynchronize(comm, s->random.call.stream);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, host, s->random.call.recv, s->random.bytes, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = ceclCommGetAsyncError(comm, &async);
-    return result != ceclSuccess ? result : async;
-}
-
 ceclResult_t burst_finish(struct burst_call *s)
 {
-    const ceclResult_t result = fetch(s);
+    const ceclResult_t result = multi_fetch(s->team->comm, s->random.call.stream, host,
+                                            s->random.call.recv, s->random.bytes);
     if (result == ceclSuccess)
         random_check(&s->random, host);
     return result;

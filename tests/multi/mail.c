@@ -272,31 +272,21 @@ static void check(const struct mail *m, const struct mail_message *one)
     }
 }
 
-static ceclResult_t fetch(const struct mail *m, const struct mail_message *one)
-{
-    ceclComm_t comm = m->team->comm;
-    const size_t bytes = one->bytes + 2 * GUARD;
-    const ceclResult_t result = ceclMemcpyAsync(comm, host, one->out - GUARD, bytes, 0);
-    return result == ceclSuccess ? ceclStreamSynchronize(comm, 0) : result;
-}
-
 ceclResult_t mail_finish(struct mail *m)
 {
     ceclComm_t comm = m->team->comm;
-    ceclResult_t result = ceclSuccess, async = ceclSuccess;
+    ceclResult_t result = ceclSuccess;
     for (int i = 0; i < TEAM_STREAMS && result == ceclSuccess; i++)
         result = ceclStreamSynchronize(comm, m->team->streams[i]);
     for (int i = 0; i < m->made && result == ceclSuccess; i++) {
-        if (!m->messages[i].out)
+        const struct mail_message *one = &m->messages[i];
+        if (!one->out)
             continue;
-        result = fetch(m, &m->messages[i]);
+        result = multi_fetch(comm, 0, host, one->out - GUARD, one->bytes + 2 * GUARD);
         if (result == ceclSuccess)
-            result = ceclCommGetAsyncError(comm, &async);
-        if (result != ceclSuccess || async != ceclSuccess)
-            break;
-        check(m, &m->messages[i]);
+            check(m, one);
     }
-    return result == ceclSuccess ? async : result;
+    return result;
 }
 
 void mail_free(struct mail *m)

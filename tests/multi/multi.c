@@ -214,6 +214,20 @@ void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes)
     multi_put(comm, host, device, bytes);
 }
 
+ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const void *device,
+                         size_t bytes)
+{
+    ceclResult_t async = ceclSuccess;
+    ceclResult_t result = ceclStreamSynchronize(comm, stream);
+    if (result == ceclSuccess)
+        result = ceclMemcpyAsync(comm, host, device, bytes, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result == ceclSuccess)
+        result = ceclCommGetAsyncError(comm, &async);
+    return result != ceclSuccess ? result : async;
+}
+
 void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes)
 {
     unsigned char *host = malloc(bytes + 1);

@@ -79,6 +79,9 @@ static inline int multi_last(void)
 /* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
+/* The same once `stream` has come so far, for a communicator that may fail meanwhile. Returns the first error. */
+ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const void *device,
+                         size_t bytes);
 /* Fills device memory with the input of a rank, or with a guard byte. */
 void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes);
 #define MULTI_GUARD 0xa5

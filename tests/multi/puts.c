@@ -159,18 +159,13 @@ ceclResult_t puts_make(const struct puts *puts)
 static ceclResult_t fetch(const struct puts *puts)
 {
     ceclComm_t comm = puts->comm;
-    ceclResult_t result = ceclSuccess, async = ceclSuccess;
+    ceclResult_t result = ceclSuccess;
     for (int s = 0; s < PUTS_STREAMS && result == ceclSuccess; s++)
         result = ceclStreamSynchronize(comm, puts->streams[s]);
     if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, shared_now, puts->shared, PUTS_BYTES, 0);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, local_now, puts->local, PUTS_BYTES, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = ceclCommGetAsyncError(comm, &async);
-    return result != ceclSuccess ? result : async;
+        result = multi_fetch(comm, 0, shared_now, puts->shared, PUTS_BYTES);
+    return result == ceclSuccess ? multi_fetch(comm, 0, local_now, puts->local, PUTS_BYTES)
+                                 : result;
 }
 
 ceclResult_t puts_finish(const struct puts *puts)

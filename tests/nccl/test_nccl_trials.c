@@ -16,6 +16,22 @@ enum { COUNT = 64, STEPS = 120, LAST = 10 };
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
 
+/* Runs the program on so many ranks, where a collective of the stand-in takes so long. Returns `passed`. */
+static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_us)
+{
+    passed = 0;
+    STANDIN(standin_take_us)(takes_us);
+    assert_true(run_ranks(nranks, program));
+    return passed;
+}
+
+/* A script may run a program although cecl is not faster. */
+static unsigned us_or(unsigned takes_us)
+{
+    const char *other = getenv("CECL_TEST_TAKES_US");
+    return other ? (unsigned)atoi(other) : takes_us;
+}
+
 /* Returns whether this thread's last call of the stand-in was `name`. The caller makes another
  * call first, so that an earlier `name` does not count. */
 static bool came(const char *name)
@@ -130,12 +146,7 @@ static bool train(struct rank *r)
 
 TEST(a_program_that_gains_is_served_after_its_trial)
 {
-    passed = 0;
-    /* a script may run the program although cecl is not faster */
-    const char *other = getenv("CECL_TEST_TAKES_US");
-    STANDIN(standin_take_us)(other ? (unsigned)atoi(other) : TAKES_US);
-    assert_true(run_ranks(3, train));
-    assert_int_equal(passed, 0);
+    assert_int_equal(passed_by(3, train, us_or(TAKES_US)), 0);
 }
 
 /* The sequence has no period. So the built-in table decides, and passes such calls. */
@@ -153,10 +164,7 @@ static bool wander(struct rank *r)
 
 TEST(without_a_period_the_table_decides)
 {
-    passed = 0;
-    STANDIN(standin_take_us)(0);
-    assert_true(run_ranks(3, wander));
-    assert_int_equal(passed, 0);
+    assert_int_equal(passed_by(3, wander, 0), 0);
 }
 
 /* The least time of a collective of the stand-in, where each call is tried by itself. */
@@ -188,11 +196,7 @@ static bool repeat_sizes(struct rank *r)
 
 TEST(each_size_of_a_benchmark_is_tried)
 {
-    passed = 0;
-    const char *other = getenv("CECL_TEST_TAKES_US");
-    STANDIN(standin_take_us)(other ? (unsigned)atoi(other) : CALL_TAKES_US);
-    assert_true(run_ranks(2, repeat_sizes));
-    assert_int_equal(passed, 0);
+    assert_int_equal(passed_by(2, repeat_sizes, us_or(CALL_TAKES_US)), 0);
 }
 
 /* Makes gathers until cecl has its turn, and then reductions, for which three ranks have no row in the table. The first
@@ -213,10 +217,7 @@ static bool leave_a_turn(struct rank *r)
 
 TEST(a_turn_ends_with_its_period)
 {
-    passed = 0;
-    STANDIN(standin_take_us)(CALL_TAKES_US);
-    assert_true(run_ranks(3, leave_a_turn));
-    assert_int_equal(passed, 3 * 99);
+    assert_int_equal(passed_by(3, leave_a_turn, CALL_TAKES_US), 3 * 99);
 }
 
 /* Half of the communicator's calls come after a split of it, which has a trial of its own. */
@@ -288,11 +289,8 @@ TEST(steps_that_change_after_a_verdict_for_nccl_are_tried)
 {
     if (getenv("CECL_TEST_TAKES_US"))
         skip_because("cecl is not to be faster");
-    passed = 0;
-    STANDIN(standin_take_us)(CALL_TAKES_US);
     pthread_barrier_init(&together, NULL, 3);
-    assert_true(run_ranks(3, change_steps));
-    assert_int_equal(passed, 0);
+    assert_int_equal(passed_by(3, change_steps, CALL_TAKES_US), 0);
 }
 
 /* Asks NCCL how long a gather would take. */
@@ -342,11 +340,8 @@ static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
 {
     if (getenv("CECL_TEST_TAKES_US"))
         skip_because("cecl is not to be faster");
-    passed = 0;
     only_here = call;
-    STANDIN(standin_take_us)(TAKES_US);
-    assert_true(run_ranks(3, differ_on_one_rank));
-    assert_int_equal(passed, 0);
+    assert_int_equal(passed_by(3, differ_on_one_rank, TAKES_US), 0);
 }
 
 TEST(a_group_that_one_rank_only_simulates_does_not_count)
@@ -368,8 +363,7 @@ TEST(captured_calls_count_alike_on_ranks_with_and_without_groups)
 
 TEST(communicators_are_tried_one_after_the_other)
 {
-    STANDIN(standin_take_us)(300);
-    assert_true(run_ranks(4, train_both));
+    passed_by(4, train_both, 300);
 }
 
 int main(int argc, char **argv)
