@@ -189,8 +189,8 @@ void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, i
     ceclStream_t stream = random_carries ? multi_stream(comm) : NULL;
     assert_non_null(host);
     for (int i = 0; i < size; i++) {
-        slots[i].call = (struct random_call){
-            .rank = multi_rank, .nranks = multi_nranks, .stream = stream};
+        slots[i].call =
+            (struct random_call){.rank = multi_rank, .nranks = multi_nranks, .stream = stream};
         assert_non_null(slots[i].want = malloc(random_room()));
         send[i] = memory_new(comm, MEMORY_POOL, random_room());
         recv[i] = memory_new(comm, MEMORY_POOL, random_room());

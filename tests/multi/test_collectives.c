@@ -60,7 +60,8 @@ TEST(random_calls_are_right_under_each_setting)
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {
-        "late.wait_ns * any 1000000000", "late.wait_ns * any 0",
+        "late.wait_ns * any 1000000000",
+        "late.wait_ns * any 0",
         "late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1",
         "small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 1000",
         "small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
