@@ -12,50 +12,55 @@ struct pair {
     int *in, *gathered, *sums; /* of the parent, but `sums`, which is the child's */
 };
 
-static struct pair pair_open(void)
+static struct pair p;
+
+static int pair_open(void **state)
 {
-    struct pair p = {.parent = multi_comm(NULL)};
+    p = (struct pair){.parent = multi_comm(NULL)};
     multi_ok(p.parent, ceclCommSplit(p.parent, 0, 0, &p.child, NULL));
     p.stream = multi_stream(p.parent);
     p.other = multi_stream(p.parent);
     p.in = multi_alloc(p.parent, BYTES);
     p.gathered = multi_alloc(p.parent, (size_t)multi_nranks * BYTES);
     p.sums = multi_alloc(p.child, (size_t)multi_nranks * BYTES);
-    return p;
+    return 0;
 }
 
-static void pair_close(const struct pair *p)
+static int pair_close(void **state)
 {
-    multi_ok(NULL, ceclCommDestroy(p->child));
-    multi_ok(NULL, ceclCommDestroy(p->parent));
+    multi_ok(NULL, ceclCommDestroy(p.child));
+    multi_ok(NULL, ceclCommDestroy(p.parent));
+    return 0;
 }
+
+#define TEST_WITH_PAIR(name) TEST_BETWEEN(name, pair_open, pair_close)
 
 static int value(int seed, int rank, int i)
 {
     return seed * 100000 + rank * 7 + i;
 }
 
-static void fill(const struct pair *p, int seed)
+static void fill(int seed)
 {
     int host[COUNT];
     for (int i = 0; i < COUNT; i++)
         host[i] = value(seed, multi_rank, i);
-    multi_put(p->parent, p->in, host, BYTES);
+    multi_put(p.parent, p.in, host, BYTES);
 }
 
 /* Gathers by the parent, and sums what was gathered by the child: right only one after the other. */
-static void enqueue(const struct pair *p, ceclStream_t stream)
+static void enqueue(ceclStream_t stream)
 {
-    multi_ok(p->parent, ceclAllGather(p->in, p->gathered, COUNT, ceclInt, p->parent, stream));
-    multi_ok(p->child, ceclAllReduce(p->gathered, p->sums, (size_t)multi_nranks * COUNT, ceclInt,
-                                     ceclSum, p->child, stream));
+    multi_ok(p.parent, ceclAllGather(p.in, p.gathered, COUNT, ceclInt, p.parent, stream));
+    multi_ok(p.child, ceclAllReduce(p.gathered, p.sums, (size_t)multi_nranks * COUNT, ceclInt,
+                                    ceclSum, p.child, stream));
 }
 
-static void check(const struct pair *p, int seed)
+static void check(int seed)
 {
     int *host = malloc((size_t)multi_nranks * BYTES);
     assert_non_null(host);
-    multi_get(p->child, host, p->sums, (size_t)multi_nranks * BYTES);
+    multi_get(p.child, host, p.sums, (size_t)multi_nranks * BYTES);
     for (int r = 0; r < multi_nranks; r++)
         for (int i = 0; i < COUNT; i++)
             if (host[r * COUNT + i] != multi_nranks * value(seed, r, i))
@@ -77,65 +82,60 @@ static void let_go(ceclComm_t comm, ceclStream_t by)
 }
 
 /* A word of the parent's memory that streams copy to. */
-static int read_word(const struct pair *p)
+static int read_word(void)
 {
     int word = 0;
-    ceclStream_t stream = multi_stream(p->parent);
-    multi_ok(p->parent, ceclMemcpyAsync(p->parent, &word, p->in, sizeof(word), stream));
-    multi_ok(p->parent, ceclStreamSynchronize(p->parent, stream));
-    multi_ok(p->parent, ceclStreamDestroy(p->parent, stream));
+    ceclStream_t stream = multi_stream(p.parent);
+    multi_ok(p.parent, ceclMemcpyAsync(p.parent, &word, p.in, sizeof(word), stream));
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, stream));
+    multi_ok(p.parent, ceclStreamDestroy(p.parent, stream));
     return word;
 }
 
 static int seven = 7, eight = 8; /* written to the word by copies */
 
-static void write_word(ceclComm_t comm, const struct pair *p, const int *word, ceclStream_t stream)
+static void write_word(ceclComm_t comm, const int *word, ceclStream_t stream)
 {
-    multi_ok(comm, ceclMemcpyAsync(comm, p->in, word, sizeof(*word), stream));
+    multi_ok(comm, ceclMemcpyAsync(comm, p.in, word, sizeof(*word), stream));
 }
 
 /* ---- streams */
 
-TEST(a_parents_calls_go_to_a_stream_of_its_child)
+TEST_WITH_PAIR(a_parents_calls_go_to_a_stream_of_its_child)
 {
-    const struct pair p = pair_open();
     ceclStream_t stream = multi_stream(p.child);
-    fill(&p, 4);
-    enqueue(&p, stream);
+    fill(4);
+    enqueue(stream);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, stream));
-    check(&p, 4);
+    check(4);
     multi_ok(p.parent, ceclStreamDestroy(p.parent, stream));
     if (!multi_on_gpus(p.child)) /* CUDA does not know its streams */
         multi_refused(p.child, ceclStreamSynchronize(p.child, stream), ceclInvalidArgument,
                       "destroyed?");
-    pair_close(&p);
 }
 
-TEST(a_graph_captures_calls_of_two_communicators)
+TEST_WITH_PAIR(a_graph_captures_calls_of_two_communicators)
 {
-    const struct pair p = pair_open();
     ceclGraph_t graph;
     multi_ok(p.parent, ceclStreamBeginCapture(p.parent, p.stream));
-    enqueue(&p, p.stream);
+    enqueue(p.stream);
     multi_ok(p.child, ceclStreamEndCapture(p.child, p.stream, &graph));
     for (int seed = 1; seed < 6; seed++) {
-        fill(&p, seed);
+        fill(seed);
         multi_ok(p.parent, ceclGraphLaunch(graph, seed % 2 ? p.stream : p.other));
         multi_ok(p.child, ceclStreamSynchronize(p.child, seed % 2 ? p.stream : p.other));
-        check(&p, seed);
-        fill(&p, seed + 10); /* and beside calls that no graph has captured */
-        enqueue(&p, p.other);
+        check(seed);
+        fill(seed + 10); /* and beside calls that no graph has captured */
+        enqueue(p.other);
         multi_ok(p.child, ceclStreamSynchronize(p.child, p.other));
-        check(&p, seed + 10);
+        check(seed + 10);
     }
     multi_ok(NULL, ceclGraphDestroy(graph));
-    pair_close(&p);
 }
 
 /* Its calls end first, because the parent waits for all that its streams hold. */
-TEST(a_stream_ends_with_its_maker_after_the_calls_of_others)
+TEST_BETWEEN(a_stream_ends_with_its_maker_after_the_calls_of_others, pair_open, NULL)
 {
-    const struct pair p = pair_open();
     int *in, *out, host[COUNT], sum;
     in = multi_alloc(p.child, BYTES);
     out = multi_alloc(p.child, BYTES);
@@ -154,94 +154,86 @@ TEST(a_stream_ends_with_its_maker_after_the_calls_of_others)
     multi_ok(NULL, ceclCommDestroy(p.child));
 }
 
-TEST(a_child_has_the_default_stream_of_its_parent)
+TEST_WITH_PAIR(a_child_has_the_default_stream_of_its_parent)
 {
-    const struct pair p = pair_open();
-    fill(&p, 0);
-    const int before = read_word(&p);
+    fill(0);
+    const int before = read_word();
     hold(p.parent, 0);
-    write_word(p.child, &p, &seven, 0);
+    write_word(p.child, &seven, 0);
     multi_pause_ms(20);
-    assert_int_equal(read_word(&p), before);
+    assert_int_equal(read_word(), before);
     let_go(p.parent, p.stream);
     multi_ok(p.child, ceclStreamSynchronize(p.child, 0));
-    assert_int_equal(read_word(&p), 7);
-    pair_close(&p);
+    assert_int_equal(read_word(), 7);
 }
 
 /* ---- events */
 
-static ceclEvent_t new_event(const struct pair *p)
+static ceclEvent_t new_event(void)
 {
     ceclEvent_t event = NULL;
-    multi_ok(p->parent, ceclEventCreate(p->parent, &event));
+    multi_ok(p.parent, ceclEventCreate(p.parent, &event));
     assert_non_null(event);
     return event;
 }
 
 /* Whether `other` holds back a write until `stream` is let go. */
-static void check_order(const struct pair *p, int before)
+static void check_order(int before)
 {
-    write_word(p->child, p, &seven, p->other);
+    write_word(p.child, &seven, p.other);
     multi_pause_ms(20);
-    assert_int_equal(read_word(p), before);
-    ceclStream_t by = multi_stream(p->parent);
-    let_go(p->parent, by);
-    multi_ok(p->child, ceclStreamSynchronize(p->child, p->other));
-    assert_int_equal(read_word(p), 7);
-    multi_ok(p->parent, ceclStreamSynchronize(p->parent, p->stream));
+    assert_int_equal(read_word(), before);
+    ceclStream_t by = multi_stream(p.parent);
+    let_go(p.parent, by);
+    multi_ok(p.child, ceclStreamSynchronize(p.child, p.other));
+    assert_int_equal(read_word(), 7);
+    multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
 }
 
 /* Recorded again elsewhere, and destroyed. */
-TEST(a_wait_keeps_what_the_event_marked)
+TEST_WITH_PAIR(a_wait_keeps_what_the_event_marked)
 {
-    const struct pair p = pair_open();
-    const ceclEvent_t event = new_event(&p);
+    const ceclEvent_t event = new_event();
     ceclStream_t free_stream = multi_stream(p.parent);
-    fill(&p, 0);
-    const int before = read_word(&p);
+    fill(0);
+    const int before = read_word();
     hold(p.parent, p.stream);
     multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
     multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, event));
     multi_ok(p.parent, ceclEventRecord(p.parent, event, free_stream));
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, free_stream));
     multi_ok(p.parent, ceclEventDestroy(p.parent, event));
-    check_order(&p, before);
-    pair_close(&p);
+    check_order(before);
 }
 
 /* The event marks what it marked last, whichever ends first. */
-TEST(an_event_that_is_recorded_again_marks_the_new_work_alone)
+TEST_WITH_PAIR(an_event_that_is_recorded_again_marks_the_new_work_alone)
 {
-    const struct pair p = pair_open();
-    const ceclEvent_t event = new_event(&p);
-    fill(&p, 0);
+    const ceclEvent_t event = new_event();
+    fill(0);
     hold(p.parent, p.stream);
     multi_ok(p.parent, ceclEventRecord(p.parent, event, p.stream));
-    write_word(p.parent, &p, &eight, p.other);
+    write_word(p.parent, &eight, p.other);
     multi_ok(p.parent, ceclEventRecord(p.parent, event, p.other));
     ceclStream_t third = multi_stream(p.parent);
     multi_ok(p.parent, ceclStreamWaitEvent(p.parent, third, event));
-    write_word(p.parent, &p, &seven, third);
+    write_word(p.parent, &seven, third);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, third)); /* p.stream is still held */
-    assert_int_equal(read_word(&p), 7);
+    assert_int_equal(read_word(), 7);
     let_go(p.parent, third);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
     multi_ok(p.parent, ceclEventDestroy(p.parent, event));
-    pair_close(&p);
 }
 
-TEST(an_event_that_was_never_recorded_holds_nothing)
+TEST_WITH_PAIR(an_event_that_was_never_recorded_holds_nothing)
 {
-    const struct pair p = pair_open();
-    const ceclEvent_t event = new_event(&p);
+    const ceclEvent_t event = new_event();
     hold(p.parent, p.stream);
     multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, event));
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.other));
     let_go(p.parent, p.other);
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
     multi_ok(p.parent, ceclEventDestroy(p.parent, event));
-    pair_close(&p);
 }
 
 /* The event and the stream have other makers, which end first. */
@@ -261,10 +253,9 @@ TEST_WITH_COMM(an_event_outlives_its_communicator_and_its_stream)
     multi_ok(comm, ceclEventDestroy(comm, event));
 }
 
-TEST(what_is_no_event_or_no_stream_is_refused_by_name)
+TEST_WITH_PAIR(what_is_no_event_or_no_stream_is_refused_by_name)
 {
-    const struct pair p = pair_open();
-    const ceclEvent_t event = new_event(&p), gone = new_event(&p);
+    const ceclEvent_t event = new_event(), gone = new_event();
     multi_ok(p.parent, ceclEventDestroy(p.parent, gone));
     multi_ok(p.parent, ceclStreamDestroy(p.parent, p.stream));
     if (!multi_on_gpus(p.parent)) { /* CUDA does not know its streams */
@@ -280,22 +271,20 @@ TEST(what_is_no_event_or_no_stream_is_refused_by_name)
     multi_refused(p.parent, ceclEventDestroy(p.parent, gone), ceclInvalidArgument,
                   "no event of this process");
     multi_ok(p.parent, ceclEventDestroy(p.parent, event));
-    pair_close(&p);
 }
 
 /* CUDA captures an event. The host device has no graph of several streams, and says so. */
-TEST(an_event_is_captured_on_gpus_and_refused_on_the_host_device)
+TEST_WITH_PAIR(an_event_is_captured_on_gpus_and_refused_on_the_host_device)
 {
-    const struct pair p = pair_open();
-    const ceclEvent_t fork = new_event(&p), join = new_event(&p);
+    const ceclEvent_t fork = new_event(), join = new_event();
     ceclGraph_t graph;
     const bool on_gpus = multi_on_gpus(p.parent);
-    fill(&p, 0);
+    fill(0);
     multi_ok(p.parent, ceclStreamBeginCapture(p.parent, p.stream));
     if (on_gpus) {
         multi_ok(p.parent, ceclEventRecord(p.parent, fork, p.stream));
         multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.other, fork));
-        write_word(p.parent, &p, &seven, p.other);
+        write_word(p.parent, &seven, p.other);
         multi_ok(p.parent, ceclEventRecord(p.parent, join, p.other));
         multi_ok(p.parent, ceclStreamWaitEvent(p.parent, p.stream, join));
     } else {
@@ -303,14 +292,13 @@ TEST(an_event_is_captured_on_gpus_and_refused_on_the_host_device)
                       "captures a graph");
         multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.stream, fork), ceclInvalidUsage,
                       "captures a graph");
-        write_word(p.parent, &p, &seven, p.stream); /* the capture goes on */
+        write_word(p.parent, &seven, p.stream); /* the capture goes on */
     }
     multi_ok(p.parent, ceclStreamEndCapture(p.parent, p.stream, &graph));
     multi_ok(p.parent, ceclGraphLaunch(graph, p.stream));
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
-    assert_int_equal(read_word(&p), 7);
+    assert_int_equal(read_word(), 7);
     multi_ok(NULL, ceclGraphDestroy(graph));
     multi_ok(p.parent, ceclEventDestroy(p.parent, fork));
     multi_ok(p.parent, ceclEventDestroy(p.parent, join));
-    pair_close(&p);
 }
