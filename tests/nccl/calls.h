@@ -41,11 +41,6 @@ STANDIN_API ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
 STANDIN_API ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
 STANDIN_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 STANDIN_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
-STANDIN_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
-                                          void **handle);
-STANDIN_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
-STANDIN_API ncclResult_t ncclMemAlloc(void **pointer, size_t size);
-STANDIN_API ncclResult_t ncclMemFree(void *pointer);
 STANDIN_API ncclResult_t ncclGroupStart(void);
 STANDIN_API ncclResult_t ncclGroupEnd(void);
 

@@ -334,44 +334,11 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
     return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
 }
 
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
-{
-    NOTE(WORD(comm), WORD(buff), size, WORD(handle));
-    *handle = buff;
-    return ceclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    NOTE(WORD(comm), WORD(handle));
-    return ceclSuccess;
-}
-
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
                                     int winFlags)
 {
     NOTE(WORD(comm), WORD(buff), size, WORD(win), (uint64_t)winFlags);
     *win = size > 0 ? buff : NULL; /* like NCCL without symmetric memory */
-    return ceclSuccess;
-}
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
-{
-    NOTE(WORD(comm), WORD(win));
-    return ceclSuccess;
-}
-
-ncclResult_t ncclMemAlloc(void **pointer, size_t size)
-{
-    NOTE(WORD(pointer), size);
-    *pointer = malloc(size);
-    return *pointer ? ceclSuccess : ceclSystemError;
-}
-
-ncclResult_t ncclMemFree(void *pointer)
-{
-    NOTE(WORD(pointer));
-    free(pointer);
     return ceclSuccess;
 }
 
