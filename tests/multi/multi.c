@@ -154,6 +154,14 @@ ceclComm_t multi_comm_by_id(const ceclConfig_t *config)
     return comm;
 }
 
+ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfig_t *config)
+{
+    multi_setenv(name, value);
+    ceclComm_t comm = multi_comm(config);
+    multi_setenv(name, NULL);
+    return comm;
+}
+
 void multi_limit(ceclComm_t comm, int ms)
 {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -19,6 +19,8 @@ int multi_main(int argc, char **argv);
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
+/* The same with this variable in the environment, which is unset afterwards. */
+ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfig_t *config);
 /* Define a test with a communicator `comm` of all ranks, which ends after it: as `made`, or as by default. */
 #define TEST_WITH(made, name) \
     static void name##_with(void **state, ceclComm_t comm); \

@@ -5,6 +5,17 @@
 
 #include <sys/mman.h>
 
+/* The test is skipped on GPUs. */
+static void open_on_host(enum given_mode how, size_t bytes, const char *why)
+{
+    given_open(how, bytes);
+    if (!multi_on_gpus(given_comm))
+        return;
+    given_close();
+    skip_because(why);
+}
+#define WHOLE_PIECES "cuMemMap maps and unmaps whole pieces: see test_pieces.c"
+
 /* ---- mappings of a file, on the host device */
 
 struct mapped {
@@ -212,11 +223,7 @@ static void change_and_call(const struct change *change, enum given_role role)
 
 static void make_all_changes(enum given_mode how)
 {
-    given_open(how, 2 * (size_t)multi_nranks * page());
-    if (multi_on_gpus(given_comm)) {
-        given_close();
-        skip_because("cuMemMap maps and unmaps whole pieces: see test_pieces.c");
-    }
+    open_on_host(how, 2 * (size_t)multi_nranks * page(), WHOLE_PIECES);
     for (size_t i = 0; i < CHANGES; i++)
         for (int role = 0; role < ROLES; role++)
             change_and_call(&changes[i], (enum given_role)role);
@@ -241,11 +248,7 @@ TEST(changed_mappings_that_were_not_registered)
 /* The root sends from its buffer, and writes nothing there. */
 TEST(a_root_may_broadcast_memory_that_is_read_only)
 {
-    given_open(ON_USE, page());
-    if (multi_on_gpus(given_comm)) {
-        given_close();
-        skip_because("memory is mapped for reading and writing");
-    }
+    open_on_host(ON_USE, page(), "memory is mapped for reading and writing");
     for (int root = 0; root < multi_nranks; root++) {
         const int fd = file_of(page());
         unsigned char *at = reserve(page());
@@ -301,11 +304,7 @@ static void make_holes(struct mapped *m, bool unmapped)
 TEST(holes_between_blocks_are_refused)
 {
     for (int how = ON_USE; how <= PRIVATE; how++) {
-        given_open((enum given_mode)how, page());
-        if (multi_on_gpus(given_comm)) {
-            given_close();
-            skip_because("cuMemMap maps and unmaps whole pieces: see test_pieces.c");
-        }
+        open_on_host((enum given_mode)how, page(), WHOLE_PIECES);
         for (int i = 0; i < 4; i++) {
             const bool after = i < 2, unmapped = i % 2 == 0;
             struct mapped m = mapped_new(2);

@@ -4,10 +4,7 @@
 
 static ceclComm_t checked_comm(void)
 {
-    multi_setenv("CECL_CHECK", "1");
-    ceclComm_t comm = multi_comm(NULL);
-    multi_setenv("CECL_CHECK", NULL);
-    return comm;
+    return multi_comm_under("CECL_CHECK", "1", NULL);
 }
 
 /* Makes call `which` as the last rank does, or as all others do. */

@@ -114,10 +114,8 @@ TEST(messages_need_no_check_of_calls)
 }
 
 /* Under CECL_CHECK=1, too, neither rank waits in its call for the other's call. */
-TEST(a_check_of_calls_holds_up_no_message)
+TEST_WITH(multi_comm_under("CECL_CHECK", "1", NULL), a_check_of_calls_holds_up_no_message)
 {
-    multi_setenv("CECL_CHECK", "1");
-    ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = multi_alloc(comm, 64);
     if (multi_rank == 0) {
         multi_fill_device(comm, buffer, 1, multi_rank, 64);
@@ -129,8 +127,6 @@ TEST(a_check_of_calls_holds_up_no_message)
         multi_ok(comm, ceclStreamSynchronize(comm, 0));
         multi_check_device(comm, buffer, 1, 0, 64, 64);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
-    multi_setenv("CECL_CHECK", NULL);
 }
 
 /* ---- failures */

@@ -12,20 +12,21 @@ static unsigned char *host, *pool;
 static struct memory memory;
 static size_t bytes; /* of each */
 
-static void open_comm(const ceclConfig_t *config)
+/* With a variable in the environment, or NULL. */
+static int open_under(const char *name, const char *value, const ceclConfig_t *config)
 {
-    comm = multi_comm(config);
+    comm = name ? multi_comm_under(name, value, config) : multi_comm(config);
     bytes = (size_t)multi_nranks * BLOCK;
     host = malloc(bytes);
     assert_non_null(host);
     pool = multi_alloc(comm, bytes);
     memory = memory_new(comm, MEMORY_SHARED, bytes);
+    return 0;
 }
 
 static int set_up(void **state)
 {
-    open_comm(NULL);
-    return 0;
+    return open_under(NULL, NULL, NULL);
 }
 
 /* Nothing is registered on use, and peers read inputs where they can. */
@@ -34,26 +35,17 @@ static int set_up_manual(void **state)
     ceclConfig_t config = multi_config();
     config.registerOnUse = 0;
     config.smPolicy = CECL_SM_ALLOW;
-    multi_setenv("CECL_DIRECTION", "pull");
-    open_comm(&config);
-    multi_setenv("CECL_DIRECTION", NULL);
-    return 0;
+    return open_under("CECL_DIRECTION", "pull", &config);
 }
 
 static int set_up_pull(void **state)
 {
-    multi_setenv("CECL_DIRECTION", "pull");
-    open_comm(NULL);
-    multi_setenv("CECL_DIRECTION", NULL);
-    return 0;
+    return open_under("CECL_DIRECTION", "pull", NULL);
 }
 
 static int set_up_checked(void **state)
 {
-    multi_setenv("CECL_CHECK", "1");
-    open_comm(NULL);
-    multi_setenv("CECL_CHECK", NULL);
-    return 0;
+    return open_under("CECL_CHECK", "1", NULL);
 }
 
 static int tear_down(void **state)
