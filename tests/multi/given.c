@@ -1,11 +1,9 @@
 /* Calls on memory that a test provides; see given.h. */
 #include "given.h"
 
-#define POISON 0x77
-
 ceclComm_t given_comm;
 enum given_mode given_mode;
-static unsigned char *pool, *host;
+static unsigned char *pool;
 
 /* Collective. No call may be small by the default policy: small calls use slots, so peers would
  * not access the buffers. */
@@ -15,15 +13,12 @@ void given_open(enum given_mode how, size_t bytes)
     given_mode = how;
     config.registerOnUse = how == ON_USE;
     given_comm = multi_comm(&config);
-    host = malloc(bytes);
-    assert_non_null(host);
     pool = multi_alloc(given_comm, bytes);
 }
 
 void given_close(void)
 {
     multi_ok(NULL, ceclCommDestroy(given_comm));
-    free(host);
 }
 
 /* ---- one call on `bytes` bytes at `at` */
@@ -41,28 +36,30 @@ ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes)
                         : ceclAlltoAll(at, pool, block, ceclUint8, given_comm, NULL);
 }
 
+/* What a rank gathers, or sends to rank `to`, has a seed of its own. */
+static uint64_t seed_of(enum given_role role, uint64_t seed, int to)
+{
+    return role == RECV ? seed : seed * (uint64_t)multi_nranks + (uint64_t)to;
+}
+
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed)
 {
-    const size_t block = bytes / (size_t)multi_nranks, mine = (size_t)multi_rank * block;
-    memset(host, POISON, bytes);
-    multi_put(given_comm, pool, host, bytes);
-    if (role == RECV)
-        model_fill(host + mine, seed, multi_rank, block);
-    else
-        model_fill(host, seed, multi_rank, bytes);
-    multi_put(given_comm, at, host, bytes);
+    const size_t block = bytes / (size_t)multi_nranks;
+    multi_guard(given_comm, pool, bytes);
+    multi_guard(given_comm, at, bytes);
+    for (int to = 0; to < multi_nranks; to++)
+        if (role == SEND || to == multi_rank)
+            multi_fill_device(given_comm, at + (size_t)to * block, seed_of(role, seed, to),
+                              multi_rank, block);
 }
 
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed)
 {
-    const size_t block = bytes / (size_t)multi_nranks, mine = (size_t)multi_rank * block;
+    const size_t block = bytes / (size_t)multi_nranks;
     multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
-    multi_get(given_comm, host, role == RECV ? at : pool, bytes);
     for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < block; i++)
-            if (host[(size_t)r * block + i] != model_byte(seed, r, role == RECV ? i : mine + i))
-                fail_msg("rank %d: mode %d, %s: byte %zu of rank %d is %#x", multi_rank,
-                         (int)given_mode, name_of(role), i, r, host[(size_t)r * block + i]);
+        multi_check_device(given_comm, (role == RECV ? at : pool) + (size_t)r * block,
+                           seed_of(role, seed, multi_rank), r, block, block);
 }
 
 void given_refused(enum given_role role, unsigned char *at, size_t bytes, const char *words)

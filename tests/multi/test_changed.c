@@ -259,8 +259,7 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
         }
         multi_ok(given_comm, ceclBroadcast(at, at, page(), ceclUint8, root, given_comm, NULL));
         multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
-        for (size_t i = 0; i < page(); i++)
-            assert_int_equal(at[i], model_byte(5, root, i));
+        multi_check_device(given_comm, at, 5, root, page(), page());
         munmap(at, page());
         close(fd);
     }
@@ -286,8 +285,7 @@ static void gather_apart(struct mapped *m, uint64_t seed)
     multi_ok(given_comm, begin_gather_apart(m, seed));
     multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
     for (int r = 0; r < multi_nranks; r++)
-        for (size_t i = 0; i < page(); i++)
-            assert_int_equal(m->at[2 * page() * (size_t)r + i], model_byte(seed, r, i));
+        multi_check_device(given_comm, m->at + 2 * page() * (size_t)r, seed, r, page(), page());
 }
 
 /* The pages between the blocks are unmapped, or have no access rights. */
