@@ -93,21 +93,6 @@ static void capture_gathers(ceclGraph_t graphs[RANKS])
     replaced.on_host = true;
 }
 
-TEST_BETWEEN(memory_of_a_living_graph_is_not_freed, open_ranks, close_ranks)
-{
-    ceclGraph_t graphs[RANKS];
-    capture_gathers(graphs);
-    assert_int_equal(ceclMemFree(comms[0], recv[0]), ceclInvalidUsage);
-    says("a graph holds a captured ceclAllGather that uses this memory");
-    for (int r = 0; r < RANKS; r++) {
-        OK(ceclGraphDestroy(graphs[r]));
-        comms[r]->launcher->gone_ms = 1000 * PROMPT;
-        OK(ceclMemFree(comms[r], recv[r]));
-        OK(ceclCommDestroy(comms[r]));
-        comms[r] = NULL;
-    }
-}
-
 TEST_BETWEEN(a_communicator_ends_soon_beside_a_living_graph, open_ranks, close_ranks)
 {
     ceclGraph_t graphs[RANKS];
