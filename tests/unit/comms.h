@@ -11,6 +11,13 @@ static ceclComm_t comms[RANKS];
 
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
+/* A call has this result, and this thread's message has these words. */
+static inline void must_say(ceclResult_t result, ceclResult_t expected, const char *words)
+{
+    if (result != expected || !strstr(ceclGetLastError(NULL), words))
+        fail_msg("%d, said: %s", (int)result, ceclGetLastError(NULL));
+}
+
 static int open_all(void **state)
 {
     OK(ceclCommInitAll(comms, RANKS, NULL));

@@ -17,13 +17,6 @@
 static unsigned char *memory[RANKS], from[BYTES];
 static ceclWindow_t window[RANKS];
 
-#define REFUSED(expr, result, words) \
-    do { \
-        assert_int_equal((expr), (result)); \
-        if (!strstr(ceclGetLastError(NULL), (words))) \
-            fail_msg("%s", ceclGetLastError(NULL)); \
-    } while (0)
-
 static void fill(unsigned char *at, size_t bytes, int seed)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -9,12 +9,6 @@
 
 #include "comms.h"
 
-static void must_say(ceclResult_t result, ceclResult_t expected, const char *words)
-{
-    if (result != expected || !strstr(ceclGetLastError(NULL), words))
-        fail_msg("%d, said: %s", (int)result, ceclGetLastError(NULL));
-}
-
 /* Allocates on all ranks, in one group. */
 static void allocate(int *buffers[RANKS], size_t bytes)
 {
