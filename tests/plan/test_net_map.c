@@ -47,40 +47,19 @@ static nccl_result note(struct made call)
     return nmade % 2 ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
 }
 
-static nccl_result all_gather(NCCL_TWO, NCCL_ON)
-{
-    return note((struct made){ALL_GATHER, count});
-}
-
-static nccl_result broadcast(NCCL_TWO, int root, NCCL_ON)
-{
-    return note((struct made){BROADCAST, count});
-}
-
-static nccl_result all_reduce(NCCL_TWO, int op, NCCL_ON)
-{
-    return note((struct made){ALL_REDUCE, count});
-}
-
-static nccl_result reduce_scatter(NCCL_TWO, int op, NCCL_ON)
-{
-    return note((struct made){REDUCE_SCATTER, count});
-}
-
-static nccl_result reduce(NCCL_TWO, int op, int root, NCCL_ON)
-{
-    return note((struct made){REDUCE, count});
-}
-
-static nccl_result send_to(const void *send, size_t count, int type, int peer, NCCL_ON)
-{
-    return note((struct made){SEND, count});
-}
-
-static nccl_result receive(void *recv, size_t count, int type, int peer, NCCL_ON)
-{
-    return note((struct made){RECV, count});
-}
+/* Defines a function of NCCL that notes its call. */
+#define NOTES(name, kind, ...) \
+    static nccl_result name(__VA_ARGS__, NCCL_ON) \
+    { \
+        return note((struct made){kind, count}); \
+    }
+NOTES(all_gather, ALL_GATHER, NCCL_TWO)
+NOTES(broadcast, BROADCAST, NCCL_TWO, int root)
+NOTES(all_reduce, ALL_REDUCE, NCCL_TWO, int op)
+NOTES(reduce_scatter, REDUCE_SCATTER, NCCL_TWO, int op)
+NOTES(reduce, REDUCE, NCCL_TWO, int op, int root)
+NOTES(send_to, SEND, const void *send, size_t count, int type, int peer)
+NOTES(receive, RECV, void *recv, size_t count, int type, int peer)
 
 static const char *error_string(nccl_result result)
 {
