@@ -79,17 +79,6 @@ TEST(an_empty_message_leaves_no_descriptors)
     cecl_inbox_close(&inbox);
 }
 
-TEST(a_caller_that_closes_without_a_message_is_forgotten)
-{
-    struct cecl_letter letter;
-    call();
-    assert_int_equal(take(&letter), ceclInProgress);
-    close(caller);
-    assert_int_equal(take(&letter), ceclInProgress);
-    assert_int_equal(inbox.caller, -1);
-    cecl_inbox_close(&inbox);
-}
-
 TEST(a_lack_is_borne_for_a_second_and_one_that_nobody_saw_go_on_begins_anew)
 {
     int64_t lack[2] = {0};
