@@ -7,7 +7,7 @@ build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
 test_packages=("${build_packages[@]}" libcmocka-dev python3)
 # shellcheck disable=SC2034 # .ci/run's
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev ninja-build spin python3-venv
-    abigail-tools lintian dpkg-dev help2man valgrind)
+    abigail-tools lintian dpkg-dev help2man valgrind mold)
 
 # Starts ranks on this machine, more than it has cores if need be: "${mpi_run[@]}" -n RANKS COMMAND.
 # Open MPI refuses root unless both variables are set; other users are not affected by them.
