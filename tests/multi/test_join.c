@@ -141,12 +141,9 @@ TEST_BETWEEN(a_callback_that_fails_on_the_last_rank_keeps_nobody, count_before, 
     a_callback_that_fails_on(multi_nranks - 1);
 }
 
-TEST_BETWEEN(missing_callbacks_are_named, count_before, count_after)
+TEST_BETWEEN(missing_arguments_of_mpi_are_named, count_before, count_after)
 {
     ceclComm_t comm = NULL;
-    const ceclOob_t no_gather = {NULL, NULL, NULL};
-    multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_gather, NULL), ceclInvalidArgument,
-                  "oob->allGather: NULL");
     multi_refused(NULL, ceclCommInitMpi(NULL, MPI_COMM_WORLD, NULL), ceclInvalidArgument,
                   "comm: NULL");
     multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_NULL, NULL), ceclInvalidArgument,

@@ -127,14 +127,6 @@ TEST_UNDER("all", each_op_of_processes_is_served)
     assert_true(run_processes(serve_each_op, 3, NULL, NULL));
 }
 
-TEST_UNDER("all", all_calls_are_passed_where_ranks_differ_in_CECL_NCCL)
-{
-    static const char *const policies[] = {"all", "auto", "all"};
-    static const char *const one_off[] = {"all", "all", "off"};
-    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", policies));
-    assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", one_off));
-}
-
 TEST_UNDER("all", all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator)
 {
     static const char *const pools[] = {"64M", "1", "64M"};
@@ -1042,16 +1034,6 @@ TEST_UNDER("auto", windows_belong_to_their_communicator)
         assert_true(run_ranks(2, split_after_a_window));
 }
 
-TEST_OF_RANKS_UNDER("auto", auto_passes_messages_because_none_was_measured, 2)
-{
-    const int next = (r->rank + 1) % r->nranks;
-    int mine = r->rank, theirs = -1;
-    mark(r);
-    return ncclGroupStart() == 0 && ncclSend(&mine, 1, ncclInt32, next, r->comm, NULL) == 0 &&
-           ncclRecv(&theirs, 1, ncclInt32, next, r->comm, NULL) == 0 && ncclGroupEnd() == 0 &&
-           theirs == next && !is_served();
-}
-
 enum { BLOCK = LARGE, MESSAGE = 65536 /* more than the stand-in buffers */ };
 
 /* A served gather, a passed message and a passed reduction. In every second group the message
@@ -1140,7 +1122,7 @@ TEST_UNDER("auto", auto_passes_a_collective_after_the_served_ones_of_its_group)
     assert_int_equal(calls_of("ncclGroupStart") - before, 4);
 }
 
-/* A group of messages only is NCCL's own group, and cecl begins no second one. */
+/* A group of messages only is NCCL's own group, and cecl begins no second one: no message was measured. */
 static bool exchange_in_a_group(struct rank *r)
 {
     int out = 5 + r->rank, in = -1;
@@ -1151,11 +1133,12 @@ static bool exchange_in_a_group(struct rank *r)
     return is && in == 6 - r->rank;
 }
 
-TEST_UNDER("auto", auto_adds_no_group_to_one_of_messages)
+TEST_UNDER("auto", auto_passes_a_group_of_messages_and_adds_none)
 {
-    const size_t before = calls_of("ncclGroupStart");
+    const size_t before = calls_of("ncclGroupStart"), sent = calls_of("ncclSend");
     assert_true(run_ranks(2, exchange_in_a_group));
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);
+    assert_int_equal(calls_of("ncclSend") - sent, 2);
 }
 
 int main(void)
