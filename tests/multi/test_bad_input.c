@@ -135,7 +135,7 @@ TEST_BETWEEN(bad_tiles_are_named, set_up, tear_down)
     multi_ok(comm, TILES(result, &empty, ceclSum));
 }
 
-/* A setting that is bad on one rank, or differs between ranks, fails the join on all ranks. */
+/* A setting that is bad on one rank fails the join on all ranks. (Settings that differ: test_split.c, bench/differ.sh.) */
 static void join_is_refused(const ceclConfig_t *config, const char *words)
 {
     ceclComm_t other = NULL;
@@ -176,37 +176,6 @@ TEST_BETWEEN(a_field_out_of_range_is_named_on_every_rank, set_up, tear_down)
             memcpy((char *)&config + bad[i].at, &bad[i].value, bad[i].size);
         join_is_refused(&config, bad[i].words);
     }
-}
-
-/* Rank 0 has another value than all others. */
-TEST_BETWEEN(differing_fields_are_named_on_every_rank, set_up, tear_down)
-{
-    static const struct {
-        size_t at, size;
-        int64_t here, there;
-        const char *words;
-    } differ[] = {
-        {FIELD(poolBytes), 64 << 20, 32 << 20,
-         "poolBytes (CECL_POOL_BYTES): 67108864 on rank 0, 33554432 on rank 1"},
-        {FIELD(segmentBytes), 1 << 20, 2 << 20,
-         "segmentBytes (CECL_SEGMENT_BYTES): 1048576 on rank 0, 2097152 on"},
-        {FIELD(stagingBytes), 8192, 4096,
-         "stagingBytes (CECL_STAGING_BYTES): 8192 on rank 0, 4096 on rank 1"},
-        {FIELD(smPolicy), CECL_SM_NEVER, CECL_SM_ALLOW,
-         "smPolicy (CECL_SM_POLICY): 0 on rank 0, 2 on rank 1"},
-        {FIELD(timeoutMs), 1000, 1001, "ranks differ in timeoutMs"},
-    };
-    ceclConfig_t config;
-    for (size_t i = 0; i < sizeof(differ) / sizeof(differ[0]); i++) {
-        config = multi_config();
-        memcpy((char *)&config + differ[i].at, multi_rank == 0 ? &differ[i].here : &differ[i].there,
-               differ[i].size);
-        join_is_refused(&config, differ[i].words);
-    }
-    config = multi_config();
-    multi_setenv("CECL_CHECK", multi_rank == 0 ? "1" : "0");
-    join_is_refused(&config, "CECL_CHECK: 1 on rank 0, 0 on rank 1");
-    multi_setenv("CECL_CHECK", NULL);
 }
 
 TEST(calls_that_need_an_sm_are_refused_under_never)
