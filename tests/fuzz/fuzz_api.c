@@ -491,8 +491,6 @@ static void step(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);

@@ -283,7 +283,6 @@ static void check_client(const struct client *c)
 
 static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
 {
-    (void)fd, (void)to, (void)length;
     errno = ECONNREFUSED;
     return -1;
 }
@@ -419,7 +418,6 @@ static bool act_as_root(void)
 static int reach_root(int fd, const struct sockaddr *to, socklen_t length)
 {
     const unsigned how = take_below(&in, 16);
-    (void)to, (void)length;
     errno = how == 1 ? ECONNREFUSED : how == 2 ? ECONNRESET : how == 3 ? ETIMEDOUT : EINPROGRESS;
     if (how >= 1 && how <= 3)
         return -1;
@@ -481,8 +479,6 @@ static void fuzz_rank(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
     for (int i = 0; i < CLIENTS; i++) {
         clients[i].received = malloc(RECEIVED_MOST);
         REQUIRE(clients[i].received, "no memory");

@@ -426,8 +426,6 @@ static void close_peers(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
     for (int i = 0; i < FILES; i++) {
         struct stat status;
         files[i] = memfd_create("fuzz", MFD_CLOEXEC);

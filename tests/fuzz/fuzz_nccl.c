@@ -84,8 +84,6 @@ static void run_misuse(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
     begin_process("all");
     return 0;
 }

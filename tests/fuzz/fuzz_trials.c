@@ -80,8 +80,6 @@ static void run_program(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
     setenv("CECL_NCCL_TRIALS", "1", 1);
     begin_process("auto");
     void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);

@@ -203,6 +203,15 @@ static inline bool verifies_this_time(void)
 #endif
 }
 
+/* The verifier refuses these calls, and its message has these words. */
+static inline void expect_fault(const struct cecl_plan *plans, int ncalls, int nranks,
+                                const char *words)
+{
+    assert_int_equal(cecl_verify(plans, ncalls, nranks), ceclInternalError);
+    if (!strstr(cecl_message(), words))
+        fail_msg("'%s' expected in '%s'", words, cecl_message());
+}
+
 static inline void verify_calls(const struct cecl_part *parts, int ncalls, int nranks)
 {
     if (!verifies_this_time())

@@ -189,8 +189,7 @@ TEST(the_verifier_tells_reductions_of_a_bundle_apart)
         for (uint32_t i = 0; i < plans[r].nsources; i++)
             give_the_first_ones(&plans[r].sources[i]);
     }
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    assert_non_null(strstr(cecl_message(), "race"));
+    expect_fault(plans, 1, 3, "race");
     free_plans(plans, 3);
 }
 
@@ -205,10 +204,9 @@ TEST(the_verifier_tells_calls_of_a_group_apart)
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
     struct cecl_copy *copy = &plans[1].copies[0];
     copy->src.area = cecl_area_of(CECL_AREA_SEND, 1);
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    expect_fault(plans, 1, 3, "");
     copy->src.area = cecl_area_of(CECL_AREA_SEND, 2);
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    assert_non_null(strstr(cecl_message(), "there is none"));
+    expect_fault(plans, 1, 3, "there is none");
     free_plans(plans, 3);
 }
 
@@ -232,7 +230,6 @@ TEST(staging_of_a_later_call_of_a_group_is_refused)
             give_to_second_call(&plans[r].copies[i].dst);
             give_to_second_call(&plans[r].copies[i].src);
         }
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
-    assert_non_null(strstr(cecl_message(), "there is none"));
+    expect_fault(plans, 1, 3, "there is none");
     free_plans(plans, 3);
 }

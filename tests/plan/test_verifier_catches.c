@@ -13,11 +13,9 @@ static struct cecl_plan *two_gathers(void)
     return lower_all(parts, 2, RANKS);
 }
 
-static void expect_fault(struct cecl_plan *plans, const char *words)
+static void expect_fault_in_two(struct cecl_plan *plans, const char *words)
 {
-    assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
-    if (!strstr(cecl_message(), words))
-        fail_msg("'%s' expected in '%s'", words, cecl_message());
+    expect_fault(plans, 2, RANKS, words);
     free_plans(plans, 2 * RANKS);
 }
 
@@ -30,7 +28,7 @@ TEST(a_copy_done_again_in_a_batch_of_its_own_is_caught)
     memmove(&plan->steps[at + 1], &plan->steps[at], (plan->nsteps - at) * sizeof(plan->steps[0]));
     plan->steps[at + 1].count = 1;
     plan->nsteps++;
-    expect_fault(plans, "was written 2 times");
+    expect_fault_in_two(plans, "was written 2 times");
 }
 
 TEST(a_copy_into_a_sendbuff_is_caught)
@@ -39,7 +37,7 @@ TEST(a_copy_into_a_sendbuff_is_caught)
                            parts[2] = {part, part};
     struct cecl_plan *plans = lower_all(parts, 2, RANKS);
     plans[0].copies[0].dst.area = CECL_AREA_SEND;
-    expect_fault(plans, "writes to the sendbuff");
+    expect_fault_in_two(plans, "writes to the sendbuff");
 }
 
 /* A gap byte separates any two blocks of the output, and each rank's own block ends in front of one. */
@@ -53,7 +51,7 @@ TEST(one_stray_write_between_blocks_is_caught)
     struct cecl_plan *plans = lower_all(parts, 2, RANKS);
     assert_int_equal(cecl_verify(plans, 2, RANKS), ceclSuccess);
     plans[1].copies[0].bytes++;
-    expect_fault(plans, "is no output, but was written 1 times");
+    expect_fault_in_two(plans, "is no output, but was written 1 times");
 }
 
 TEST(a_fault_of_form_names_call_rank_and_step)
@@ -61,7 +59,7 @@ TEST(a_fault_of_form_names_call_rank_and_step)
     struct cecl_plan *plans = two_gathers();
     assert_int_equal(plans[RANKS + 2].steps[1].kind, CECL_STEP_SIGNAL);
     plans[RANKS + 2].steps[1].peer = RANKS;
-    expect_fault(plans, "call 1, rank 2, step 1: ");
+    expect_fault_in_two(plans, "call 1, rank 2, step 1: ");
 }
 
 TEST(a_race_names_both_uses_and_their_steps)
@@ -71,9 +69,9 @@ TEST(a_race_names_both_uses_and_their_steps)
     last->phase = plan->steps[0].phase; /* keeps the form, but waits for rank 0 twice */
     assert_int_equal(last->peer, 0);
     last->peer = 2;
-    expect_fault(plans,
-                 "race: recvbuff of rank 0, bytes 6 to 11: the user of rank 0 before call 1 and "
-                 "the write of call 1, rank 1, step 6 have no order");
+    expect_fault_in_two(
+        plans, "race: recvbuff of rank 0, bytes 6 to 11: the user of rank 0 before call 1 and "
+               "the write of call 1, rank 1, step 6 have no order");
 }
 
 /* Removes `count` steps from step `from` on from all plans of a call by splits: each of 3 ranks sends 2 rows to each. Steps:
@@ -97,8 +95,7 @@ static void expect_splits_fault(uint32_t from, uint32_t count, const char *words
     for (int r = 0; r < N; r++)
         for (uint32_t i = 0; i < count; i++)
             drop_step(&plans[r], from);
-    assert_int_equal(cecl_verify(plans, 1, N), ceclInternalError);
-    assert_non_null(strstr(cecl_message(), words));
+    expect_fault(plans, 1, N, words);
     free_plans(plans, N);
 }
 
