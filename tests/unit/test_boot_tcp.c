@@ -243,19 +243,6 @@ TEST(ranks_meet_or_hear_why_not)
             run(rows[i].lives, rows[i].expected, rows[i].words);
 }
 
-TEST(secrets_that_differ_in_any_byte_are_not_equal)
-{
-    uint8_t one[16], other[16];
-    memset(one, 0x5a, sizeof(one));
-    memcpy(other, one, sizeof(one));
-    assert_true(cecl_net_equal(one, other, sizeof(one)));
-    for (size_t i = 0; i < sizeof(one); i++) {
-        other[i] ^= 1;
-        assert_false(cecl_net_equal(one, other, sizeof(one)));
-        other[i] = one[i];
-    }
-}
-
 /* A third party cannot change what a rank says, nor use its tag for another secret. */
 TEST(tags_cover_all_that_a_rank_says)
 {
@@ -289,15 +276,6 @@ TEST(a_used_id_is_refused)
              (const ceclResult_t[]){ceclInvalidUsage, ceclInvalidUsage, ceclInvalidUsage},
              "used already");
     close_host(&host);
-}
-
-TEST(what_is_no_id_is_refused)
-{
-    ceclUniqueId id;
-    int all[2];
-    memset(&id, 0x5a, sizeof(id));
-    assert_int_equal(join(&id, 2, 0, 1000, 0, all), ceclInvalidUsage);
-    assert_non_null(strstr(cecl_message(), "not made by ceclGetUniqueId"));
 }
 
 TEST(an_interface_that_is_not_there_is_named)
