@@ -1,8 +1,6 @@
-/* Graphs of the host device: an event orders launches on all streams; the owner of a graph learns when it is destroyed.
- * (tests/multi/test_graphs.c compares what each launch does.) */
+/* Graphs of the host device: an event orders launches on all streams. (tests/multi/test_graphs.c compares what each launch
+ * does, and ends graphs while they run.) */
 #include "host_fixture.h"
-
-#include <stdatomic.h>
 
 static struct cecl_capture begin_on(ceclStream_t stream)
 {
@@ -37,18 +35,6 @@ static void launch(void *graph, ceclStream_t stream)
     assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
-static void make_events(struct cecl_order *order)
-{
-    assert_int_equal(dev->ops->event_create(dev, &order->event), ceclSuccess);
-    assert_int_equal(dev->ops->event_create(dev, &order->spare), ceclSuccess);
-}
-
-static void destroy_events(const struct cecl_order *order)
-{
-    assert_int_equal(dev->ops->event_destroy(dev, order->event), ceclSuccess);
-    assert_int_equal(dev->ops->event_destroy(dev, order->spare), ceclSuccess);
-}
-
 /* Graphs on one stream and work on another stream add to a list. The list must have the order in which the
  * host enqueued them, although the first is held up. */
 TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
@@ -57,7 +43,8 @@ TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
     uint32_t gate = 0, sources[20], list[20], *last = &list[19];
     void *graphs[10];
     ceclStream_t streams[2] = {new_stream(), new_stream()};
-    make_events(&order);
+    assert_int_equal(dev->ops->event_create(dev, &order.event), ceclSuccess);
+    assert_int_equal(dev->ops->event_create(dev, &order.spare), ceclSuccess);
     for (uint32_t i = 0; i < 20; i++)
         sources[i] = i;
     memset(list, 0xff, sizeof(list));
@@ -85,55 +72,6 @@ TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
         assert_int_equal(list[i], i - 1);
     for (int g = 0; g < 10; g++)
         assert_int_equal(dev->ops->graph_destroy(graphs[g]), ceclSuccess);
-    destroy_events(&order);
-}
-
-/* Of two calls in one graph, the first waits for the event and the second records it. */
-TEST_BETWEEN(several_calls_of_a_graph_are_one_launch, set_up, tear_down)
-{
-    struct cecl_order order = {0};
-    uint32_t gate = 0;
-    ceclStream_t stream = new_stream(), other = new_stream();
-    make_events(&order);
-    const struct cecl_capture capture = begin_on(stream);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(dev->ops->order_begin(dev, &order, stream, &capture), ceclSuccess);
-        memop(stream, CECL_MEMOP_WAIT, &gate, (uint32_t)i);
-        assert_int_equal(dev->ops->order_end(dev, &order, stream, &capture), ceclSuccess);
-    }
-    void *graph = end_on(stream);
-    launch(graph, stream);
-    assert_int_equal(dev->ops->event_wait(dev, other, order.event), ceclSuccess);
-    usleep(20000); /* the first call has ended by then */
-    assert_int_equal(dev->ops->stream_query(dev, other), ceclInProgress);
-    dev->ops->host_write(dev, &gate, 1, 1);
-    synchronize(other);
-    synchronize(stream);
-    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
-    destroy_events(&order);
-}
-
-static void count(void *context)
-{
-    atomic_fetch_add((_Atomic int *)context, 1);
-}
-
-TEST_BETWEEN(keepers_hear_of_the_end_once_the_last_launch_is_done, set_up, tear_down)
-{
-    _Atomic int gone = 0;
-    uint32_t gate = 0;
-    ceclStream_t stream = new_stream();
-    const struct cecl_capture capture = begin_on(stream);
-    memop(stream, CECL_MEMOP_WAIT, &gate, 1);
-    assert_int_equal(dev->ops->graph_keep(dev, &capture, count, &gone), ceclSuccess);
-    assert_int_equal(dev->ops->graph_keep(dev, &capture, count, &gone), ceclSuccess);
-    void *graph = end_on(stream);
-    launch(graph, stream);
-    launch(graph, stream);
-    assert_int_equal(dev->ops->graph_destroy(graph), ceclSuccess);
-    usleep(10000);
-    assert_int_equal(atomic_load(&gone), 0);
-    dev->ops->host_write(dev, &gate, 1, 1);
-    synchronize(stream);
-    assert_int_equal(atomic_load(&gone), 2);
+    assert_int_equal(dev->ops->event_destroy(dev, order.event), ceclSuccess);
+    assert_int_equal(dev->ops->event_destroy(dev, order.spare), ceclSuccess);
 }
