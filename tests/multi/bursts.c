@@ -391,9 +391,9 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
-    if (bursts_hooks)
-        bursts_hooks->aside(first, end);
     mail_ahead(first);
+    if (bursts_hooks) /* waits for its streams, so no rank may have made its end of a message alone */
+        bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());
     for (int i = first; i < end; i++) {
