@@ -47,7 +47,7 @@ links() {
 # serves PACKAGE: whether a program or library from elsewhere serves as PACKAGE.
 serves() {
     case $1 in
-    gcc | g++ | make | pkg-config | clang | python3) runs "$1" ;;
+    mold | gcc | g++ | make | pkg-config | clang | python3) runs "$1" ;;
     cmake) runs ctest cmake &&
         least "$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")" ;;
     ninja-build) runs ninja ;;

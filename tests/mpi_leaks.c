@@ -1,6 +1,7 @@
 /* Under the leak sanitizer, Open MPI's own leaks are not reported as cecl's. It keeps what it allocates in these calls.
  * And it unloads its modules when it ends: stacks of what they had allocated have no names then, so leaks are searched
- * before. Programs get these functions in place of MPI's own, which MPI also has as PMPI_*. */
+ * before. Programs get these functions in place of MPI's own, which MPI also has as PMPI_*.
+ * What a program leaks after MPI_Finalize is not found. */
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 

@@ -126,7 +126,8 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * the late rank has not published the call before this group.
  * - The rank waits for up to `pending_ns` while `is_pending` returns true. While its GPU has work, the wait costs the
  * GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
- * `worth_ns` counts CECL_PLACES_DRY times. All longer waits together may spend `most_spent_ns`, and a rank regains 1 /
+ * `worth_ns` counts CECL_PLACES_DRY times.
+ * All longer waits together may spend `most_spent_ns`, and a rank regains 1 /
  * CECL_PLACES_SHARE of the time that passes. A single wait may take all that is left. A wait that ends with FULL within
  * `worth_ns` has saved the GPUs more time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So waits
  * lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.

@@ -1,5 +1,6 @@
 /* Exchanges, through the rows of the shared memory. A rank writes what it brings into a slot of its row, says in `came`
- * that it has come, and waits until all ranks have come. No rank serves the others, so ranks cannot deadlock. */
+ * that it has come, and waits until all ranks have come. No order of calls can deadlock ranks, and no rank serves the
+ * others. */
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -27,13 +27,13 @@
  * own rank. If the watchdog finds SEEN later, the stream has written no phase in between.
  *
  * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
- * memory (sm/meeting.h). Such a call does not use TURN and CALL. For all hosts, it writes a word of 64 bits in memory
- * of the host: its count, and in the upper half its number among the captured calls. A peer whose count is lower than
+ * memory (sm/meeting.h). Such a call does not use TURN and CALL. For all hosts, it writes a word of 64 bits in each
+ * rank's host memory: its count, and in the upper half its number among the captured calls. A peer whose count is lower than
  * this rank's is behind.
  *
- * One more word, flags->replay, tells this rank's host whether a captured call without phases is running: one kernel,
- * messages, or a call of a communicator of one rank. All captured calls of a communicator run one after the other, so
- * one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and end
+ * with a phase: one kernel, messages, or a call of a communicator of one rank. All captured calls of a communicator run
+ * one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H

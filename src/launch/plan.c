@@ -252,7 +252,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* without a meeting this rank touches no peer's memory, and a peer may free its own at any time */
+    /* without a meeting a peer may end the call, and free its memory, before this rank starts */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

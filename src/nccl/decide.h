@@ -7,8 +7,9 @@
 #include "nccl/process.h"
 
 /* The only function that decides which way a call goes: it is passed for a reason, or served with a policy. A captured
- * call may still be passed later, if ranks find that some rank cannot capture it (captured.h). comm the entry of the
- * call's communicator; NULL: there is none is_inside the caller has entered that entry */
+ * call may still be passed later, if ranks find that some rank cannot capture it (captured.h).
+ * comm       the entry of the call's communicator; NULL: there is none
+ * is_inside  the caller has entered that entry */
 struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
                                       const struct cecl_nccl_call *call,
                                       struct cecl_nccl_comm *comm, bool is_inside,

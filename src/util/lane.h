@@ -35,7 +35,7 @@ enum {
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
     CECL_COUNTER_LINE,
-    /* a rank tells its own host whether a captured call without phases runs (enum cecl_replay_state) */
+    /* a rank tells its own host whether a captured call runs whose phases do not show it (cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */

@@ -1,4 +1,4 @@
-/* Graphs of the host device: an event orders launches on all streams. (tests/multi/test_graphs.c compares what each launch
+/* Graphs of the host device: an event orders launches on all streams. (tests/multi compares what each launch
  * does, and ends graphs while they run.) */
 #include "host_fixture.h"
 
