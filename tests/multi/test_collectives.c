@@ -81,21 +81,6 @@ TEST(random_calls_are_right_under_other_thresholds)
     }
 }
 
-/* A sum of floats depends on the order of the additions. All ways have the bits of a plain loop in rank order, and so the
- * same bits in each run and on each rank. */
-TEST_WITH_COMM(the_same_reductions_have_the_same_bits_on_any_number_of_sms_in_any_direction)
-{
-    static const int sms[] = {1, 2, 3, 8, 16};
-    for (int way = 0; way < 15; way++) {
-        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-        options.maxSms = sms[way / 3];
-        options.direction = way % 3;
-        multi_ok(comm, ceclSetOptions(comm, &options));
-        random_groups(comm, ALL_REDUCE, REDUCE, 1, multi_on_gpus(comm) ? 300 : multi_share(48),
-                      1807);
-    }
-}
-
 /* Each block has a seed of its own, and no two calls have one. */
 static void large_block_is_right(ceclComm_t comm, bool exchanges, size_t bytes, bool in_place)
 {
