@@ -83,19 +83,6 @@ TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 
-TEST_BETWEEN(a_barrier_is_one_exchange_without_sms_or_copies, set_up, tear_down)
-{
-    ceclExplanation_t e;
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclBarrier(comm, NULL));
-    multi_ok(comm, ceclGroupExplain(comm, &e));
-    assert_int_equal(e.zeroSm, 1);
-    assert_int_equal(e.copies, 0);
-    assert_int_equal(e.barriers, 1);
-    assert_int_equal(e.bytesSent, 0);
-    assert_string_equal(e.path, "barrier");
-}
-
 /* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */
 TEST(explaining_concerns_one_rank_alone)
 {
