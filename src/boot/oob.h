@@ -88,7 +88,7 @@ struct cecl_oob {
     struct cecl_lifeline line; /* [out] the line of an all-gather over TCP; the caller closes it */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
-    struct cecl_id_offer *offers; /* [nranks] memory for open_line */
+    struct cecl_id_offer *offers; /* [nranks] taken ahead, because memory may lack later */
 };
 
 /* TCP (tcp*.c). The id holds an address and a secret. oob->is_known is set when the root knows of this rank. If the

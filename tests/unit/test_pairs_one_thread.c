@@ -58,6 +58,7 @@ TEST(a_rank_alone_is_refused_without_an_sm)
     receive_from(0, 0);
     send_to(0, 0);
     must_say(ceclGroupEnd(), ceclInvalidUsage, "CECL_SM_NEVER");
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_SM_NEVER"));
     OK(ceclCommDestroy(comms[0]));
     comms[0] = kept;
 }
@@ -94,6 +95,7 @@ TEST(a_receiver_that_is_far_behind_is_named)
     for (int i = 0; i < 1000 && result == ceclSuccess; i++)
         result = ceclSend(in[0], 1, ceclInt32, 2, few[0], NULL);
     must_say(result, ceclTimeout, "rank 2 did not make the ceclSend or ceclRecv");
+    assert_non_null(strstr(ceclGetLastError(few[0]), "rank 2 did not make the ceclSend"));
     dev->ops->host_write(dev, word, 1, 1);
     OK(dev->ops->stream_synchronize(dev, NULL));
     dev->ops->words_free(dev, word);
