@@ -767,8 +767,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *            `stream` may reuse both buffers. Calls on different streams of one communicator run in
  *            the order in which they were made.
  *
- * Collective: all ranks call with equal sendcount and datatype, in the same order on `comm`. Each
- * rank may be in place or not.
+ * Collective: all ranks call with equal sendcount and datatype, in the same order on `comm`. Some
+ * ranks may be in place and others not.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued:
  *   ceclInvalidArgument  NULL; partly overlapping buffers; unknown datatype; size overflow; memory of the

@@ -53,8 +53,8 @@ ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_a
 void cecl_inbox_close(struct cecl_inbox *inbox);
 
 /* Sends a message, whole or not at all, without waiting. rank: the sender's. number: the message's. Returns 0 or an
- * errno; ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE: the receiver turned this rank
- * away; a second try may succeed. */
+ * errno; ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE, ECONNRESET: the receiver
+ * turned this rank away; a second try may succeed. */
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 

@@ -36,8 +36,8 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
                      total_of(part));
 }
 
-/* Reduces bytes [first, first + most) of this rank's block, or fewer where the block ends before. SMs read
- * all inputs in the peers' memory. */
+/* Reduces at most `most` bytes of this rank's block, from byte `first` on. SMs read all inputs in the peers'
+ * memory. */
 static void reduce_at_peers(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {

@@ -59,7 +59,7 @@ void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const ch
 void *multi_alloc(ceclComm_t comm, size_t bytes);
 ceclStream_t multi_stream(ceclComm_t comm);
 
-/* The next random number, of 31 bits. Ranks that start with one seed draw the same numbers. */
+/* The next random number, of 31 bits. Ranks that start with the same seed draw the same numbers. */
 static inline uint64_t multi_draw(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

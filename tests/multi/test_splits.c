@@ -157,7 +157,7 @@ TEST_BETWEEN(splits_beyond_sendbuff_are_an_error_of_all, set_up, tear_down_faile
     expect_trouble(is_first ? ROWS + 1 : 0, is_first ? ROWS : 0, all_rows(), "rank 0");
 }
 
-/* Also without CECL_CHECK no row moves, because every rank finds the last rank's line to be of another call. */
+/* Even without CECL_CHECK no row moves, because every rank sees that the last rank's line belongs to another call. */
 TEST_BETWEEN(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up, tear_down_failed)
 {
     const bool is_last = multi_rank == multi_nranks - 1;

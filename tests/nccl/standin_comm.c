@@ -50,8 +50,8 @@ ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int ra
     return ceclSuccess;
 }
 
-/* Names that no last rank unlinks, because ranks gave up. Other ranks may still look for the
- * names, so they stay until the process ends. */
+/* Names of shared memory that not all ranks have joined, because one aborted. Ranks may still open
+ * it, so the name stays until this process ends. */
 #define LEFT_MOST 256
 static char left[LEFT_MOST][64];
 static _Atomic int nleft;

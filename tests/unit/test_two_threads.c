@@ -46,7 +46,7 @@ static ceclResult_t explain(ceclComm_t comm)
     return ceclExplain(ceclOpAllGather, in[0], out[0], COUNT, ceclInt32, comm, &explanation);
 }
 
-/* Runs in a separate thread, because the test's thread may have begun a group. */
+/* In a thread of its own: the test's thread may have begun a group, in which ceclExplain is refused. */
 static void *await_thread_inside(void *unused)
 {
     for (int tries = 0; explain(comms[0]) == ceclSuccess && tries < 10000; tries++)

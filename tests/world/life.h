@@ -28,8 +28,8 @@ void life_begin(void);
 /* A barrier of all ranks. If one has failed, the process ends. */
 void life_meet(struct life *life);
 void life_open_buffers(struct life *life);
-/* All-gathers, as a callback of ceclOob_t; context: the life. Calls `within` once this rank has brought its part, so the
- * peers' exchange still succeeds then, and fails when `gives_up` says so. */
+/* All-gathers, as a callback of ceclOob_t; context: the life. Brings this rank's part, then calls `within`, so peers
+ * have the part even if this rank ends there. Then waits for all parts, but returns 1 once `gives_up` returns true. */
 int life_exchange(void *context, const void *send, void *recv, size_t bytes);
 /* Fails unless calls on the communicator are right, and ends it. `members`: see comm_works. */
 void life_prove(struct life *life, ceclComm_t comm, const int *members, int count);
