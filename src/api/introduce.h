@@ -45,9 +45,9 @@ ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
  * are. host: [out, nranks] */
 int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
 
-/* by_nccl.c. Makes a communicator over several hosts, which NCCL carries (src/net), once the ranks have introduced
- * themselves. Collective. Such a communicator has a device, and memory of this rank alone: its mesh, pool and registry
- * have one rank.
+/* by_nccl.c. Makes a communicator over several hosts, after cecl_introduce. Collective. NCCL carries out its calls
+ * (src/net). So the communicator has a device and memory of its own, but its mesh, pool and registry contain this rank
+ * alone.
  *
  * host  [nranks] the number of each rank's host; `nhosts` is 2 or more */
 ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,

@@ -243,7 +243,7 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
     struct cecl_rank_list list = {0};
     for (mesh_take_fds(mesh); fds->count > 0; mesh_take_fds(mesh)) {
         CECL_TRY(cecl_vote_again(&fds->failed));
-        if (atomic_load(&mesh->interrupted)) /* a rank that has given up may have sent none */
+        if (atomic_load(&mesh->interrupted)) /* after a failure some ranks never send theirs */
             return mesh_interrupted(mesh);
         if (cecl_ms_left(deadline) == 0)
             break;

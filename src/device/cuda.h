@@ -80,14 +80,14 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         } \
     } while (0)
 
-/* The end of an operation of the device: returns the result of `expr`, which may use `cuda`. */
+/* The last statement of a device operation: defines `cuda`, and returns the result of `expr`, which may use it. */
 #define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
 #define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
-/* The same without a result: an error of `expr` cannot be repaired. */
+/* The same for an operation that returns nothing: drops an error of `expr`. */
 #define CUDA_UNDO_BESIDE(cuda, dev, expr) \
     CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr); \
     (void)cuda_result_
-/* The beginning of an operation, which returns if `expr` fails. */
+/* The first statement of an operation: defines `cuda`, and returns the error if `expr` fails. */
 #define CUDA_TRY_BESIDE(cuda, dev, expr) \
     CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr); \
     CECL_TRY(cuda_result_)

@@ -91,7 +91,7 @@ struct work {
     uint32_t value;
     void *dst;                         /* WRITE: the word to write */
     const void *src;                   /* WAIT: the word to wait for */
-    size_t bytes;                      /* ROWS: bytes in one row; WAIT: the enum cecl_memop_kind */
+    size_t bytes;                      /* ROWS: of one row. WAIT keeps its cecl_memop_kind here */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
     /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
      * SPLITS: a struct cecl_splits; SUMS: a struct cecl_row_sums */

@@ -18,9 +18,9 @@ static uint32_t unsignalled(const struct cecl_flags *flags)
     return flags->epoch[CECL_COUNTER_DONE] - flags->epoch[CECL_LANE_MAIN];
 }
 
-/* The main lane's target is set last, because cecl_flags_idle does not look at the side lane. Targets are written
- * before `silent` is read, and cecl_flags_silence does the reverse. So either this call sees `silent`, or the watchdog
- * sees the target. */
+/* The watchdog may silence flags at the same time. It writes `silent`, then reads targets (cecl_flags_silence). This
+ * function writes targets, then reads `silent`: if it misses `silent`, the watchdog silences this call's flags, too.
+ * The main lane's target is written last: from then on the watchdog sees that a call is pending (cecl_flags_idle). */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     note_side_phases(flags, advance);

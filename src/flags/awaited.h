@@ -18,7 +18,7 @@
  * sender, so a rank has both words twice: once as a sender, once as a receiver.
  *
  * SIGNAL has CECL_SIGNALS rows, one for each number. A word counts the signals that the peer has sent, modulo 2^32.
- * Signals of one number to one peer are sent in the order in which the host made the calls, even on different streams:
+ * Signals with equal numbers to one peer are sent in the order in which the host made the calls, on any streams:
  * before a signal is sent, its stream waits until the call with the previous signal is done (lines.c). Waits are
  * ordered in the same way. So words only grow.
  *
