@@ -164,9 +164,9 @@ static inline const struct run *side_run(const struct side *side, const struct r
 
 /* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-/* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make
- * returns false when memory runs out. */
-extern const bool side_nccl_built;
+/* side_nccl.c or side_nccl_absent.c. side_nccl_version: of the NCCL that is loaded, as 2.28.9; NULL
+ * in builds without NCCL. side_nccl_make returns false when memory runs out. */
+const char *side_nccl_version(void);
 bool side_nccl_make(struct side *side, bool copy_engine);
 
 /* side_graph.c. A side that captures another's calls (--graph). `inner` must be made and not open. Returns

@@ -186,7 +186,7 @@ static const char *take(struct options *o, int option, const char *value)
     case IN_PLACE: o->in_place = true; return NULL;
     case OUT_OF_PLACE: o->out_of_place = true; return NULL;
     case BASELINE:
-        if (!side_nccl_built)
+        if (!side_nccl_version())
             return "a cecl_perf built with NCCL";
         return parse_baseline(value, o) ? NULL : "nccl, nccl-ce, or both with a comma";
     default: return take_extra(o, option, value);

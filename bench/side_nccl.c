@@ -11,7 +11,14 @@
 #error "the copy-engine baseline needs NCCL 2.28"
 #endif
 
-const bool side_nccl_built = true;
+const char *side_nccl_version(void)
+{
+    static char text[16];
+    int v = 0;
+    ncclGetVersion(&v);
+    snprintf(text, sizeof(text), "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    return text;
+}
 
 struct nccl {
     ncclComm_t comm;

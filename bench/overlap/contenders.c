@@ -42,7 +42,7 @@ static bool make_sides(struct contenders *c, const struct run *run)
 {
     c->sides[c->nsides++] = side_cecl_make("cecl", run->comm, MEMORY_POOL);
     c->sides[c->nsides++] = side_cecl_make("cecl, SM allowed", c->allow, MEMORY_POOL);
-    for (int ce = 0; ce < 2 && side_nccl_built; ce++) {
+    for (int ce = 0; ce < 2 && side_nccl_version(); ce++) {
         if (!side_nccl_make(&c->sides[c->nsides], ce))
             return complain(run, "NCCL", "no host memory");
         c->nsides++;

@@ -61,7 +61,9 @@ void table_head(const struct run *run, const struct settings *settings)
            "CUDA_DEVICE_MAX_CONNECTIONS=%s\n",
            run->options.rounds, run->options.warmup,
            settings->host_copies ? "both ways throughout" : "none", connections ? connections : "");
-    if (!side_nccl_built)
+    if (side_nccl_version())
+        printf("# NCCL %s\n", side_nccl_version());
+    else
         puts("# built without NCCL: cecl alone");
     fflush(stdout);
 }
