@@ -145,23 +145,17 @@ ceclResult_t host_event_query(struct cecl_device *dev, ceclEvent_t handle)
 ceclResult_t host_order_begin(struct cecl_device *dev, struct cecl_order *order,
                               ceclStream_t stream, const struct cecl_capture *capture)
 {
-    struct host_graph *graph = capture->graph;
     if (order->capture != capture->id)
         CECL_TRY(add_event(dev, order->event, stream, WORK_EVENT_WAIT, true));
-    else if (order->end != 0)
-        graph->work[order->end - 1].own = order->spare;
     order->capture = capture->id;
-    order->end = 0;
     return ceclSuccess;
 }
 
+/* A capture has one stream, and a launch enqueues all of its records at once. So only the last record is ever seen. */
 ceclResult_t host_order_end(struct cecl_device *dev, struct cecl_order *order, ceclStream_t stream,
                             const struct cecl_capture *capture)
 {
-    const struct host_graph *graph = capture->graph;
-    CECL_TRY(add_event(dev, order->event, stream, WORK_EVENT_RECORD, true));
-    order->end = graph->count;
-    return ceclSuccess;
+    return add_event(dev, order->event, stream, WORK_EVENT_RECORD, true);
 }
 
 /* ---- capturing and launching */
