@@ -89,6 +89,7 @@ TEST(communicators)
     REFUSED("not made by ceclGetUniqueId", ceclCommInitRank, &made, 4, id, 0);
     REFUSED("nranks 0: 1 to ", ceclCommInitAll, &made, 0, NULL);
     REFUSED("devlist[0] = -2", ceclCommInitAll, &made, 1, (const int[]){-2});
+    REFUSED("devlist[1] = -7", ceclCommInitAll, (ceclComm_t[2]){NULL}, 2, (const int[]){0, -7});
     REFUSED("oob: NULL", ceclCommInitOob, &made, 1, 0, NULL, NULL);
     REFUSED("oob->allGather: NULL", ceclCommInitOob, &made, 1, 0, &half, NULL);
     REFUSED("rank -1: 0 to 0 expected", ceclCommInitOob, &made, 1, -1, &oob, NULL);
