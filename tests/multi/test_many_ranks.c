@@ -21,15 +21,20 @@ static ceclConfig_t on_host(void)
     return config;
 }
 
-static void join(ceclComm_t comms[EACH])
+/* Starts a group with the joins of this process. The last process's last rank is refused, if `refused`. */
+static void join_in_group(ceclComm_t comms[EACH], bool refused)
 {
-    const ceclConfig_t config = on_host();
+    ceclConfig_t config = on_host();
     const ceclUniqueId id = multi_one_id();
     multi_ok(NULL, ceclGroupStart());
-    for (int i = 0; i < EACH; i++)
-        multi_ok(NULL,
-                 ceclCommInitRankConfig(&comms[i], EACH * multi_nranks, id, rank_of(i), &config));
-    multi_ok(NULL, ceclGroupEnd());
+    for (int i = 0; i < EACH; i++) {
+        const bool bad = refused && rank_of(i) == EACH * multi_nranks - 1;
+        config.smPolicy = bad ? 77 : config.smPolicy;
+        comms[i] = NULL;
+        assert_int_equal(
+            ceclCommInitRankConfig(&comms[i], EACH * multi_nranks, id, rank_of(i), &config),
+            bad ? ceclInvalidArgument : ceclSuccess);
+    }
 }
 
 /* Draws a call of all ranks, and writes the input. want [out] what recv must hold */
@@ -52,7 +57,8 @@ TEST(processes_with_several_ranks_each_exchange_in_groups)
     unsigned char *want[EACH];
     uint64_t x = 20261129;
     room = (size_t)(EACH * multi_nranks + 1) * MAX_ROOM;
-    join(comms);
+    join_in_group(comms, false);
+    multi_ok(NULL, ceclGroupEnd());
     for (int i = 0; i < EACH; i++) { /* one rank of a process sends from private memory */
         calls[i] = (struct random_call){.rank = rank_of(i), .nranks = EACH * multi_nranks};
         assert_true((calls[i].send = malloc(room)) && (want[i] = malloc(room)));
@@ -81,17 +87,21 @@ TEST(processes_with_several_ranks_each_exchange_in_groups)
     }
 }
 
+TEST(a_refused_rank_is_told_to_all_processes)
+{
+    ceclComm_t comms[EACH];
+    join_in_group(comms, true);
+    multi_refused(NULL, ceclGroupEnd(), ceclInvalidArgument, "config.smPolicy = 77");
+    assert_true(!comms[0] && !comms[1]);
+}
+
 /* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
 TEST(another_failed_join_ends_the_communicator_at_its_peers)
 {
     const ceclConfig_t config = on_host();
-    const ceclUniqueId id = multi_one_id();
     ceclUniqueId no_id = {"none"};
-    ceclComm_t comms[EACH] = {NULL, NULL}, other = NULL;
-    multi_ok(NULL, ceclGroupStart());
-    for (int i = 0; i < EACH; i++)
-        multi_ok(NULL,
-                 ceclCommInitRankConfig(&comms[i], EACH * multi_nranks, id, rank_of(i), &config));
+    ceclComm_t comms[EACH], other = NULL;
+    join_in_group(comms, false);
     if (multi_rank == 0)
         multi_ok(NULL, ceclCommInitRankConfig(&other, 1, no_id, 0, &config));
     if (multi_rank == 0) {
