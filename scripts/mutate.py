@@ -30,11 +30,12 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # They run first. Mutants that survive these run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
-    "boot": "^test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|failure)$",
+    "boot": "^(fuzz_corpus_(bootstrap|mesh)|test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|"
+            "failure))$",
     "device": "^(fuzz_corpus_api|test_(host_.*|(pool|collectives|graphs|streams)_3))$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
              "(pool|register|memory|mixed|changed|freed)_3)$",
-    "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|"
+    "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|refusals|"
             "tuning.*|(bad_input|all_to_all_v|check|explain|tuning_file)_3))$",
     "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "flags": "^(fuzz_corpus_api|test_(flags|waits|turns|release|failure|"
@@ -44,7 +45,7 @@ TESTS = {
     "sm": "^test_(number|reduce_host|small_host|host_small|splits_host|"
           "(collectives|determinism|mixed|splits)_3)$",
     "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|"
-            "(bad_input|check|explain|group|pairs|split|shrink|register|recovery)_3)$",
+            "(bad_input|check|differ|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
               "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs)_3))$",
     "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|"
