@@ -5,7 +5,7 @@
  * each call has one of two outcomes, on which all ranks agree:
  * - FULL: all ranks have published in time. Every rank knows the places of all ranks.
  * - LATE: some rank was too late. Each rank knows the places of the ranks that arrived before it, so the later one of
- * any two ranks knows the places of both.
+ *   any two ranks knows the places of both.
  *
  * The shared memory is a ring of entries, one for each call:
  *
@@ -123,10 +123,10 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * (below), and then for `wait_ns`. It does not wait for `wait_ns` if a late rank has not even published the call before
  * this group. After that, two longer waits begin at the same time:
  * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It also skips this wait if
- * the late rank has not published the call before this group.
+ *   the late rank has not published the call before this group.
  * - The rank waits for up to `pending_ns` while `is_pending` returns true. While its GPU has work, the wait costs the
- * GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
- * `worth_ns` counts CECL_PLACES_DRY times.
+ *   GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
+ *   `worth_ns` counts CECL_PLACES_DRY times.
  * All longer waits together may spend `most_spent_ns`, and a rank regains 1 /
  * CECL_PLACES_SHARE of the time that passes. A single wait may take all that is left. A wait that ends with FULL within
  * `worth_ns` has saved the GPUs more time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So waits
