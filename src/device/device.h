@@ -117,11 +117,11 @@ struct cecl_capture {
  * records and waits for `event` on streams that capture nothing. */
 struct cecl_order {
     ceclEvent_t event; /* marks the end of the latest launch */
-    /* recorded by every record of a graph that is not its last one; no stream waits for this event */
+    /* CUDA: recorded by every record of a graph that is not its last one; no stream waits for this event */
     ceclEvent_t spare;
     /* -- the device's own -- */
     uint64_t capture; /* the last capture for which order_begin was called */
-    uintptr_t end;    /* the last record of that capture; 0: none yet */
+    uintptr_t end;    /* CUDA: the last record of that capture; 0: none yet */
 };
 
 struct cecl_device_ops {
