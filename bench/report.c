@@ -28,7 +28,7 @@ void report_head(const struct run *run, const struct side *sides, int nsides)
     printf("# cecl_perf: %s, %d ranks on %s, median of %d rounds of %d calls, sides in turn\n",
            o->op->name, run->nranks, run->cuda ? "GPUs" : "the host device", o->rounds,
            o->iterations);
-    if (side_nccl_version())
+    if (o->nccl || o->nccl_ce)
         printf("# NCCL %s\n", side_nccl_version());
     printf("# %10s %12s %10s %5s %10s %8s %8s", "bytes/rank", "count", "type", "place", "cecl us",
            "algbw", "busbw");

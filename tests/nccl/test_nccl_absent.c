@@ -188,8 +188,8 @@ static void off(void)
 
 static void by_another_policy(void)
 {
-    const char *own = getenv("CECL_NCCL");
-    setenv("CECL_NCCL", *own == 's' ? "all" : own[1] == 'u' ? "strict" : "auto", 1);
+    const char *own = getenv("CECL_NCCL"), *other = strcmp(own, "strict") == 0 ? "all" : "auto";
+    setenv("CECL_NCCL", strcmp(own, "auto") == 0 ? "strict" : other, 1);
 }
 
 static void start(int file, int rank, const char *way, int which, void (*leave)(void), int errors)
