@@ -1,4 +1,3 @@
-/* A program whose locale has a decimal comma. */
 #ifndef CECL_TESTS_DECIMAL_COMMA_H
 #define CECL_TESTS_DECIMAL_COMMA_H
 
@@ -7,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Switches to a locale with a decimal comma. False: this system has no such locale. */
+/* Switches to a locale with a decimal comma. False: this system has none. */
 static inline bool take_decimal_comma(void)
 {
     char folder[] = "/tmp/cecl_locale_XXXXXX", command[256];

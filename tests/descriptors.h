@@ -1,4 +1,4 @@
-/* Callers of an inbox (boot/inbox.h), who may send what the library never sends. */
+/* Sends messages to an inbox (boot/inbox.h), also messages that the library never sends. */
 #ifndef CECL_TESTS_DESCRIPTORS_H
 #define CECL_TESTS_DESCRIPTORS_H
 
@@ -18,8 +18,7 @@ union descriptors_room {
     char bytes[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))];
 };
 
-/* flags: of sendmsg, in addition to MSG_NOSIGNAL. Returns what sendmsg returns. No asserts: processes without cmocka
- * call this, too. */
+/* `flags`: of sendmsg, added to MSG_NOSIGNAL. Returns what sendmsg returns. Asserts nothing: cmocka may be missing. */
 static inline ssize_t send_descriptors(int socket, const void *data, size_t bytes, const int *fds,
                                        int nfds, int flags)
 {
@@ -65,7 +64,7 @@ static inline struct sockaddr_un inbox_address(const char name[40], char kind, s
     return address;
 }
 
-/* Connects to an inbox, and says nothing. -1: nobody listens there. */
+/* Connects to an inbox, and sends nothing. -1: nobody listens there. */
 static inline int inbox_call(const char name[40], char kind)
 {
     socklen_t length;

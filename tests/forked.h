@@ -1,5 +1,5 @@
-/* What tests share whose ranks are child processes, and the headers that they need. Such a test makes no call of the library itself, because it must have
- * no threads when it forks. */
+/* What tests whose ranks are child processes share. Such a test calls nothing of the library itself, because it may
+ * have no threads when it forks. */
 #ifndef CECL_TESTS_FORKED_H
 #define CECL_TESTS_FORKED_H
 
@@ -24,7 +24,7 @@ static inline double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Zeroed memory that the children will share. What was printed before is written once, not by each child. */
+/* Zeroed memory that the children will share. Flushes stdout, so that no child writes it again. */
 static inline void *shared_memory(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

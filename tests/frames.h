@@ -1,4 +1,4 @@
-/* How many function calls lie between a call of the program and the device: `watched` are a device's functions that note
+/* Counts the function calls between a call of the program and the device. `watched`: a device's functions, which note
  * how deep their stack is. */
 #ifndef CECL_TESTS_FRAMES_H
 #define CECL_TESTS_FRAMES_H

@@ -1,5 +1,4 @@
-/* A program that opens the library, and closes it while the library's threads run. The path of libcecl.so is the
- * only argument. */
+/* A program that opens libcecl.so, its only argument, and closes it while the library's threads run. */
 #include <dlfcn.h>
 
 #include "../with_cmocka.h"
@@ -34,7 +33,7 @@ TEST(threads_go_on_in_a_library_that_was_closed)
     library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* NULL: its code is gone */
     assert_non_null(library);
     assert_int_equal(dlclose(library), 0);
-    assert_int_equal(join(&after, 1, id, 0), ceclSuccess); /* the id's thread answers */
+    assert_int_equal(join(&after, 1, id, 0), ceclSuccess); /* the id's thread still answers */
     assert_int_equal(destroy(after), ceclSuccess);
     assert_int_equal(destroy(before), ceclSuccess);
 }

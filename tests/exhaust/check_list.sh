@@ -1,7 +1,6 @@
 #!/bin/sh
-# check_list.sh LIBRARY: checks that every libc function that the objects of LIBRARY call is refused by
-# exhaust_cases (REFUSED_CALLS in refuse.h), or listed with a reason in not_refused.txt. Objects that need
-# CUDA are not checked.
+# check_list.sh LIBRARY: every libc function that an object of LIBRARY calls must be refused by exhaust_cases
+# (REFUSED_CALLS in refuse.h), or be listed with a reason in not_refused.txt. Objects that need CUDA are not checked.
 set -eu
 here=$(dirname "$0")
 folder=$(mktemp -d)

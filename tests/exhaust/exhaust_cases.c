@@ -1,16 +1,14 @@
-/* The exhaustion suite: one request of one rank for memory, a descriptor, a mapping, a thread or a
- * connection is refused once, in one step of a communicator of three ranks. The step must end soon, with an
- * error that names the refusal as its cause, on all ranks where the manual says so, or succeed because the
- * request was optional. Every resource must be given back, the step must succeed when it is made again, and
- * an all-gather after that must be right in every byte.
+/* The exhaustion suite: in one step of a communicator of three ranks, one rank is refused one request for memory, a
+ * descriptor, a mapping, a thread or a connection. If the step needed the request, it must fail soon, with an error
+ * that names the cause, on all ranks where the manual says so. All resources must be given back, the step must succeed
+ * when it is made again, and an all-gather after that must be right in every byte.
  *
  *     exhaust_cases [--list] [--case NAME] [--part I/P] [--jobs J] [--selected]
  *
- * First each step is made without a refusal, to count its requests: by rank and by place in src/. Then
- * there is a case for each request. A case is named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that
- * place; NAME may be the beginning of a name. `--selected` runs the first request from each place, on one
- * rank that differs from place to place, and all requests from places where a refusal has found a defect.
- * CI runs the selected cases. */
+ * First each step is made without a refusal, to count its requests by rank and by place in src/. Each request is a
+ * case, named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that place. NAME may be the beginning of a name.
+ * `--selected`, as in CI, runs the first request from each place, on a rank that differs from place to place, and all
+ * requests from places where a refusal once found a defect. */
 
 #include "../world/options.h"
 #include "life.h"
@@ -18,7 +16,7 @@
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_CASES 20000
 #define MOST_STEPS 64
-#define TRIES 3 /* the order of threads decides whether some requests are made */
+#define TRIES 3 /* some requests are made only if threads run in a certain order */
 #define NAME_BYTES 128
 
 struct exhaust_case {
@@ -45,15 +43,13 @@ struct tally {
 
 static struct exhaust_case cases[MOST_CASES];
 static int ncases;
-/* By step and rank: where memory was allocated that a step without a refusal does not free. */
+/* By step and rank: the places whose allocations a step keeps even without a refusal. */
 static uintptr_t kept[MOST_STEPS][RANKS][MOST_LEFT + 1];
 
 static int ranks_of(const struct step *step)
 {
     return step->one_process ? 1 : RANKS;
 }
-
-/* ---- processes */
 
 static void start(struct run *run, const struct exhaust_case *c, int try)
 {
@@ -125,8 +121,6 @@ static struct run *await_one(struct run *runs, int jobs)
     }
 }
 
-/* ---- names */
-
 static void name_place(const struct place *place, const char *line, char *name, size_t room)
 {
     const char *file = strrchr(line, '/');
@@ -145,7 +139,7 @@ static void name_cases(void)
     FILE *list = fd < 0 ? NULL : fdopen(fd, "w");
     if (!list || readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
         return;
-    for (int i = 0; i < ncases; i++) /* the call instruction ends at this return address */
+    for (int i = 0; i < ncases; i++) /* `at` is the return address, just behind the call */
         fprintf(list, "%#lx\n", (unsigned long)cases[i].place.at - 1);
     fclose(list);
     snprintf(command, sizeof(command), "addr2line -e '%s' < %s 2>/dev/null", self, path);
@@ -162,8 +156,6 @@ static void name_cases(void)
         pclose(lines);
     unlink(path);
 }
-
-/* ---- judging */
 
 static bool print_faults(const struct run *run)
 {
@@ -213,7 +205,7 @@ static void end_run(struct run *run)
     run->c = NULL;
 }
 
-/* Runs a case again whose request was not made. */
+/* If the request was not made, runs the case again. */
 static void judge(struct run *run, const struct options *options, struct tally *tally)
 {
     const struct exhaust_case *c = run->c;
@@ -235,8 +227,6 @@ static void judge(struct run *run, const struct options *options, struct tally *
     }
     end_run(run);
 }
-
-/* ---- counting and running */
 
 static void add_cases(int step, int rank, const struct ledger *ledger)
 {
@@ -265,7 +255,7 @@ static bool count_step(int step)
     return !failed;
 }
 
-/* Steps, and calls in source files, where a refusal has found a defect. */
+/* Steps, and calls in source files, where a refusal once found a defect. */
 static const struct {
     const char *step, *place;
 } found[] = {
@@ -300,7 +290,7 @@ static bool has_found(const struct exhaust_case *c)
     return i < FOUND;
 }
 
-/* Counts those of `found` that no case matches, because the library asks elsewhere now. */
+/* Counts rows of `found` that match no case, because the library now asks elsewhere. */
 static int count_lost(void)
 {
     int lost = 0;
@@ -321,7 +311,7 @@ static bool is_selected(const struct exhaust_case *c)
     return (c->nth == 1 && is_turn) || has_found(c);
 }
 
-/* Selects by name, because counts differ a little from run to run and each part runs separately. */
+/* A case's name decides its part: parts run separately, and the number of requests varies a little from run to run. */
 static uint32_t hash_of(const char *name)
 {
     uint32_t hash = 2166136261u;
@@ -363,8 +353,6 @@ static void run_all(const struct options *options, struct tally *tally)
         busy -= !run->c;
     }
 }
-
-/* ---- the program */
 
 /* Writes a tuning file for the steps that read one. */
 static void write_tuning(char *path)

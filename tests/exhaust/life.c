@@ -1,15 +1,13 @@
-/* A rank's life: it prepares the step, makes it while one request of one rank is refused, reports the
- * result, makes a failed step again, and continues with further calls. */
+/* A rank's life: prepares the step, makes it while one request of one rank is refused, reports the result, makes the
+ * step again if it failed, and makes further calls. */
 #include "life.h"
 
 #include <errno.h>
 
 #include "../world/blame.h"
 
-/* Seconds in which every rank must learn of a refusal: enough on a busy machine, and below TIMEOUT_MS. */
+/* Seconds within which every rank must learn of a refusal: enough on a busy machine, and less than TIMEOUT_MS. */
 #define LIMIT 45.0
-
-/* ---- before the step */
 
 static void set_environment(const struct step *step)
 {
@@ -43,8 +41,6 @@ static void begin(struct life *life)
     life_meet(life);
 }
 
-/* ---- the step */
-
 static ceclResult_t async_of(const struct life *life)
 {
     ceclResult_t async = ceclSuccess;
@@ -63,7 +59,7 @@ static void keep_words(struct life *life)
     snprintf(life->report->words, WORDS_BYTES, "%s", ceclGetLastError(life->comm));
 }
 
-#define HEARING_MS 200 /* within this time, peers fail that do more than wait */
+#define HEARING_MS 200 /* peers that do more than wait fail within this time */
 
 static bool all_have_errors(const struct life *life)
 {
@@ -133,8 +129,6 @@ static void make_step(struct life *life)
     life_meet(life);
 }
 
-/* ---- looking at how it went */
-
 /* A refused rank's own message contains at least one of these words. */
 static bool names_cause(const struct life *life, const char *words)
 {
@@ -157,13 +151,13 @@ static void check_own(struct life *life)
         life_fail(life, "the message blames a peer: %s", report->words);
 }
 
-/* The caller's exchange failed, not the library's, so the error names no rank. */
+/* In this case the caller's exchange failed, not the library's, so the error names no rank. */
 static bool is_callbacks(const struct report *report)
 {
     return report->result == ceclSystemError && strstr(report->words, "the caller's allGather");
 }
 
-/* Whether the words are the refused rank's own message, which a peer repeats after "rank N: ". */
+/* Whether the words are those of the refused rank, which a peer repeats after "rank N: ". */
 static bool repeats_refused(const struct life *life, const char *words)
 {
     char prefix[16];
@@ -209,7 +203,7 @@ static void check_time(struct life *life)
                   life->report->words);
 }
 
-/* The number of ranks that failed, without those that repeated the call alone. */
+/* How many ranks failed, without those that repeated the call alone. */
 static int count_failed(const struct life *life)
 {
     int count = 0;
@@ -234,8 +228,6 @@ static void check_alike(struct life *life)
         life_fail(life, "a peer was refused something, and this rank fails alone: %d: %s",
                   (int)life->report->result, life->report->words);
 }
-
-/* ---- afterwards */
 
 static void join_anew(struct life *life)
 {
@@ -284,7 +276,7 @@ static void go_on(struct life *life)
     life_prove(life, life->comm, NULL, life->n);
 }
 
-/* Memory that the process keeps: the message of a communicator that has ended, a thread's group. */
+/* What a process keeps even without a refusal: the message of the ended communicator, and a thread's group. */
 static void list_left(struct life *life)
 {
     uintptr_t *left = life->report->left, at;

@@ -12,7 +12,7 @@
 #define RANKS 3
 #define TIMEOUT_MS 60000 /* of waits for peers, and of joining; a step that takes longer has hung */
 #define WORDS_BYTES 512
-#define MOST_LEFT 63 /* a CUDA build keeps some of the runtime's allocations, too */
+#define MOST_LEFT 63 /* a build with CUDA also keeps some allocations of the runtime */
 
 struct step;
 
@@ -21,7 +21,7 @@ struct report {
     struct told told;
     ceclResult_t result;           /* result of the step */
     char words[WORDS_BYTES];       /* the step's error message */
-    ceclResult_t async;            /* asynchronous error of the communicator after the step */
+    ceclResult_t async;            /* the communicator's asynchronous error after the step */
     double took;                   /* seconds that the step took */
     uintptr_t left[MOST_LEFT + 1]; /* places of allocations that were not freed; ends with 0 */
 };
@@ -29,23 +29,22 @@ struct report {
 /* Shared by the processes of a case. */
 struct meeting {
     struct venue venue;
-    _Atomic int ids; /* how many ids were made */
+    _Atomic int ids; /* how many ids have been made */
     ceclUniqueId id;
-    _Atomic int errors;  /* ranks whose step has ended with an error */
-    _Atomic int gave_up; /* a rank has left its join by callbacks */
+    _Atomic int errors;  /* how many ranks' steps have ended with an error */
+    _Atomic int gave_up; /* a rank has given up its join by callbacks */
     struct report reports[RANKS];
     struct ledger ledgers[RANKS];
 };
 
 struct life {
-    AS_PLAYER; /* a process with all ranks is rank 0 of 1 */
+    AS_PLAYER; /* if one process has all ranks, it is rank 0 of 1 */
     const struct step *step;
     struct meeting *meeting;
     struct report *report;
     struct ledger *ledger;
-    int faulty; /* the rank to which a request is refused, or -1 */
-    const uintptr_t
-        *kept; /* where a life without a refusal allocates memory that the process keeps */
+    int faulty;            /* the rank to which a request is refused, or -1 */
+    const uintptr_t *kept; /* places of allocations that the process keeps */
     ceclComm_t all[RANKS]; /* all handles, if one process has all ranks */
     int joined;            /* the value of meeting->ids that this rank waits for */
     int *files[2];         /* shared mappings of files, of INTS ints each */
@@ -55,18 +54,17 @@ struct life {
     ceclRegistration_t registration;
 };
 
-/* Runs the whole life. Does not return. */
 _Noreturn void life_run(struct life *life);
 
 /* ---- steps.c: the steps in which requests are refused */
 
 struct step {
     const char *name;
-    /* What the other ranks do when this rank is refused a request: */
+    /* How the step ends if one rank is refused a request: */
     enum {
         ALONE,    /* the refused rank repeats the call alone, and then all ranks continue */
         TOGETHER, /* all ranks succeed, or all ranks fail and then repeat the call together */
-        EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they failed, too */
+        EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they have failed */
     } outcome;
     void (*prepare)(struct life *life);        /* may be NULL */
     ceclResult_t (*run)(struct life *life);    /* may be called again after a failure */

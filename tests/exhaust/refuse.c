@@ -59,8 +59,6 @@ int refuse_errno(int call)
     return errors[call];
 }
 
-/* ---- counting */
-
 extern const char __executable_start[]; /* defined by the linker */
 
 static uintptr_t place_of(const void *returns_to)
@@ -80,7 +78,7 @@ static struct place *find_place(uintptr_t at, enum call call)
     return place;
 }
 
-/* Counts a request. Returns whether it is refused; errno is then set. */
+/* Counts a request. Returns whether it is refused, with errno set. */
 static bool refuses(enum call call, const void *returns_to)
 {
     if (!atomic_load_explicit(&armed, memory_order_relaxed))
@@ -97,8 +95,6 @@ static bool refuses(enum call call, const void *returns_to)
         errno = errors[call];
     return refused;
 }
-
-/* ---- live allocations */
 
 #define SLOTS 16384u
 #define GONE ((void *)1)
@@ -173,8 +169,6 @@ int refuse_live(const uintptr_t *kept, uintptr_t *at)
     leave();
     return count;
 }
-
-/* ---- functions that replace those of libc */
 
 #define HERE __builtin_return_address(0)
 

@@ -1,9 +1,9 @@
 /* Counts what the library asks of libc and the kernel, and refuses one request of a rank.
  *
- * The linker puts these functions before libc's (--wrap) for everything in the library's object files. So
- * the wrappers see each request of the library's own code, on any thread, and no request that libc or a
- * sanitizer makes for itself. An LD_PRELOAD shim would have to tell callers apart, and could not replace
- * malloc where a sanitizer does. A request's place is its return address. */
+ * The linker (--wrap) replaces these functions by wrappers in all object files of the library. So the wrappers see
+ * every request of the library's own code, on any thread, and none that libc or a sanitizer makes for itself. A library
+ * loaded by LD_PRELOAD would have to tell callers apart, and could not replace malloc where a sanitizer does. A
+ * request's place is its return address. */
 #ifndef CECL_TESTS_EXHAUST_REFUSE_H
 #define CECL_TESTS_EXHAUST_REFUSE_H
 
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Functions that are refused, each with the errno that it sets. */
+/* The functions to refuse, each with the errno that a refusal sets. */
 #define REFUSED_CALLS(CALL) \
     CALL(malloc, ENOMEM) \
     CALL(calloc, ENOMEM) \
@@ -55,20 +55,20 @@ struct place {
 struct ledger {
     int nplaces;
     struct place places[MOST_PLACES];
-    /* Refuse the nth request (from 1) of this function at this place; nth 0 refuses none. */
+    /* The nth request (from 1) of this function at this place is refused; 0: none. */
     uintptr_t refused_at;
     int refused_call, refused_nth;
     _Atomic int refused; /* number of refused requests */
 };
 
-/* This process counts its requests in `ledger` while the ledger is armed. */
+/* From now on this process counts its requests in `ledger` while the ledger is armed. */
 void refuse_in(struct ledger *ledger);
 void refuse_arm(bool on);
 const char *refuse_name(int call);
 int refuse_errno(int call);
 
-/* The number of the library's allocations that are not freed, without those made at the places in `kept`, a
- * list that ends with 0. *at: the place of one of the counted allocations, or 0. */
+/* How many of the library's allocations are not freed, except those made at the places in `kept` (ends with 0). *at:
+ * the place of one of the counted allocations, or 0. */
 int refuse_live(const uintptr_t *kept, uintptr_t *at);
 
 #endif

@@ -1,4 +1,4 @@
-/* The steps. Inputs differ from attempt to attempt and from rank to rank. */
+/* The steps. Inputs differ between attempts and between ranks. */
 #include "life.h"
 
 #define FEW 100
@@ -54,7 +54,7 @@ ceclConfig_t step_config(void)
     return config;
 }
 
-/* Rank 0 makes an id, and tries again if the first try is refused. */
+/* Rank 0 makes an id, and tries a second time if it was refused. */
 static void bring_id(struct life *life)
 {
     struct meeting *meeting = life->meeting;
@@ -86,13 +86,13 @@ ceclResult_t step_join(struct life *life)
     return ceclCommInitRankConfig(&life->comm, life->n, life->meeting->id, life->me, &config);
 }
 
-/* Exchanges fail once a rank has left. */
+/* An exchange fails once a rank has given up. */
 static bool gives_up(struct life *life)
 {
     return atomic_load(&life->meeting->gave_up);
 }
 
-/* Starts a second attempt only when all ranks have left the first. */
+/* A second attempt begins only when all ranks have left the first. */
 static ceclResult_t join_by_callbacks(struct life *life)
 {
     const ceclConfig_t config = step_config();
@@ -114,7 +114,7 @@ static ceclResult_t join_by_callbacks(struct life *life)
 
 /* ---- all ranks in one process */
 
-/* One all-gather by all ranks, in one group of this thread. */
+/* One all-gather of all ranks, in one group of this thread. */
 static ceclResult_t gather_all(struct life *life)
 {
     static int in[RANKS][FEW], out[RANKS][RANKS * FEW];
@@ -154,7 +154,7 @@ static ceclResult_t join_in_group(struct life *life)
     const ceclConfig_t config = step_config();
     static ceclUniqueId id;
     static bool has_id;
-    /* An id that no rank has used: it keeps listening, and can be used again. */
+    /* An id that no rank has used stays valid, so a second attempt uses the same id. */
     ceclResult_t result = has_id ? ceclSuccess : ceclGetUniqueId(&id);
     if (result != ceclSuccess)
         return result;
@@ -171,7 +171,7 @@ static ceclResult_t join_in_group(struct life *life)
 
 /* ---- memory */
 
-#define GROWTH (8u << 20) /* larger than what the pool has left */
+#define GROWTH (8u << 20) /* larger than the pool's free space */
 
 static ceclResult_t grow(struct life *life)
 {
@@ -184,8 +184,8 @@ static ceclResult_t grow(struct life *life)
     return result;
 }
 
-/* Less than GROWTH bytes. If growing the pool by a whole segment is refused, all ranks try with the
- * requested size. */
+/* Needs less than GROWTH bytes. If the pool cannot grow by a whole segment, all ranks try again with the requested
+ * size. */
 static ceclResult_t grow_generously(struct life *life)
 {
     void *ptr;
@@ -248,7 +248,6 @@ void step_clean(struct life *life)
         life_fail(life, "the end of the other communicator: %s", ceclGetLastError(NULL));
 }
 
-/* Registers memory ahead of the call that uses it. */
 static ceclResult_t use_registered(struct life *life)
 {
     ceclResult_t result =
@@ -286,8 +285,8 @@ static void prepare_other(struct life *life)
         life_fail(life, "no other communicator: %s", ceclGetLastError(NULL));
 }
 
-/* Ranks compare a group's calls on both communicators at the same time. A rank whose first call is refused
- * still makes the second call, so that peers learn of the refusal on both communicators. */
+/* Ranks compare the calls of both communicators at the same time. A rank whose first call is refused still makes the
+ * second one, so that peers learn of the refusal on both. */
 static ceclResult_t group_on_two(struct life *life)
 {
     int *in = life->extra + RANKS * CALL_BLOCK;
@@ -310,8 +309,8 @@ static ceclResult_t group_on_two(struct life *life)
     return ceclSuccess;
 }
 
-/* Each rank puts into the window of the next rank; peers must be able to open that memory. A window that
- * was shared is kept until it was used, and a completed put is not repeated. */
+/* Each rank puts into the next rank's window, whose memory peers must be able to open. A repeated attempt shares no
+ * second window, and repeats no completed put. */
 static ceclResult_t put_to_next(struct life *life)
 {
     static ceclWindow_t window;
@@ -355,7 +354,7 @@ static ceclResult_t explain(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
-/* Makes the default stream wait for `stream`, by an event. */
+/* The default stream waits for `stream`, by an event. */
 static ceclResult_t follow(struct life *life, ceclStream_t stream)
 {
     ceclEvent_t event;

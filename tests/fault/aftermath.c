@@ -3,8 +3,6 @@
 
 #include "../world/blame.h"
 
-/* ---- the error */
-
 static double limit_of(const struct life *life)
 {
     return fault_case_is_seen(life->c) ? PROMPT : PROMPT + life->meeting->timeout_ms / 1000.0;
@@ -25,7 +23,7 @@ static bool is_joining(const struct life *life)
 
 #define ENDING "this process is ending"
 #define TELLING 8
-/* Fault by fault: an error's message must contain one of these words. Unused entries are NULL. */
+/* For each fault: an error's message must contain one of these words. Unused entries are NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
     [EXITS] = {"ended", "left", "closed the connection", "Connection refused", ENDING},
@@ -55,8 +53,7 @@ static bool tells(const struct fault_case *c, const char *words)
 
 static bool is_expected(const struct life *life, ceclResult_t result, const char *words)
 {
-    /* the faulty rank's own call failed because CUDA had ended in its process, and peers repeat its
-     * message */
+    /* the faulty rank's call failed because CUDA had ended in its process, and peers repeat its message */
     if (life->c->fault == EXITS && result == ceclUnhandledCudaError)
         return strstr(words, ENDING) != NULL;
     if (is_joining(life) && life->c->fault == OTHER_CALL)
@@ -65,11 +62,11 @@ static bool is_expected(const struct life *life, ceclResult_t result, const char
         return result == ceclInvalidUsage || result == ceclRemoteError;
     if (!fault_case_is_seen(life->c) && result == ceclTimeout)
         return true;
-    /* The process that made the id may end before a rank has connected to it. */
+    /* The process that made the id may have ended before a rank could connect to it. */
     return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
 }
 
-/* The caller's exchange failed, not the library's, so the error names no rank. */
+/* In this case the caller's exchange failed, not the library's, so the error names no rank. */
 static bool is_callbacks(const struct life *life, ceclResult_t result)
 {
     return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;
@@ -87,8 +84,8 @@ static void check_blame(struct life *life, const char *words)
         life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* These calls may be refused and leave the communicator usable. So may a split, also after the ranks had
- * agreed on it. */
+/* Whether the call may be refused and leave the communicator usable. A split may, even after the ranks have agreed on
+ * it. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;
@@ -96,7 +93,7 @@ static bool leaves_usable(const struct life *life)
            (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
 }
 
-/* While another thread ends the process, a call may fail in any way: CUDA ends before the process does. */
+/* While another thread ends the process, any call may fail: CUDA ends before the process does. */
 static void await_exit(const struct life *life)
 {
     while (life->is_faulty && life->c->fault == EXITS)
@@ -127,7 +124,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
 
 #define IDLE_MS 20
 
-/* A rank may leave while it has no pending call. Peers learn of it at the next call that needs the rank. */
+/* A rank may leave while it has no pending call. Peers learn of it in their next call that needs the rank. */
 static bool leaves_quietly(enum fault fault)
 {
     return fault == LEAVES || fault == EXITS || fault == ABORTS;
@@ -141,7 +138,7 @@ void aftermath_watch_idle(struct life *life)
         if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)
             life_fail(life, "no answer: %s", ceclGetLastError(NULL));
         if (async != ceclSuccess && !is_heard) {
-            /* A peer whose idle time is over makes a call, finds the fault and passes the error on. */
+            /* A peer whose time to stay idle is over makes a call, finds the fault, and passes the error on. */
             if (!strstr(ceclGetLastError(life->comm), " gave up: "))
                 life_fail(life, "an error without a reason: %s", ceclGetLastError(life->comm));
             break;
@@ -153,9 +150,7 @@ void aftermath_watch_idle(struct life *life)
         aftermath_check_error(life, async);
 }
 
-/* ---- survivors */
-
-/* Returns the survivors' number for rank `r` of the first communicator, or -1. */
+/* The rank's number among the survivors, or -1. */
 static int new_rank(const struct fault_case *c, int rank)
 {
     int place = 0;
@@ -173,8 +168,7 @@ static void new_one_works(struct life *life, ceclComm_t comm)
     life_prove(life, comm, members, count);
 }
 
-/* Ranks that call shrink with different lists would refuse each other, so the survivors agree on one list
- * first. */
+/* Survivors agree on one list first: ranks that shrink with different lists refuse each other. */
 static void meet_left(struct life *life, int count)
 {
     struct meeting *meeting = life->meeting;
@@ -187,7 +181,7 @@ static void meet_left(struct life *life, int count)
     }
 }
 
-/* A shrink that does not exclude the dead names it, and may be called again. */
+/* A shrink that does not exclude the dead rank names it, and may be called again. */
 static void miss_the_dead(struct life *life)
 {
     char words[64];
@@ -228,8 +222,6 @@ static void go_on(struct life *life)
     new_one_works(life, made);
 }
 
-/* ---- the end */
-
 static void end_old(struct life *life)
 {
     STEP(life, "ending the old communicator");
@@ -268,7 +260,7 @@ _Noreturn void aftermath_of_leaving(struct life *life)
     finish(life);
 }
 
-/* Peers gave up on this rank, unless they had no reason to. If they gave up, its next call must fail, too. */
+/* If the peers gave up on this rank, its next call must return the communicator's asynchronous error. */
 _Noreturn void aftermath_of_the_late(struct life *life)
 {
     ceclResult_t async = ceclSuccess;

@@ -3,14 +3,12 @@
 
 #define GROWTH (20 << 20) /* bytes; larger than a segment of this suite's pools */
 
-/* ---- calls of several parts */
-
 static void within(struct life *life)
 {
     misdeed_at(life, WITHIN);
 }
 
-/* Each rank signals that its memory may be written, and puts into the memory of all others. */
+/* Signals to each rank that this rank's memory may be written, and puts into the memory of all others. */
 static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 {
     const size_t mine = (size_t)life->me * CALL_BLOCK;
@@ -36,8 +34,8 @@ static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 
 static ceclResult_t attempt_growth(struct life *life);
 
-/* The next attempt frees the window. Ranks that call something else still meet this rank, so both notice
- * the difference. */
+/* The next attempt frees the window. Ranks that make another call still meet this rank, so that both notice the
+ * difference. */
 static ceclResult_t make_put_to_each(struct player *p, const struct call *call, int *in, int *out,
                                      ceclStream_t stream)
 {
@@ -54,8 +52,6 @@ static ceclResult_t make_put_to_each(struct player *p, const struct call *call, 
         result = ceclWindowShare(life->comm, life->out, INTS * sizeof(int), &window);
     return result == ceclSuccess ? put_all(life, window) : result;
 }
-
-/* ---- registered memory */
 
 static struct memory memory_open(struct life *life, size_t bytes)
 {
@@ -85,8 +81,7 @@ static ceclResult_t gather(struct life *life, int *in, int *out)
     return call_make(life->gets_wrong ? &call_exchange : &call_gather, &life->player, in, out, 0);
 }
 
-/* Every other attempt registers the memory ahead of the call. A WITHIN fault comes between the registration
- * and the call. */
+/* Every other attempt registers the memory before the call. A WITHIN fault comes between the two. */
 static ceclResult_t gather_registered(struct life *life, int *in, int *out)
 {
     ceclRegistration_t handle;
@@ -119,8 +114,6 @@ static ceclResult_t attempt_registered(struct life *life)
     return result;
 }
 
-/* ---- calls that block */
-
 static ceclResult_t async_of(struct life *life)
 {
     ceclResult_t async = ceclSuccess;
@@ -141,7 +134,7 @@ static ceclResult_t attempt_growth(struct life *life)
                : first;
 }
 
-/* A new communicator is usable only if all its ranks live. This case only destroys it. */
+/* A new communicator can be used only if all its ranks live. This case only destroys it. */
 static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t made)
 {
     int count = 0;
@@ -174,7 +167,7 @@ static ceclResult_t attempt_shrink(struct life *life)
     return end_new(life, result, made);
 }
 
-/* The gather is pending when the communicator is finalized or destroyed. */
+/* Finalizes or destroys the communicator while the gather is pending. */
 static ceclResult_t attempt_end(struct life *life)
 {
     ceclResult_t result = gather(life, life->in, life->out);
@@ -195,9 +188,7 @@ static ceclResult_t attempt_end(struct life *life)
     return result;
 }
 
-/* ---- any call */
-
-/* The manual: a result is valid if the communicator had not failed when the result was copied. */
+/* By the manual, a result is valid if the communicator had not failed by the time the result was copied. */
 static ceclResult_t finish(struct life *life, const int *out, const struct call *call)
 {
     static int copy[INTS];
@@ -223,9 +214,9 @@ static const struct call put_to_each = {make_put_to_each, check_put, .count = CA
 
 struct row {
     ceclResult_t (*whole)(struct life *life); /* the whole attempt, or NULL */
-    /* the part of the attempt before it synchronizes, and that of a rank that makes another call */
+    /* what an attempt enqueues before it synchronizes, and what a rank that makes another call enqueues */
     const struct call *call, *other;
-    bool has_own_point; /* the call itself has the point at which a WITHIN fault comes */
+    bool has_own_point; /* the call itself contains the point of a WITHIN fault */
 };
 static const struct row rows[OPS] = {
     [JOIN] = {.call = &call_barrier, .other = &call_reduce_small},

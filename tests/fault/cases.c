@@ -1,12 +1,11 @@
-/* The list of cases: every fault at every point of every call at which it can occur. The faulty rank and
- * the number of ranks vary from case to case. */
+/* The list of cases: every fault at every point of every call at which it can occur. Faulty ranks and rank counts vary. */
 #include "cases.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MOST_CASES 2000
-#define VARIANTS 2   /* cases of each combination, with other ranks and seeds */
+#define VARIANTS 2   /* cases of each combination, with different ranks and seeds */
 #define OOB_ROUNDS 1 /* exchanges through the caller's callbacks in one join */
 
 static const char *const op_names[OPS] = {"join",
@@ -53,13 +52,13 @@ static bool needs_communicator(enum fault fault)
     return fault == ABORTS || fault == REVOKES || fault == LEAVES;
 }
 
-/* The only faults that a thread beside the call can commit. */
+/* Only these faults can be committed by a thread beside the one that makes the call. */
 static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
         return false;
-    /* A thread must not use a handle that another thread destroys, or that does not exist yet. A revoked
-     * communicator can still be shrunk. */
+    /* A thread must not use a handle that another thread is making or destroying. A revoked communicator can still be
+     * shrunk. */
     const bool revocable = op != JOIN && op != SHRINK && op != FINALIZE && op != DESTROY;
     return ends_its_process(fault) || fault == STOPPED || (fault == REVOKES && revocable);
 }
@@ -75,7 +74,7 @@ static bool can_be_before(enum op op, enum fault fault)
     return fault != OTHER_CALL || (op != FINALIZE && op != DESTROY);
 }
 
-/* These calls are a single step for the caller, so no fault can come within them. */
+/* The other calls are a single step for the caller, so no fault can come within them. */
 static bool has_parts(enum op op)
 {
     return op != JOIN && op != ALLOCATE && op != SPLIT && op != SHRINK;
@@ -110,7 +109,7 @@ static void add(enum op op, enum when when, enum fault fault, int variant, uint3
     *c = (struct fault_case){.number = listed, .op = op, .when = when, .fault = fault};
     c->seed = mix(seed * 100003u + (uint32_t)listed);
     c->nranks = 2 + (listed + variant) % (MOST_RANKS - 1);
-    /* With two ranks, any different list leaves a single rank, which is no misuse. */
+    /* With two ranks, any different list has a single rank, which is no misuse. */
     if (op == SHRINK && fault == OTHER_CALL && c->nranks == 2)
         c->nranks = 3;
     c->faulty = (int)(c->seed % (uint32_t)c->nranks);
@@ -147,8 +146,8 @@ int fault_case_maker(const struct fault_case *c)
     return (int)(c->seed / 3 % (uint32_t)c->nranks);
 }
 
-/* A rank that ends before it has connected to the others leaves no trace, unless it made the id: the id
- * names its process. */
+/* A rank that ends before it has connected to the others leaves no trace, unless it made the id, which names its
+ * process. */
 bool fault_case_is_seen(const struct fault_case *c)
 {
     if (c->op == JOIN && c->when != AFTER && c->faulty != fault_case_maker(c))
@@ -156,7 +155,7 @@ bool fault_case_is_seen(const struct fault_case *c)
     return c->fault != STOPPED && c->fault != NEVER_CALLS;
 }
 
-/* Known defects. A case that fails by one of them is counted separately, never as passed. */
+/* Known defects. A case that fails because of one is counted separately, never as passed. */
 static const struct known {
     const char *words, *reason;
 } known[] = {

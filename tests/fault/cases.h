@@ -7,7 +7,6 @@
 
 #define MOST_RANKS 4
 
-/* What the faulty rank does wrong. */
 enum fault {
     KILLED,
     STOPPED, /* afterwards the rank continues or is killed; the seed decides */
@@ -21,7 +20,6 @@ enum fault {
     FAULTS
 };
 
-/* The call that all ranks make. */
 enum op {
     JOIN,
     JOIN_BY_CALLBACKS,
@@ -49,12 +47,11 @@ enum op {
     OPS
 };
 
-/* When the fault comes. */
 enum when {
     BEFORE, /* instead of the call */
     WITHIN, /* between two parts of the call, for example enqueued and not synchronized */
     AMID,   /* a thread of the faulty rank commits the fault after a random time */
-    AFTER,  /* once all ranks have finished the call; the others are idle then */
+    AFTER,  /* after all ranks have finished the call, while the others are idle */
     WHENS
 };
 
@@ -68,16 +65,15 @@ struct fault_case {
     uint32_t seed;
 };
 
-/* All cases; *count is their number. The list is made once. */
+/* All cases; *count: how many. The list is made once. */
 const struct fault_case *fault_cases(uint32_t seed, int *count);
 
-/* Returns a description, for example "gather: rank 1 of 3 is killed within". */
+/* Writes a description, for example "gather: rank 1 of 3 is killed within". */
 void fault_case_name(const struct fault_case *c, char *name, int bytes);
 
-/* Whether `rank` belongs to the survivors' communicator. */
+/* Whether `rank` is in the survivors' communicator. */
 bool fault_case_stays(const struct fault_case *c, int rank);
-/* Returns why a case is known to fail in this way, or NULL. `words`: the message of the first rank that
- * failed. */
+/* Why a case is known to fail in this way, or NULL. `words`: the message of the rank that failed first. */
 const char *fault_case_known(const struct fault_case *c, const char *words);
 
 /* The rank that makes the first communicator's id. */

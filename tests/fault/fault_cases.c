@@ -1,22 +1,21 @@
-/* The fault suite: one rank of a small communicator commits a fault at one point of one call. Each other
- * rank checks that its calls end in time, that its error names the faulty rank and no other, that every
- * successful result is right, that all resources are given back, and that the survivors' new communicator
- * works.
+/* The fault suite: one rank of a small communicator commits a fault at one point of one call. Each other rank checks
+ * that its calls end in time, its error names the faulty rank and no other, every successful result is right, all
+ * resources are given back, and the survivors' new communicator works.
  *
  *     fault_cases [--list] [--case N] [--part I/P] [--jobs J] [--seed S]
  *
- * CECL_TEST_DEVICE=cuda runs the cases on GPUs, except those with registered memory. With fewer GPUs than
- * ranks, set CECL_SHARE_GPU=1. */
+ * CECL_TEST_DEVICE=cuda runs the cases on GPUs, except those with registered memory. With fewer GPUs than ranks, set
+ * CECL_SHARE_GPU=1. */
 #include "life.h"
 
 #include "../world/options.h"
 
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
-#define MOST_TRIES 5       /* of a case whose time limit passes before its fault */
+#define MOST_TRIES 5       /* of a case in which a time limit passes before the fault */
 
 struct tally {
     int passed, failed, known, repeated;
-    double slowest; /* s from a fault to an error, of faults that leave evidence */
+    double slowest; /* s from a fault that leaves evidence to an error, at most */
     int slowest_case;
 };
 
@@ -28,9 +27,6 @@ struct run {
     int tries;
 };
 
-/* ---- leading a case, in a separate process */
-
-/* Whether the rank has nothing left to do before its peers are done. */
 static bool is_done(const struct fault_case *c, const struct meeting *meeting, int rank)
 {
     const bool goes = rank == c->faulty && !fault_case_stays(c, rank);
@@ -45,15 +41,14 @@ static bool all_done(const struct fault_case *c, const struct meeting *meeting)
     return all;
 }
 
-/* Kills the child that a rank forked as its fault. */
 static void kill_child(const struct meeting *meeting)
 {
     if (atomic_load(&meeting->child) > 0)
         kill(atomic_load(&meeting->child), SIGKILL);
 }
 
-/* Called when the peers are done: lets a rank that stayed away continue or die, and kills the child that
- * keeps descriptors. */
+/* Called when the peers are done: the rank that stayed away continues or dies, and the child that keeps descriptors
+ * dies. */
 static void release(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
 {
     atomic_store(&meeting->released, 1);
@@ -62,10 +57,10 @@ static void release(const struct fault_case *c, struct meeting *meeting, const p
     kill_child(meeting);
 }
 
-/* Waits for all ranks, and records those that ended without a report. */
+/* Notes which ranks have ended, and records those that ended without a report. */
 static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ranks, int *left)
 {
-    /* again, because on a busy machine the rank may stop only after it was let go */
+    /* again: on a busy machine the rank may have stopped only after the first SIGCONT */
     if (c->fault == STOPPED && c->seed % 2 && atomic_load(&meeting->released) &&
         ranks[c->faulty] > 0)
         kill(ranks[c->faulty], SIGCONT);
@@ -122,7 +117,7 @@ static pid_t start_rank(const struct fault_case *c, struct meeting *meeting, int
     return 0;
 }
 
-/* Whether a rank failed before the fault. Then the case can show nothing more. */
+/* Whether a rank failed before the fault: then the case can show nothing. */
 static bool is_spoilt(const struct fault_case *c, const struct meeting *meeting)
 {
     bool failed = false;
@@ -160,9 +155,7 @@ static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
     _exit(0);
 }
 
-/* ---- judging */
-
-/* Prints what each rank reported, in the order of failure. */
+/* Prints what each rank reported, in the order in which ranks failed. */
 static void print_ranks(const struct run *run)
 {
     for (int r = 0; r < run->c->nranks; r++) {
@@ -177,7 +170,7 @@ static void print_ranks(const struct run *run)
     }
 }
 
-/* Returns the report of the rank that failed first, or NULL. */
+/* The report of the rank that failed first, or NULL. */
 static const struct report *first_failure(const struct run *run)
 {
     const struct report *first = NULL;
@@ -190,10 +183,9 @@ static const struct report *first_failure(const struct run *run)
     return first;
 }
 
-/* Whether a time limit passed before the fault, or before a rank without a fault had come. The time limits are
- * short here, so the cause is a busy machine. The limit is CECL_TIMEOUT_MS or CECL_INIT_TIMEOUT_MS. A rank that
- * comes after the limit of the id's maker finds no listener, and may report this before the maker reports the
- * limit. */
+/* Whether a time limit passed before the fault, or before all other ranks had come: the limits are short, so the
+ * machine is busy. A rank that comes after the limit of the id's maker finds no listener, and may report that before
+ * the maker reports the limit. */
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
@@ -238,8 +230,6 @@ static void judge(const struct run *run, const struct options *options, struct t
     fflush(stdout);
 }
 
-/* ---- running several cases in parallel */
-
 static void start(struct run *run, const struct fault_case *c, int tries)
 {
     *run = (struct run){.c = c, .tries = tries};
@@ -280,7 +270,7 @@ static struct run *find_free(struct run *runs, int jobs)
     return NULL;
 }
 
-/* This suite registers mapped files, which GPUs do not support. */
+/* Registered memory is mapped files in this suite, which GPUs do not support. */
 static bool is_chosen(const struct fault_case *c, const struct options *options)
 {
     if (c->op == REGISTER && life_on_gpus())
@@ -313,8 +303,6 @@ static void list_all(const struct fault_case *cases, int count)
         printf("%d  %s; seed %u\n", cases[i].number, name, cases[i].seed);
     }
 }
-
-/* ---- the program */
 
 int main(int argc, char **argv)
 {

@@ -1,9 +1,9 @@
-/* Joining: by an id, or by this suite's own callbacks, which have points for faults. */
+/* Joins by an id, or by this suite's own callbacks, in which faults may come. */
 #include "life.h"
 
 #define STAGING_BYTES 16384 /* small, so that a reduction by staging has several chunks */
 #define SEGMENT_BYTES (1 << 20)
-#define GRACE 0.2 /* seconds for data that the faulty rank may have sent before its fault */
+#define GRACE 0.2 /* seconds in which data that the faulty rank sent before its fault may arrive */
 
 void join_set_limits(int init_timeout_ms)
 {
@@ -49,8 +49,6 @@ ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
     return ceclCommInitRankConfig(comm, nranks, id->id, rank, config);
 }
 
-/* ---- by callbacks */
-
 static void within(struct life *life)
 {
     life->attempt = life->round;
@@ -63,9 +61,7 @@ static bool gives_up(struct life *life)
     return atomic_load(&meeting->fault_began) && now() - meeting->fault_at > GRACE;
 }
 
-/* ---- the first communicator */
-
-/* A rank that joins wrongly uses another rank's number. */
+/* A rank that joins wrongly takes another rank's number. */
 static int rank_to_join_as(const struct life *life)
 {
     return life->gets_wrong ? (life->me + 1) % life->n : life->me;

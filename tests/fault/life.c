@@ -1,7 +1,5 @@
-/* A rank's life: it joins, makes calls, meets the fault, and continues with the other survivors. */
+/* A rank's life: it joins, makes calls until the fault, and continues with the other survivors. */
 #include "life.h"
-
-/* ---- the device */
 
 bool life_on_gpus(void)
 {
@@ -42,8 +40,8 @@ static int count_gpus(void)
     return count;
 }
 
-/* Opens this rank's GPU before anything is timed or counted, because opening takes seconds and the driver
- * keeps descriptors and threads. */
+/* Opens this rank's GPU before anything is timed or counted: it takes seconds, and the driver keeps descriptors and
+ * threads. */
 static void warm_up(struct life *life)
 {
     const int gpus = count_gpus();
@@ -59,8 +57,8 @@ static void warm_up(struct life *life)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
 }
 
-/* The driver keeps mappings and descriptors from a process's first calls with peers. So the ranks make such
- * calls before resources are counted. */
+/* A process's first calls with peers leave mappings and descriptors in the driver, so ranks make some before anything
+ * is counted. */
 static void warm_up_together(struct life *life)
 {
     enum { INTS_EACH = 100000 };
@@ -92,7 +90,7 @@ static void warm_up_together(struct life *life)
         life_fail(life, "no warm communicator: %s", ceclGetLastError(comm));
 }
 
-/* If the fault comes before or while ranks join, joining fails on all ranks. */
+/* If the fault comes before or during the join, joining fails on all ranks. */
 static void join_or_end(struct life *life)
 {
     const struct fault_case *c = life->c;
@@ -111,10 +109,8 @@ static void join_or_end(struct life *life)
     aftermath_of_survivors(life);
 }
 
-/* ---- the calls */
-
-/* Once all ranks have made the call, the fault comes while no rank waits. Then a barrier shows the fault to
- * ranks that have not learned of it. */
+/* Once all ranks have made the call, the fault comes while no rank waits. A barrier then shows it to ranks that have
+ * not noticed. */
 static void come_after(struct life *life)
 {
     STEP(life, "idle");
@@ -131,7 +127,6 @@ static void come_after(struct life *life)
     life->attempt++;
 }
 
-/* Makes calls until one fails. */
 static ceclResult_t attempt_until_failure(struct life *life)
 {
     const struct fault_case *c = life->c;

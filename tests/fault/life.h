@@ -12,8 +12,8 @@
 #include "cases.h"
 
 #define POOL_BYTES (256ll << 20)
-#define WARM_ID 2 /* the id of a communicator that ranks use before the case's */
-#define IDS 3     /* id 0: the case's communicator; id 1: the survivors' communicator */
+#define WARM_ID 2 /* the id of a communicator that ranks make before the case's */
+#define IDS 3     /* id 0: the case's communicator; 1: the survivors'; 2: WARM_ID */
 
 struct report {
     struct told told;
@@ -22,16 +22,15 @@ struct report {
     double took;       /* seconds from the fault to that error */
 };
 
-/* Shared by the processes of a case. */
 struct meeting {
     struct venue venue;
     struct id {
         _Atomic int ready; /* 1: the id is ready; -1: no id will come */
         ceclUniqueId id;
     } ids[IDS];
-    int timeout_ms;       /* for faults that only a timeout can reveal */
-    _Atomic int left;     /* ranks that continue without the faulty rank */
-    _Atomic int released; /* the ranks without a fault are done */
+    int timeout_ms;       /* for faults that peers only find by a time limit */
+    _Atomic int left;     /* how many ranks have gone on without the faulty rank */
+    _Atomic int released; /* the ranks without a fault are done, so the faulty one may go on */
     _Atomic int fault_began;
     double fault_at;
     _Atomic int child; /* a process that the faulty rank left behind */
@@ -51,68 +50,65 @@ struct life {
     struct meeting *meeting;
     struct report *report;
     bool is_faulty;
-    enum op op;           /* the call that attempts make at present */
+    enum op op;           /* the call that attempts make now */
     bool gets_wrong;      /* from now on, the rank makes another call than its peers */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
-    _Atomic bool is_back; /* the rank was stopped, or stayed away, and continues after the others */
+    _Atomic bool is_back; /* a rank that was stopped or stayed away goes on, after the others */
     pthread_t thread;
     bool has_thread;
     struct memory kept[2]; /* registered memory; kept until the communicator has ended */
     int nkept;
-    ceclComm_t warm; /* on GPUs, a communicator of this rank alone; keeps the GPU open */
+    ceclComm_t warm; /* a communicator of this rank alone, which keeps its GPU open */
 };
 
 /* Whether ranks use GPUs (CECL_TEST_DEVICE=cuda) instead of the host device. */
 bool life_on_gpus(void);
-/* Copy ints to and from device memory, and wait for the copy. */
+/* Copy ints to and from device memory, and wait. */
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
 ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
 
-/* Runs the whole life. Does not return. */
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank);
 
 /* ---- join.c: how the ranks of a case come together */
 
-/* Sets the time limit of joining for all later joins of this process. */
+/* Sets the time limit for all later joins of this process. */
 void join_set_limits(int init_timeout_ms);
 ceclConfig_t join_config(const struct fault_case *c, int timeout_ms);
-/* Joins by the id with this number. Id 0 is made by the rank that the case names, any other id by rank 0 of
- * its communicator. */
+/* Joins by the id with this number. Id 0 is made by the rank that the case names, another one by rank 0. */
 ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
                         const ceclConfig_t *config, ceclComm_t *comm);
-/* Makes the case's first communicator. */
 ceclResult_t join_first(struct life *life);
 
 /* ---- attempt.c: the calls of a case, and checks of all their results */
 
-/* Makes the call of life->op once, on new inputs, and waits for its end. Checks a success: the process ends
- * if a byte is wrong, or if the faulty rank did not make the call. */
+/* Makes the call of life->op once, on new inputs, and waits. After a success, the process ends if a byte is wrong, or
+ * if the faulty rank did not make the call. */
 ceclResult_t attempt_make(struct life *life);
-/* Closes the memory that a failed attempt kept open. Called once the communicator has ended. */
+/* Closes the memory that a failed attempt kept open, after the communicator has ended. */
 void attempt_clean(struct life *life);
 
 /* ---- misdeed.c: makes the faulty rank commit its fault at its point */
 
-/* Called at each point of an attempt at which a fault may come. On the faulty rank, at the case's point and
- * attempt, commits the fault. Returns if the rank continues with the attempt. */
+/* Called at each point of an attempt where a fault may come. On the faulty rank, commits the case's fault if this is
+ * its point and attempt. Returns if the rank goes on with the attempt. */
 void misdeed_at(struct life *life, enum when when);
 /* Starts the thread that commits the fault after a random time, if the case has an AMID fault. */
 void misdeed_prepare(struct life *life);
-/* Commits a fault that comes after joining. The thread that joined has ended. */
+/* Waits for the end of that thread, if there is one. */
 void misdeed_forget(struct life *life);
 
-/* ---- aftermath.c: what a case checks after the fault: errors, the survivors' new communicator, and released resources */
+/* ---- aftermath.c: what a case checks after the fault */
 
-/* The time limit of communicators in which a rank keeps others waiting. Each further try of a case doubles
- * it. Ranks that share a GPU take longer to join. */
+/* The time limit of communicators in which a rank keeps others waiting; each further try of a case doubles it. Ranks
+ * that share a GPU take longer to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
-#define LONG_TIMEOUT_MS 60000 /* of other communicators: no timeout may replace evidence */
+#define LONG_TIMEOUT_MS 60000 /* of other communicators: waits must end by evidence */
 
-/* Fails if all ranks must know of the fault by now. */
+/* Fails if all ranks should have learned of the fault by now. */
 void aftermath_check_time(struct life *life);
 /* Checks the error of a call that has failed with `result`: the code, the time and the message. */
 void aftermath_check_error(struct life *life, ceclResult_t result);
-/* Called after the call, while no rank waits: the ranks learn of the fault, or have no reason to. */
+/* Called after the call, while no rank waits: ranks learn of the fault, unless they have no reason to. */
 void aftermath_watch_idle(struct life *life);
 
 /* How a life ends, by the rank's role. */

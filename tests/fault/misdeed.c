@@ -1,4 +1,3 @@
-/* The faults themselves. */
 #include "life.h"
 
 #define JOIN_SPREAD_US 8000 /* a fault amid joining comes within this time */
@@ -23,7 +22,7 @@ static _Noreturn void leave_a_child(struct life *life)
     _exit(0);
 }
 
-/* Ends the process, if the case's fault does that. */
+/* Ends the process, if that is the case's fault. */
 static void end_if_it_does(struct life *life)
 {
     if (life->c->fault == KILLED)
@@ -40,7 +39,7 @@ static void note(struct life *life)
     atomic_store(&life->meeting->fault_began, 1);
 }
 
-/* A fault after which the rank continues once its peers are done. */
+/* A fault after which the rank goes on once its peers are done. */
 static void stay_away(struct life *life)
 {
     life->is_back = true;
