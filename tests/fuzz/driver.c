@@ -1,7 +1,7 @@
-/* Replaces libFuzzer in ordinary builds: runs the fuzzer once with each file of a folder, and then with random inputs,
- * the same each time.
+/* Replaces libFuzzer in ordinary builds: runs the fuzzer once with each file of a folder, and then with COUNT random
+ * inputs, the same each time.
  *
- *     fuzz_NAME FOLDER [COUNT]   COUNT: how many random inputs */
+ *    fuzz_NAME FOLDER [COUNT] */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ static int run_file(const char *folder, const char *name)
         return -1;
     const size_t bytes = fread(data, 1, sizeof(data), file);
     fclose(file);
-    /* flushed, so that the last line names the file that ended the run */
+    /* flushed: the last line names the file that ended the run */
     fprintf(stderr, "%s\n", name);
     LLVMFuzzerTestOneInput(data, bytes);
     return 0;

@@ -1,7 +1,7 @@
-/* Sequences of calls of cecl.h on the host device: collectives, also captured, and messages alone and in groups. All ranks are in this process: one thread makes the calls
- * of all ranks, in a group or rank after rank, or each rank has a thread. After each batch, every
- * byte of all memory is compared with a plain model. Between batches, invalid calls must be
- * refused, and change nothing. */
+/* Sequences of calls of cecl.h on the host device: collectives, also captured, and messages alone and in groups. All
+ * ranks are in this process: one thread makes the calls of all ranks, in a group or rank after rank, or each rank has a
+ * thread. After each batch, every byte of all memory is compared with a plain model. Between batches, invalid calls
+ * must be refused, and change nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #include "model.h"
 
-/* A call of cecl.h succeeds. */
+/* The call of cecl.h must succeed. */
 #define OK(expr) \
     do { \
         const ceclResult_t result_ = (expr); \
@@ -31,8 +31,8 @@ static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 static enum memory memories[RANKS];
 static int files[RANKS];
-static bool checks;    /* ranks compare every call, so they need threads or a group */
-static bool registers; /* register-on-use */
+static bool checks;    /* ranks compare every call, which one thread can make only in a group */
+static bool registers; /* the value of CECL_REGISTER_ON_USE */
 static struct {
     size_t bytes;
     char *at[RANKS];
@@ -41,8 +41,7 @@ static int nown;
 
 /* ---- settings, in the environment */
 
-/* Sets each of some variables at random, or unsets it. The C library never frees the memory of
- * setenv, so this function uses putenv. */
+/* Sets each of some variables at random, or unsets it. Not by setenv, whose memory the C library never frees. */
 static void draw_settings(void)
 {
     static const char *const names[] = {"CECL_STAGING_BYTES",  "CECL_SM_POLICY", "CECL_DIRECTION",
@@ -76,7 +75,7 @@ static void draw_settings(void)
 
 /* ---- memory */
 
-/* Memory that peers can open as long as its file is open. */
+/* Maps a file. Peers can open this memory as long as the file is open. */
 static uint8_t *map_file(int rank)
 {
     const int file = files[rank] = memfd_create("fuzz", MFD_CLOEXEC);
@@ -86,7 +85,7 @@ static uint8_t *map_file(int rank)
     return at;
 }
 
-/* All ranks allocate equally in the pool, even ranks that use other memory. */
+/* Allocates from the pool on all ranks, even on ranks that use other memory. */
 static void allocate(size_t bytes, char *at[RANKS])
 {
     OK(ceclGroupStart());
@@ -120,8 +119,7 @@ static void close_memory(void)
     }
 }
 
-/* Allocates or frees pool memory. A value that one rank writes through a peer pointer must arrive
- * there. */
+/* Allocates or frees pool memory. A value that one rank writes through a peer's pointer must arrive there. */
 static void change_pool(void)
 {
     const int which = (int)take_below(&in, OWN_MOST),
@@ -159,8 +157,6 @@ static void change_registration(void)
         OK(ceclCommDeregister(comms[r], handle));
 }
 
-/* ---- batches */
-
 static struct batch {
     enum mode mode;
     int ncalls;
@@ -178,7 +174,7 @@ static ceclStream_t stream_of(int rank)
     return batch.on_stream ? streams[rank] : NULL;
 }
 
-/* asks: receivers tell senders where blocks belong */
+/* `asks`: receivers tell senders where blocks belong */
 static ceclResult_t call(int i, int rank, ceclStream_t stream, bool asks)
 {
     struct random_call c = batch.calls[i][rank];
@@ -186,7 +182,7 @@ static ceclResult_t call(int i, int rank, ceclStream_t stream, bool asks)
     return random_call(comms[rank], &c, !asks);
 }
 
-/* Captures the call, and launches the graph once. Ranks wait for each other, so each needs a thread. */
+/* Captures the call, and launches the graph once. Needs a thread for each rank, because ranks wait for each other. */
 static void make_in_graph(int i, int rank)
 {
     ceclGraph_t graph = NULL;
@@ -212,8 +208,7 @@ static void make(int i, int rank, bool grouped)
     OK(call(i, rank, stream_of(rank), !grouped && batch.mode >= THREADS));
 }
 
-/* Makes calls one by one; consecutive messages may become a group. Peers may group them
- * differently. */
+/* Makes calls one by one; consecutive messages may become a group. Each rank draws its own groups. */
 static void make_all(int rank)
 {
     bool open = false;
@@ -275,7 +270,7 @@ static bool has_messages(void)
     return false;
 }
 
-/* Messages are drawn more often than each collective, because a group needs several of them. */
+/* Messages are drawn more often than other calls, because a group needs several. */
 static enum kind draw_kind(void)
 {
     enum { MESSAGES = 4 };
@@ -335,15 +330,15 @@ static void run_batch(void)
     model_compare(&model, what);
 }
 
-/* ---- calls with one invalid argument, on one rank; test_refusals.c has them all, and their words */
+/* ---- calls with one invalid argument, on one rank; test_refusals.c has all such calls, and their messages */
 
-/* Calls that a group may contain. They are refused at different steps: by their arguments, by where buffers lie, by the
- * stream. */
+/* Calls that a group may contain. They are refused at different steps: for an argument, for the places of buffers, or
+ * for the stream. */
 static ceclResult_t misuse_call(unsigned which, int rank, char *send, char *recv)
 {
     const size_t twos[RANKS] = {2, 2, 2, 2, 2, 2, 2, 2}, near[RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
     const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
-    /* cecl cannot know where private memory ends */
+    /* only of such memory does cecl know where it ends */
     const bool has_end = memories[rank] == POOL || (memories[rank] == MAPPED && registers);
     uint64_t words[64] = {0};
     const ceclStream_t stranger = (ceclStream_t)(void *)words;
@@ -384,8 +379,8 @@ static void require_refusal(ceclResult_t result)
     REQUIRE(*ceclGetLastError(NULL), "a refusal without a message");
 }
 
-/* Makes a valid call of the group. After the invalid call it may be refused: that call may have
- * named an invalid stream, which only ceclGroupEnd refuses, and this call names another stream. */
+/* Makes a valid call of the group. After a call with an invalid stream it may be refused: only ceclGroupEnd would
+ * refuse that stream, and this call names another one. */
 static void call_beside_bad(int i, int r, bool follows)
 {
     const ceclResult_t result = call(i, r, stream_of(r), false);
@@ -393,7 +388,7 @@ static void call_beside_bad(int i, int r, bool follows)
             "a valid call after a bad one returns %d: %s", (int)result, ceclGetLastError(NULL));
 }
 
-/* A group with a refused call: none of its calls is carried out, on any rank. */
+/* A group with an invalid call: no call of it is carried out, on any rank. */
 static void misuse_in_group(int rank)
 {
     const int bad = (int)take_below(&in, (unsigned)batch.ncalls + 1);
@@ -406,14 +401,14 @@ static void misuse_in_group(int rank)
             call_beside_bad(i, r, r == rank && i >= bad);
     }
     const ceclResult_t result = ceclGroupEnd();
-    /* the group's end checks places of buffers; the call itself checks all else */
+    /* the group's end refuses places of buffers; the call itself refuses all else */
     require_refusal(result);
     REQUIRE(refusal == ceclSuccess || result == refusal, "a group returns %d, its call %d",
             (int)result, (int)refusal);
 }
 
-/* Messages of one rank to itself that do not match, or more messages to a peer than a group may
- * have. The valid calls of the group are not carried out either. */
+/* Messages of one rank to itself that do not match, or more messages to a peer than a group may have. None of the
+ * group's calls is carried out. */
 static void misuse_messages_in_group(int rank)
 {
     char *const recv = (char *)model.memory[rank], *const send = recv + MODEL_BYTES / 2;
@@ -459,7 +454,7 @@ static void run_misuse(void)
     if (checks)
         return;
     draw_batch();
-    batch.on_stream = false; /* a group's calls use one stream; this stream is for invalid calls */
+    batch.on_stream = false; /* invalid calls use the default stream, and a group has one stream */
     if (how < 5)
         require_refusal(misuse(rank));
     else if (how < 6)
@@ -473,8 +468,6 @@ static void run_misuse(void)
     synchronize();
     model_compare(&model, "after a bad call");
 }
-
-/* ---- the fuzzer */
 
 static void step(void)
 {

@@ -1,7 +1,7 @@
-/* The messages of the TCP bootstrap: what a root reads from its callers, and what a rank reads
- * from the listener at its id's address. The fuzzer plays the other side, with the right secret
- * or without it, in pieces, out of order, with random bytes. Without the secret, a caller must
- * learn nothing. A rank that has joined gets exactly the parts of all ranks. All waits end. */
+/* The messages of the TCP bootstrap: what a root reads from its callers, and what a rank reads from the listener at its
+ * id's address. The fuzzer plays the other side, with the right secret or without it, in pieces, out of order, with
+ * random bytes. Without the secret, a caller must learn nothing. A rank that has joined gets exactly the parts of all
+ * ranks. All waits end. */
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -25,12 +25,12 @@ static const uint8_t secret[16] = "a secret of many";
 
 static struct client {
     int fd;
-    bool right;     /* its first bytes are those of a rank that joins */
-    bool is_silent; /* the client sends nothing more */
+    bool right;     /* its first bytes were those of a rank that joins */
+    bool is_silent; /* the client sends no more */
     int rank, nranks;
     uint64_t proof;                    /* the proof that the root must send to this client */
-    uint8_t part[CECL_OOB_PART_BYTES]; /* the part that it sends, if `right` */
-    uint8_t sent[SENT_MOST];           /* after that, or from the first byte if it does not join */
+    uint8_t part[CECL_OOB_PART_BYTES]; /* the part that the client sends, if `right` */
+    uint8_t sent[SENT_MOST];           /* what it sends then, or everything if it does not join */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
     size_t nreceived;
@@ -52,10 +52,10 @@ static void say(struct client *c, const void *data, size_t bytes)
     const size_t sent = world_send(c->fd, data, bytes);
     memcpy(c->sent + c->nsent, data, sent);
     c->nsent += sent;
-    c->is_silent = sent < bytes; /* lost bytes cannot be tracked */
+    c->is_silent = sent < bytes; /* what was lost is not known, so nothing can follow */
 }
 
-/* Replaces an earlier client. The new one has no connection yet. */
+/* The new client replaces the one of the last run. It has no connection yet. */
 static struct client *begin_client(void)
 {
     struct client *c = &clients[nclients++];
@@ -97,7 +97,6 @@ static bool may_answer(const struct client *c)
     return c->fd >= 0 && c->nsent == 0 && !c->right;
 }
 
-/* Joins correctly. */
 static void join(struct client *c, int rank, int nranks)
 {
     struct cecl_tcp_said a = joining(c, rank, nranks);
@@ -106,7 +105,7 @@ static void join(struct client *c, int rank, int nranks)
     c->nsent = 0;
 }
 
-/* Joins, or tries to; a wrong tag has one wrong bit. */
+/* Joins, correctly or not: a wrong tag has one wrong bit. */
 static void answer(struct client *c)
 {
     const unsigned flags = take_byte(&in);
@@ -121,7 +120,7 @@ static void answer(struct client *c)
         a.timeout_ms = (int64_t)take_word(&in);
     if (flags & 4)
         a.nranks = (int32_t)take_word(&in);
-    if (a.nranks > 300 && a.nranks < 70000) /* the root would check this many seats at each tick */
+    if (a.nranks > 300 && a.nranks < 70000) /* the root checks this many seats at each tick */
         a.nranks %= 300;
     sign(c, &a);
     if (flags & 8) {
@@ -191,7 +190,7 @@ static bool act_as_clients(void)
             act_one(what, &clients[take_below(&in, (unsigned)nclients)]);
         return true;
     }
-    bool acted = false; /* the script is over: all clients receive what comes, and leave */
+    bool acted = false; /* the script is over: clients only receive, until the root has left */
     for (int i = 0; i < nclients; i++)
         if (clients[i].fd >= 0 && shutdown(clients[i].fd, SHUT_WR) == 0 && !clients[i].is_silent)
             acted = clients[i].is_silent = true;
@@ -200,7 +199,7 @@ static bool act_as_clients(void)
 
 /* ---- the bytes that a client received */
 
-/* The only client that may have the seat of `rank`; NULL if several clients may. */
+/* The client that has the seat of `rank`; NULL if several clients may have it. */
 static const struct client *holder_of(int rank, int nranks)
 {
     const struct client *holder = NULL;
@@ -229,7 +228,7 @@ static void check_parts(const struct client *c, const uint8_t *data, uint64_t by
     }
 }
 
-/* The message of a failed job is the last message to a rank. */
+/* The message of a failed job is the last one to a rank. */
 static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
 {
     REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,
@@ -238,7 +237,7 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* After the parts of all, a client that goes on sending has a line (boot/oob.h): more replies may follow. */
+/* After the parts of all ranks, the connection of a client that sends more is a line (boot/oob.h), with more replies. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;
@@ -251,7 +250,7 @@ static void check_replies(const struct client *c, size_t at)
             return;
         }
         if (reply.bytes > left)
-            return; /* the client or the root left */
+            return; /* the client or the root has left */
         if (is_first)
             check_parts(c, c->received + at, reply.bytes);
         else
@@ -261,7 +260,7 @@ static void check_replies(const struct client *c, size_t at)
     }
 }
 
-/* Whether the root asked the client to connect again, because it had not sent a whole answer for too long. */
+/* Whether the root asked the client to connect again, because it was too slow to send a whole answer. */
 static bool was_put_off(const struct client *c)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
@@ -304,14 +303,13 @@ static void fuzz_root(void)
         check_client(&clients[i]);
 }
 
-/* ---- the rank under test; the fuzzer plays the root, and `clients[0]` is the root's view of the
- * rank */
+/* ---- the rank under test; the fuzzer plays the root, and `clients[0]` is the rank as the root sees it */
 
 static struct {
     int nranks, rank;
-    unsigned easy;     /* the root makes this many steps of the join correctly */
+    unsigned easy;     /* the root makes this many steps of the join correctly, from the first on */
     size_t part;       /* bytes of the all-gather */
-    bool is_disturbed; /* time has passed, or the root has left: any wait may fail */
+    bool is_disturbed; /* time has passed, or the root has left, so any wait may fail */
 } job;
 
 #define REPLY_AT sizeof(struct cecl_tcp_proof)
@@ -363,7 +361,7 @@ static void check_answer(const struct client *c)
     REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "the rank sends another part");
 }
 
-/* Whether the root has proved that it knows the secret, and then has sent all parts. */
+/* Whether the root has proved that it knows the secret, and whether it has sent all parts then. */
 static void read_answer(const struct client *c, bool *proved, bool *replied)
 {
     struct cecl_tcp_reply reply;
@@ -374,7 +372,7 @@ static void read_answer(const struct client *c, bool *proved, bool *replied)
                reply.bytes == bytes;
 }
 
-/* The first steps, in order. False: all are done. */
+/* Makes the next of the correct steps. False: all are done. */
 static bool act_easily(struct client *c)
 {
     if (c->nsent >= (job.easy > 1 ? PARTS_AT : job.easy * REPLY_AT))

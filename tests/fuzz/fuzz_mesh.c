@@ -1,6 +1,6 @@
-/* The mesh of one rank, while the fuzzer plays all others, correctly or not: what comes to its inboxes, and what its
- * peers write into the memory that all share. The results of an exchange must be what the peers brought; strangers
- * must not be heard; no descriptor may leak; all waits end. The rank is never rank 0, which makes the memory. */
+/* The mesh of one rank, while the fuzzer plays all other ranks, correctly or not: their messages to the rank's inboxes,
+ * and their writes to the shared memory. An exchange must give what the peers brought, strangers must not be heard, no
+ * descriptor may leak, and all waits must end. The rank is never rank 0, which makes the memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -17,11 +17,11 @@
 
 #define RANKS_MOST 4
 #define PART_MOST 3000
-#define PATIENCE_MS 20 /* of the rank: it waits as long for a peer that does not come */
+#define PATIENCE_MS 20 /* how long the rank waits for a peer that does not come */
 #define FILES 8
 #define POSTS_MOST 16
 
-/* A message to the inbox of posts, which was not taken yet. */
+/* A message that was sent to the inbox of posts and not taken yet. */
 struct letter {
     int who, nfds;
     size_t bytes;
@@ -39,7 +39,7 @@ static int nranks, rank, memory, files[FILES];
 static ino_t inodes[FILES];
 static struct letter letters[POSTS_MOST];
 static int nletters;
-static bool is_disturbed; /* a peer has ended, said so, or written anything */
+static bool is_disturbed; /* a peer has ended, has said that it ends, or has written anything */
 
 static int other_rank(void)
 {
@@ -79,7 +79,7 @@ static void say(char kind, const struct inbox_head *head, const void *body, size
     close(fd);
 }
 
-/* A caller without the secret, with any bytes and descriptors, or with none. */
+/* A caller that sends a wrong secret, any bytes and descriptors, or nothing. */
 static void be_a_stranger(char kind)
 {
     uint8_t bytes[sizeof(struct inbox_head) + 64];
@@ -114,7 +114,7 @@ static void come(int who, const char *kind, const void *part, size_t bytes, size
     atomic_store(&row->came, turn + 1);
 }
 
-/* Peers come with these bytes; `oddly`: one comes with another kind or length, or does not come. */
+/* The peers write these bytes as their part. `oddly`: one of them gives another kind or length, or does not come. */
 static bool all_come(const char *kind, const uint8_t *part, size_t bytes, bool oddly)
 {
     const int odd = oddly ? other_rank() : -1;
@@ -138,7 +138,7 @@ static void make_memory(size_t bytes, bool is_sealed)
         REQUIRE(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seals: %s", strerror(errno));
 }
 
-/* Rank 0 sends the memory; sometimes one that is too small, can shrink, or is none. Returns whether it is good. */
+/* Rank 0 sends the memory, which sometimes is too small, can shrink, or is missing. Returns whether it is good. */
 static bool hand_out(void)
 {
     const unsigned how = take_below(&in, 16);
@@ -154,7 +154,8 @@ static bool hand_out(void)
     return is_good;
 }
 
-/* All send their processes, one of them perhaps not, and come to the exchanges of a join. Returns whether all do. */
+/* All peers, or all but one, send descriptors of their processes, and come to a join's exchanges. Returns whether all
+ * do. */
 static bool come_to_join(void)
 {
     const struct cecl_vote good = {.result = ceclSuccess};
@@ -191,8 +192,6 @@ static bool open_mesh(void)
         cecl_mesh_joined(mesh);
     return result == ceclSuccess;
 }
-
-/* ---- steps */
 
 static void check_result(ceclResult_t result, bool was_broken, bool is_even)
 {
@@ -341,7 +340,7 @@ static void post(void)
         check_descriptor(letter.fds[i], i % FILES);
 }
 
-/* A peer ends, says how it ends, or writes anything where it may write. */
+/* A peer ends, says how it ends, or writes any bytes where it may write. */
 static void peer_ends(void)
 {
     struct mesh_row *row = &rows[other_rank()];
@@ -388,8 +387,6 @@ static void step(void)
     default: hear_news();
     }
 }
-
-/* ---- the fuzzer */
 
 static void open_peers(void)
 {

@@ -1,14 +1,12 @@
-/* Sequences of calls of the library in NCCL's place, on the host device, with a stand-in for
- * NCCL. Communicators are blocking or not, and some are aborted during their creation. cecl
- * carries out most calls, and the stand-in the rest. Some calls are invalid. */
+/* Sequences of calls of the library in NCCL's place, on the host device, with a stand-in for NCCL. Communicators are
+ * blocking or not, and some are aborted while they are made. cecl carries out most calls, and the stand-in the rest.
+ * Some calls are invalid. */
 #include "nccl_ranks.h"
 
 #define BATCHES_MOST 6
 
-/* ---- calls that are refused, or that are never carried out */
-
-/* Memory outside the model's: a call with the recvbuff of another call goes into a later turn,
- * and the first turn of a group is carried out before the second one is refused. */
+/* Makes an invalid call, whose buffers no other call uses. If it shared another call's recvbuff, it would be refused in
+ * a later stage of the group, after the first stage was carried out. */
 static int misuse(int rank, unsigned which)
 {
     static uint8_t apart[RANKS][128];
@@ -26,13 +24,13 @@ static int misuse(int rank, unsigned which)
     }
 }
 
-/* NCCL refuses the call, at once. */
+/* Whether NCCL refuses the call at once, and not only at the end of a group. */
 static bool names_no_rank(unsigned which)
 {
     return which == 5 || which == 6;
 }
 
-/* A group with such a call returns the call's error, and carries nothing out. */
+/* A group with such a call returns the call's error, and carries out no call. */
 static void misuse_in_group(int rank, unsigned which)
 {
     OK(ncclGroupStart());
@@ -46,15 +44,14 @@ static void misuse_in_group(int rank, unsigned which)
     REQUIRE(result == ceclInvalidArgument, "a group with a bad call returns %d", result);
 }
 
-/* The stand-in carries out the empty calls of a simulated group, and refuses reductions of small
- * floats. */
+/* A group that is only simulated must not contain calls that the stand-in carries out at once (empty ones) or refuses
+ * (reductions of small floats). */
 static bool is_simulated(const struct random_call *c)
 {
     const bool is_small = c->type == ceclFloat16 || c->type >= ceclBfloat16;
     return c->count > 0 && !(random_reduces(c) && is_small);
 }
 
-/* A group that is only simulated. */
 static void simulate(void)
 {
     OK(ncclGroupStart());
@@ -80,7 +77,6 @@ static void run_misuse(void)
     }
     compare("after a bad call");
 }
-/* ---- the fuzzer */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -91,7 +87,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
-    /* The calls of a single rank go to the stand-in, which lacks types and checks no arguments. */
+    /* At least two ranks: the calls of one rank go to the stand-in, which lacks types and checks no arguments. */
     const unsigned how = take_byte(&in);
     model.nranks = 2 + (int)(how % (NCCL_RANKS - 1));
     make_comms(how / (NCCL_RANKS - 1));

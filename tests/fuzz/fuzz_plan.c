@@ -1,6 +1,5 @@
-/* Checks lowering with the verifier. An input gives a tuning table, and a valid sequence of calls
- * and groups, some of them captured and launched again. The plans of all ranks must be correct, or be
- * refused on all ranks. */
+/* Checks lowering with the verifier. An input gives a tuning table, and a valid sequence of calls and groups, some of
+ * them captured and launched again. The plans of all ranks must be correct, or be refused on all ranks. */
 #include "../learn_outside.h"
 #include "input.h"
 
@@ -11,15 +10,15 @@
 #include "plan/way.h"
 #include "verify/verify.h"
 
-#define FEW_RANKS 7 /* of most inputs */
+#define FEW_RANKS 7 /* most inputs have no more ranks */
 #define RANKS_MOST 33
 #define PARTS_MOST 6
 #define CALLS_MOST 3
 #define TIMES_MOST 7 /* launches of these calls */
 #define SLOT 64
 #define SLOTS (2ull * RANKS_MOST * CECL_SLOT_FACTOR * SLOT)
-#define HOST 4096        /* bytes of half of the memory of the host */
-#define TABLE (1u << 15) /* bytes for the tables of splits; larger than any */
+#define HOST 4096        /* bytes of one half of the host memory */
+#define TABLE (1u << 15) /* bytes for the tables of splits; more than any call needs */
 #define EXPERTS 3
 #define SPLITS (2 * CECL_SPLITS_RANKS_MAX * EXPERTS)
 
@@ -27,24 +26,24 @@
 struct drawn {
     struct cecl_part part;
     struct cecl_way way; /* small numbers for what choosing decides */
-    /* each rank's own layout, or one layout for all, or none */
+    /* one layout for all ranks, one for each rank, or none */
     uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
     uint64_t splits[CECL_SPLITS_RANKS_MAX][SPLITS], splits_out[CECL_SPLITS_RANKS_MAX][SPLITS];
-    /* the only rank whose own block stays in place; -1: none; -2: as `part` says */
+    /* the rank whose own block stays in place, which is the only one; -1: none; -2: all or none, as `part` says */
     int in_place_at;
-    uint64_t differ; /* a bit for each rank that differs from `part`, where ranks may differ */
+    uint64_t differ; /* a bit for each rank that is not in place as `part` says */
 };
 
 struct group {
     uint32_t size;
     bool late, captured;
-    int turn[RANKS_MOST]; /* how many ranks come before each rank */
+    int turn[RANKS_MOST]; /* how many ranks publish before each rank */
     uint64_t send_at[PARTS_MOST][RANKS_MOST], outside[PARTS_MOST][CECL_MAX_RANKS / 64];
     struct drawn drawn[PARTS_MOST];
 };
 
-/* Equal for all calls of an input. */
+/* The same for all calls of an input. */
 struct setting {
     enum { ANY_CALLS, QUICK, REDUCTIONS } theme; /* quick: small or urgent */
     int n;
@@ -56,7 +55,7 @@ struct setting {
 
 /* ---- drawing */
 
-/* Many numbers from a few bytes of the input. */
+/* Makes many numbers from a few bytes of the input. */
 static struct input take_many(struct input *in)
 {
     static uint8_t many[8 * RANKS_MOST * RANKS_MOST];
@@ -73,7 +72,7 @@ static uint64_t *word(struct drawn *d, int n, int rank, int array, int peer)
     return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
-/* Places blocks one after the other; with gaps also starting with a random rank. */
+/* Places blocks one after the other. With gaps, the first block may be any rank's. */
 static void place_exchange(struct input *in, struct drawn *d, int n, bool has_gaps)
 {
     const unsigned gaps = 1 + (has_gaps ? take_below(in, 3) : 0);
@@ -94,7 +93,7 @@ static void place_exchange(struct input *in, struct drawn *d, int n, bool has_ga
             *word(d, n, r, CECL_LAYOUT_TARGET, p) = *word(d, n, p, CECL_LAYOUT_RECEIVED_AT, r);
 }
 
-/* Blocks of any sizes; or one rank sends to all, or receives from all, and may keep its own block in place. */
+/* Blocks of any sizes; or one rank sends to all or receives from all, and may keep its own block in place. */
 static void draw_exchange(struct input *in, struct drawn *d, int n)
 {
     const unsigned most = 1 + take_below(in, 30), empty = take_below(in, 3), flags = take_byte(in);
@@ -123,7 +122,7 @@ static void draw_gather(struct input *in, struct drawn *d, int n)
     d->part.call.bytes = 0;
     uint64_t *bytes = word(d, n, 0, CECL_LAYOUT_BYTES, 0),
              *offsets = word(d, n, 0, CECL_LAYOUT_AT, 0);
-    for (int i = 0; i < n; i++) { /* the blocks' order is not the ranks' */
+    for (int i = 0; i < n; i++) { /* blocks lie in another order than ranks */
         const int r = (first + i * (n % 7 == 0 ? 1 : 7)) % n;
         bytes[r] = only < 0 || only == r ? take_below(&many, most) : 0;
         offsets[r] = at;
@@ -166,7 +165,7 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
     call->bytes = s->width * s->rows;
 }
 
-/* Tiles at any places, of each rank its own. `call->bytes`: bytes of a tile's row. */
+/* Tiles at any places, other ones on each rank. `call->bytes`: bytes of a tile's row. */
 static void draw_tiles(struct input *in, struct drawn *d, int n)
 {
     struct cecl_call *call = &d->part.call;
@@ -188,7 +187,7 @@ static void draw_tiles(struct input *in, struct drawn *d, int n)
             i % (1 + (uint64_t)n * count) == 0 ? count : take_below(&many, 60) * call->element;
 }
 
-/* Rows for experts, with gaps, or back, or by splits alone: as many as just fit, more to rank 0 than fit, or any. */
+/* A dispatch, a combine, or an all-to-all by splits. Rows: as many as just fit, more to rank 0 than fit, or any number. */
 static void draw_splits(struct input *in, struct drawn *d, int n)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALLV_DEVICE, CECL_OP_DISPATCH,
@@ -211,7 +210,7 @@ static void draw_splits(struct input *in, struct drawn *d, int n)
         words[CECL_LAYOUT_ROW_BYTES] = 2;
         words[CECL_LAYOUT_EXPERTS] = experts;
         words[CECL_LAYOUT_ALIGN] = align;
-        words[CECL_LAYOUT_SCALE_BYTES] = op == 0 ? 0 : rows; /* the verifier does not read any */
+        words[CECL_LAYOUT_SCALE_BYTES] = op == 0 ? 0 : rows; /* the verifier reads no scales */
         words[CECL_LAYOUT_SPLITS] = (uintptr_t)d->splits[r];
         words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)d->splits_out[r];
         d->part.call.bytes = words[CECL_LAYOUT_RECV_ROWS] * words[CECL_LAYOUT_ROW_BYTES];
@@ -235,7 +234,7 @@ static void draw_widening(struct drawn *d, uint64_t blocks)
     d->differ = 0;
 }
 
-/* Draws small numbers, so that a few bytes go in pieces, rounds and chunks. */
+/* Draws small numbers, so that a few bytes already need several pieces, rounds and chunks. */
 static void draw_way(struct input *in, struct drawn *d)
 {
     const struct cecl_op *op = d->part.call.op;
@@ -301,7 +300,6 @@ static void draw_call(struct input *in, const struct setting *setting, struct dr
     draw_way(in, d);
 }
 
-/* Any order of ranks is possible. */
 static void draw_group(struct input *in, const struct setting *setting, struct group *group)
 {
     const unsigned flags = take_byte(in);
@@ -327,7 +325,7 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
     draw_splits(in, &group->drawn[0], setting->n);
 }
 
-/* Draws thresholds of a few bytes, some of which change decisions of the built-in table. */
+/* Draws a table in which some thresholds are a few bytes. */
 static void draw_setting(struct input *in, struct setting *setting)
 {
     static const uint64_t values[] = {0, 1, 5, 24, 60, 256, 1024, UINT64_MAX};
@@ -354,8 +352,6 @@ static void draw_setting(struct input *in, struct setting *setting)
         setting->tuning.value[CECL_TUNE_URGENT_MAX_BYTES] = HOST;
 }
 
-/* ---- parts, made as in a communicator */
-
 static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *turn,
                     uint64_t *send_at)
 {
@@ -370,7 +366,7 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     part->send_at = send_at;
 }
 
-/* Takes the drawn numbers where choosing may decide so. */
+/* Replaces what cecl_choose chose by the drawn way, where another table could choose that. */
 static void take_way(struct cecl_part *part, const struct cecl_way *drawn)
 {
     struct cecl_way *way = &part->way;
@@ -430,7 +426,7 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     learn_outside(&part, (d->part.call.in_place ? UINT64_MAX : 0) ^ d->differ,
                   group->outside[index]);
     cecl_choose(&part.call, &part.means, &part.way);
-    /* ranks that know each other's places exchange no requests */
+    /* a launch that is late, or has several calls, cannot be small or go through host memory */
     if (group->late || group->size > 1)
         part.way.small = part.way.by_host = false;
     if (setting->draws_ways && !part.way.small && !part.way.by_host &&
@@ -447,7 +443,6 @@ static bool has_no_sm(const struct cecl_part *part, uint32_t size, int n)
            part->call.op->family != CECL_FAMILY_REDUCTION;
 }
 
-/* Returns the result, which must be equal on all ranks. */
 static ceclResult_t lower_group(struct group *group, const struct setting *setting, uint8_t *half,
                                 struct cecl_plan *plans)
 {
@@ -477,14 +472,14 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
     return first;
 }
 
-/* `number`: a captured group's, from 1 on */
+/* `number`: of a captured group, from 1 on */
 static void capture(const struct group *group, int nranks, uint32_t number, struct cecl_plan *plans)
 {
     for (int r = 0; r < nranks && group->captured; r++)
         REQUIRE(cecl_plan_capture(&plans[r], false, number) == ceclSuccess, "%s", cecl_message());
 }
 
-/* Calls in which none is captured are also verified as calls. */
+/* If no call is captured, the sequence is verified as plain calls. */
 static ceclResult_t verify(const struct cecl_plan *plans, int made, int nranks, uint64_t order)
 {
     struct cecl_verify_launch launches[TIMES_MOST];
@@ -502,10 +497,10 @@ static ceclResult_t verify(const struct cecl_plan *plans, int made, int nranks, 
     return captured ? cecl_verify_program(&program) : cecl_verify(plans, made, nranks);
 }
 
-/* ---- counts of drawn launches, because a change of drawing could leave none of a kind */
+/* ---- counts of launches by kind: a changed generator must not stop drawing a kind */
 
 enum kind { PIPELINES, BY_HOST, SMALL, MIXED, REPLAYS, SPLIT, SPLIT_WIDE, TILES, WIDENING, KINDS };
-static int counts[KINDS]; /* MIXED: of inputs with small calls and calls by host */
+static int counts[KINDS]; /* MIXED: inputs with both SMALL and BY_HOST */
 
 static void count_launch(const struct cecl_plan *plan, bool again)
 {
@@ -522,15 +517,13 @@ static void count_launch(const struct cecl_plan *plan, bool again)
     counts[WIDENING] += wide && part->call.op->widens;
 }
 
-/* Asks for about half of what 4000 inputs have. Fewer than 400 show nothing. */
+/* Requires about half of the launches that 4000 inputs have. Fewer than 400 inputs prove nothing. */
 void fuzz_done(int inputs)
 {
     static const int least[KINDS] = {340, 700, 400, 80, 1200, 1400, 150, 20, 13};
     for (int k = 0; k < KINDS && inputs >= 400; k++)
         REQUIRE(counts[k] >= least[k] * inputs / 4000, "only %d launches of kind %d", counts[k], k);
 }
-
-/* ---- the fuzzer */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -558,7 +551,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         made++;
     }
     counts[MIXED] += small && by_host;
-    if (made > 0) { /* otherwise lowering has refused every group */
+    if (made > 0) { /* 0 if lowering has refused every group */
         const ceclResult_t result = verify(plans, made, setting.n, take_byte(&in));
         REQUIRE(result == ceclSuccess, "%d ranks, %d launches: %s", setting.n, made,
                 cecl_message());

@@ -1,5 +1,5 @@
-/* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused with its name. What
- * is accepted has the same value in the environment, and a file is printed and read again. (tests/unit has values.) */
+/* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused with its name.
+ * Accepted text has the same value in the environment, and an accepted file is printed and read again. */
 #include "input.h"
 #include "plan/tuning.h"
 #include "util/settings.h"
@@ -14,13 +14,11 @@ static char *copy_of(const uint8_t *data, size_t bytes)
     return copy;
 }
 
-/* ---- settings */
-
 static void check_setting(enum cecl_setting_id id, const char *text)
 {
     const struct cecl_setting *setting = &cecl_settings[id];
     const int64_t untouched = -77;
-    char variable[1000]; /* the C library would keep the memory of each setenv */
+    char variable[1000]; /* not by setenv, whose memory the C library keeps */
     int64_t value = untouched, of_environment = untouched;
     const ceclResult_t result = cecl_setting_parse(id, text, &value);
     const bool is_good = result == ceclSuccess;
@@ -42,7 +40,7 @@ static void check_setting(enum cecl_setting_id id, const char *text)
                 setting->name, text);
 }
 
-/* A setting's name is known. */
+/* The name of a setting must be known. */
 static void check_name(const char *name)
 {
     bool is_setting = false;
@@ -62,8 +60,6 @@ static void fuzz_setting(struct input *in)
     free(exact);
 }
 
-/* ---- files of thresholds */
-
 static void compare_rows(const struct cecl_tuning_file *a, const struct cecl_tuning_file *b)
 {
     REQUIRE(a->nrows == b->nrows, "%zu rows, %zu expected", a->nrows, b->nrows);
@@ -75,7 +71,7 @@ static void compare_rows(const struct cecl_tuning_file *a, const struct cecl_tun
     }
 }
 
-/* The value in force is that of the first row that fits. */
+/* The value in force must be that of the first row that fits. */
 static void check_resolved(const struct cecl_tuning_file *file, int nranks)
 {
     struct cecl_tuning tuning;

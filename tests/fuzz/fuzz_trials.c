@@ -1,8 +1,7 @@
-/* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a
- * stand-in for NCCL that is as slow as the input says. A step is a batch of calls, and is
- * repeated many times. So trials begin, take turns, decide, and are cancelled by the next batch.
- * Or two batches come in an order without a period, so that the table decides. Results
- * are the same, whichever library carries a call out. */
+/* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a stand-in for NCCL that
+ * is as slow as the input says. A program repeats a step, which is a batch of calls, many times, so trials begin, take
+ * turns and decide; the next batch cancels them. Or two batches come in an order without a period, and the table
+ * decides. Results are the same, whichever library carries a call out. */
 #include <dlfcn.h>
 
 #include "nccl_ranks.h"
@@ -13,7 +12,7 @@
 static __typeof__(standin_take_us) *take_us;
 static uint8_t first[2][RANKS][MODEL_BYTES]; /* memory before a step of each batch */
 
-/* A repeated step must find its arguments unchanged. */
+/* Whether a call overwrites its input: then the batch can be repeated only after memory was restored. */
 static bool is_in_place(void)
 {
     bool is = false;
@@ -23,7 +22,7 @@ static bool is_in_place(void)
     return is;
 }
 
-/* Memory before the step, to make it again. */
+/* Keeps memory as it is before the step, so that the step can be made again. */
 static void keep_first(int which)
 {
     for (int r = 0; r < model.nranks; r++)
@@ -39,8 +38,7 @@ static void make_again(int which)
     make_batch();
 }
 
-/* Two batches in an order without a period. This takes a second, so an input has it at most
- * once. */
+/* Two batches in an order without a period. This takes a second, so an input has it at most once. */
 static void run_mixed(void)
 {
     static struct batch both[2];
@@ -60,8 +58,8 @@ static void run_mixed(void)
     }
 }
 
-/* Steps of different batches are compared one by one. Repeated steps are not, so ranks run ahead
- * of each other. */
+/* Steps of changing batches are compared one by one. Repeated steps are compared later, so ranks may run ahead of each
+ * other. */
 static void run_program(void)
 {
     static const int steps_of[] = {2, 100, 160, 30};

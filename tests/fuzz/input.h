@@ -1,5 +1,4 @@
-/* Shared code of all fuzzers: values drawn from an input, and the end of a run that has found an
- * error. */
+/* What all fuzzers share: values drawn from an input, and the end of a run that has found an error. */
 #ifndef CECL_TESTS_FUZZ_INPUT_H
 #define CECL_TESTS_FUZZ_INPUT_H
 
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The remaining bytes. After the last byte, all bytes are 0. */
+/* The bytes that are left. After the last one, all bytes are 0. */
 struct input {
     const uint8_t *at;
     size_t left;
@@ -45,7 +44,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
         ((uint8_t *)to)[i] = take_byte(in);
 }
 
-/* Ends the run with an error unless `holds`. The message says what was found. */
+/* Ends the run with an error unless `holds`; the message says what was found. */
 #define REQUIRE(holds, ...) \
     do { \
         if (!(holds)) { \
@@ -56,11 +55,11 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
         } \
     } while (0)
 
-/* The functions that libFuzzer calls; a fuzzer may lack the second. */
+/* libFuzzer calls these functions; a fuzzer may lack the second. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* The driver calls it, if there is one, after so many random inputs. */
+/* If there is one, the driver calls it after so many random inputs. */
 __attribute__((weak)) void fuzz_done(int inputs);
 
 #endif

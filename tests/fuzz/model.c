@@ -1,4 +1,3 @@
-/* See model.h. */
 #include "model.h"
 
 #define EXTRA_MOST 16 /* bytes between the places of calls */
@@ -16,7 +15,7 @@ void model_begin(struct model *model, uint64_t seed)
     }
 }
 
-/* Allocates `bytes` of a rank's memory, aligned to elements where a reduction needs that. */
+/* Allocates `bytes` of a rank's memory for a buffer, aligned to elements where a reduction needs that. */
 static unsigned char *take_place(struct input *in, struct model *model, const struct random_call *c,
                                  size_t bytes, bool *has_room)
 {

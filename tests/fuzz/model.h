@@ -1,11 +1,11 @@
-/* Batches of calls of world/model.h, for fuzzers that compare every byte. Each rank has one piece of memory; the model has a
- * mirror of it. A call is drawn from an input. Its buffers have their own places in that memory, so calls of a batch do not
- * overlap. Then the call is made, and applied to the mirrors. */
+/* Batches of calls of world/model.h, for fuzzers that compare every byte. A call is drawn from an input. Its buffers
+ * get places of their own in each rank's memory, so the calls of a batch do not overlap. The call is made, and applied
+ * to a mirror of the memory. */
 #ifndef CECL_TESTS_FUZZ_MODEL_H
 #define CECL_TESTS_FUZZ_MODEL_H
 
 #ifndef RANKS
-#define RANKS 8 /* for world/model.c, CMakeLists.txt says so */
+#define RANKS 8 /* CMakeLists.txt compiles world/model.c with the same value */
 #endif
 #include "world/model.h"
 
@@ -22,8 +22,8 @@ struct model {
 
 /* Begins a batch: fills all memory with new bytes. */
 void model_begin(struct model *model, uint64_t seed);
-/* Draws a call of this kind, of all ranks, and writes its input. False: this batch has no room for another call.
- * out_of_place: all-to-alls are never in place, as NCCL's */
+/* Draws a call of this kind, of all ranks, and writes its input. False: the batch has no room for it. out_of_place:
+ * all-to-alls are never in place, as NCCL's. */
 bool model_draw(struct input *in, struct model *model, enum kind kind, bool out_of_place,
                 struct random_call call[RANKS]);
 /* Applies the call to the mirrors. */

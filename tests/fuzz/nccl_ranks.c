@@ -1,4 +1,3 @@
-/* Ranks of the NCCL fuzzers; see nccl_ranks.h. */
 #include "nccl_ranks.h"
 
 #include <errno.h>
@@ -17,12 +16,9 @@ struct model model;
 ncclComm_t comms[RANKS];
 struct batch batch;
 
-/* ---- communicators */
-
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
 
-/* Waits for the background job of a call on the rank's communicator. Returns the call's final
- * result. */
+/* Waits until the rank's communicator is ready, if the call returned "in progress". Returns the call's final result. */
 static int settle(int rank, ncclResult_t result)
 {
     const bool is_later = result == IN_PROGRESS;
@@ -45,7 +41,7 @@ static int settle_all(ncclResult_t result)
     return settled;
 }
 
-/* Returns while communicators are in progress. */
+/* Begins to make communicators, which are in progress when this returns. */
 static void begin_comms(void)
 {
     struct {
@@ -89,8 +85,8 @@ void make_comms(unsigned how)
     }
 }
 
-/* A thread that makes an aborted communicator ends soon after. A fuzzer looks for leaks after each input, and the
- * sanitizer does not always find the stack of such a thread. */
+/* The thread that makes an aborted communicator ends a little later. The leak check after each input does not always
+ * find its stack. */
 static void await_makers(void)
 {
     char names[4096];
@@ -110,9 +106,7 @@ void end_comms(void)
     await_makers();
 }
 
-/* ---- making calls */
-
-/* Ranks other than root may pass NULL for unused buffers. */
+/* Ranks other than the root may pass NULL for unused buffers. */
 static void leave_out(const struct random_call *c, void **send, void **recv)
 {
     if (c->rank == c->root || random_is_in_place(c) || c->count % 4 > 1)
@@ -146,10 +140,8 @@ int call(int i, int rank)
     }
 }
 
-/* ---- batches */
-
-/* Whether NCCL may carry the call out: of reductions, only integer ones have the same bits in
- * both libraries. NCCL's stand-in carries out empty ones, and lacks most types. */
+/* Whether the batch must not have this call because NCCL may have to carry it out. Only reductions of integers have the
+ * same bits in both libraries; the stand-in lacks most other types, and carries out empty reductions. */
 static bool is_left_out(const struct random_call *c, bool can_pass)
 {
     return random_reduces(c) && (c->count == 0 || (can_pass && c->type >= ceclFloat16));
@@ -256,8 +248,6 @@ void make_batch(void)
         REQUIRE(batch.theirs[r] == batch.mine[(r + model.nranks - 1) % model.nranks],
                 "rank %d received another word", r);
 }
-
-/* ---- the process */
 
 /* The stand-in is in a folder beside the fuzzer, unless the environment names another file. */
 static void find_standin(void)

@@ -1,7 +1,6 @@
-/* Shared code of the fuzzers of the library in NCCL's place: communicators of ranks that are all
- * in this process, and batches of calls on them. One thread makes the calls of all ranks in
- * groups, or each rank has a thread. After each batch, every byte of all memory is compared with
- * a plain model. */
+/* What the fuzzers of the library in NCCL's place share: communicators of ranks that are all in this process, and
+ * batches of calls on them. One thread makes the calls of all ranks in groups, or each rank has a thread. After each
+ * batch, every byte of all memory is compared with a plain model. */
 #ifndef CECL_TESTS_FUZZ_NCCL_RANKS_H
 #define CECL_TESTS_FUZZ_NCCL_RANKS_H
 
@@ -16,7 +15,7 @@ enum mode { ONE_GROUP, GROUP_IN_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
 struct batch {
     enum mode mode;
     int ncalls;
-    int in_a_row; /* how often each rank's thread makes the calls before memory is compared */
+    int in_a_row; /* how often each rank's thread makes the batch before memory is compared */
     bool passes;  /* the ranks pass a word around a ring */
     uint64_t mine[RANKS], theirs[RANKS];
     struct random_call calls[CALLS_MOST][RANKS];
@@ -36,17 +35,17 @@ extern ncclComm_t comms[RANKS];
 /* Sets the environment, with CECL_NCCL=policy, and allocates memory. */
 void begin_process(const char *policy);
 
-/* how whether communicators are blocking, and whether other communicators are aborted first */
+/* `how`: whether communicators are blocking, and whether others are aborted before */
 void make_comms(unsigned how);
 void end_comms(void);
 
 int call(int i, int rank);
 
-/* can_pass NCCL may have to carry the calls out, so reductions have integer types only */
+/* `can_pass`: NCCL may have to carry the calls out, so reductions have integer types only */
 void draw_batch(bool can_pass);
 void make_batch(void);
 
-/* Compares memory with the model. what the text of the error */
+/* Compares memory with the model. `what`: text of the error. */
 void compare(const char *what);
 
 #endif

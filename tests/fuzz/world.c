@@ -1,4 +1,3 @@
-/* A simulated world of sockets; see world.h. */
 #include "world.h"
 
 #include <errno.h>
@@ -14,10 +13,10 @@
 #include "input.h"
 
 #define CALLERS 64          /* connections that wait at the listener */
-#define DESCRIPTORS 256     /* descriptors that are counted */
+#define DESCRIPTORS 256     /* most descriptors that can be counted */
 #define STEPS_MOST 1000000  /* waits of one run */
 #define START_NS 5000000000 /* any start time */
-#define SEND_BUFFER 4608    /* the smallest buffer of Linux: long messages need several sends */
+#define SEND_BUFFER 4608    /* the smallest of Linux, so long messages need several sends */
 
 static struct {
     bool on;
@@ -65,8 +64,6 @@ void world_pass(int64_t ms)
 {
     world.now_ns += ms * 1000000;
 }
-
-/* ---- connections */
 
 static void make_pair(int ends[2])
 {
@@ -118,8 +115,6 @@ size_t world_send(int fd, const void *data, size_t bytes)
     return sent > 0 ? (size_t)sent : 0;
 }
 
-/* ---- replaced system calls */
-
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
@@ -131,7 +126,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-/* Time passes at once in a wait, unless the script acts before. */
+/* A wait ends at once, and time passes, unless the script acts before. */
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms);
 
 int __real_poll(struct pollfd *polls, nfds_t count, int ms);
@@ -154,7 +149,7 @@ static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
         if (!acted || (ms > 0 && world.now_ns >= end) || count == 0) {
             if (world.now_ns < end)
                 world.now_ns = end;
-            /* Linux looks again when the time is up */
+            /* Linux looks once more when the time is up */
             return __real_poll(polls, count, 0);
         }
     }

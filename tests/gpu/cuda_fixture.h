@@ -1,5 +1,5 @@
-/* Shared code of the tests of the CUDA device: devices, memory of one device that the other maps,
- * and waits with a time limit. Each test program is one process, and includes this file once. */
+/* What the tests of the CUDA device share: devices, memory of one device that the other maps, and waits with a time
+ * limit. Each test program is one process, and includes this file once. */
 #ifndef CECL_TEST_CUDA_FIXTURE_H
 #define CECL_TEST_CUDA_FIXTURE_H
 
@@ -12,7 +12,7 @@
 #include "util/clock.h"
 
 #define SOON_MS 5000        /* time limit of what must end */
-#define A_WHILE_MS 200      /* how long a test watches what must not end */
+#define A_WHILE_MS 200      /* how long a test watches a wait that must not end */
 #define PROGRAM_S 120       /* time limit of the whole program */
 #define PATTERN_WORDS 65536 /* 256 KiB: large enough for a copy engine, and more than one packet */
 
@@ -29,7 +29,7 @@
             fail_msg("%s: %s", #expr, cudaGetErrorString(must_error_)); \
     } while (0)
 
-/* Checks that `expr` fails with `result` and a message that contains `words`. */
+/* `expr` must fail with `result` and a message that contains `words`. */
 #define refused(result, words, expr) \
     do { \
         assert_int_equal((expr), (result)); \
@@ -41,7 +41,7 @@
 
 static struct cecl_device *gpu[2]; /* gpu[1] is NULL with only one GPU */
 
-/* Each program's main calls this. Limits the program's time. Returns 77 without a usable GPU. */
+/* Each program's main calls this first. It limits the program's time. Returns 77 without a usable GPU. */
 static inline int fixture_start(void)
 {
     struct cecl_gpu_id id;
@@ -53,8 +53,8 @@ static inline int fixture_start(void)
     return 77;
 }
 
-/* As fixture_start, for a program whose first argument is a number of GPUs, 2 without one. Returns it, or 0 if the program
- * is to be skipped. */
+/* As fixture_start, for a program whose first argument is how many GPUs it uses (default 2). Returns that number, or 0
+ * if the program must be skipped. */
 static inline int gpus_wanted(int argc, char **argv, int most)
 {
     int count = 0;
@@ -68,7 +68,7 @@ static inline int gpus_wanted(int argc, char **argv, int most)
     return 0;
 }
 
-/* Whether a tool observes the kernels (CECL_TEST_SHORT=1), which makes them slow. */
+/* Whether a tool that makes kernels slow observes them (CECL_TEST_SHORT=1). */
 static inline bool is_short(void)
 {
     const char *wish = getenv("CECL_TEST_SHORT");
@@ -147,7 +147,7 @@ static inline bool ends_within(struct cecl_device *dev, ceclStream_t stream, int
     return result == ceclSuccess;
 }
 
-/* Ends a capture and checks that it is still valid. */
+/* Ends a capture, which must still be valid. */
 static inline void end_capture_and_check_it(ceclStream_t stream)
 {
     cudaGraph_t graph = NULL;
@@ -155,8 +155,6 @@ static inline void end_capture_and_check_it(ceclStream_t stream)
     assert_non_null(graph);
     must_cuda(cudaGraphDestroy(graph));
 }
-
-/* ---- memory: a device's own memory, and a peer's mapping of it */
 
 struct memory {
     struct cecl_device *dev; /* the device that maps it */
@@ -202,8 +200,7 @@ static inline void memory_end(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* ---- Patterns of PATTERN_WORDS words. They are copied from and to pinned memory, which uses no
- * SM. */
+/* ---- patterns of PATTERN_WORDS words, copied from and to pinned memory, which uses no SM */
 
 static inline uint32_t pattern_word(uint32_t seed, size_t i)
 {
@@ -224,7 +221,7 @@ static inline bool pattern_is(const uint32_t *words, uint32_t seed)
     return true;
 }
 
-/* Streams, pinned memory and memory of one device, created before SMs are held. */
+/* What a test needs of one device; created before SMs are held. */
 struct kit {
     struct cecl_device *dev;
     ceclStream_t stream, other;
@@ -269,7 +266,7 @@ static inline bool has_pattern(struct kit *kit, const uint32_t *at, uint32_t see
     return pattern_is(kit->host, seed);
 }
 
-/* ---- A crowd: copies from each GPU to the next, which keep the links busy. At least two GPUs. */
+/* ---- a crowd: copies from each of at least two GPUs to the next, which keep the links busy */
 
 #define CROWD_MOST 16
 #define CROWD_BYTES (32 << 20)
@@ -320,8 +317,6 @@ static inline void crowd_close(struct crowd *crowd)
     memset(crowd, 0, sizeof(*crowd));
 }
 
-/* ---- short forms of the device's operations */
-
 static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,
                                     void *src, size_t bytes)
 {
@@ -343,7 +338,7 @@ static inline ceclResult_t wait_word(struct cecl_device *dev, ceclStream_t strea
     return OPS(dev)->memops(dev, stream, &op, 1);
 }
 
-/* Sets a word for which a stream waits, from the host. */
+/* The host sets a word for which a stream waits. */
 static inline void host_writes(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);

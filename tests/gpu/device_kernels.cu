@@ -10,8 +10,7 @@ static __device__ uint32_t word_of(uint32_t seed, int round, int block, int writ
            (uint32_t)(writer * 64 + reader) * 4099u + (uint32_t)thread;
 }
 
-/* Data goes the other way in every second round: ranks write to their own memory, and peers read
- * there. */
+/* In every second round, ranks write to their own memory, and peers read it there. */
 static __global__ void exchange(ceclDeviceComm_t dc, uint32_t *words, uint32_t seed, int rounds,
                                 uint32_t *wrong, uint32_t *ended)
 {
@@ -28,7 +27,7 @@ static __global__ void exchange(ceclDeviceComm_t dc, uint32_t *words, uint32_t s
             atomicAdd(ended, 1u);
             return;
         }
-        /* The word of another thread, because the barrier covers the whole block. */
+        /* another thread's word, because the barrier covers the whole block */
         const int other = (thread + 1) % threads;
         for (int p = 0; p < dc.nranks; p++) {
             const uint32_t *at = pull ? (uint32_t *)ceclPeerPointer(dc, row + dc.rank * threads, p)
@@ -63,7 +62,7 @@ static __global__ void rush(ceclDeviceComm_t dc, uint32_t *words, int rounds, ui
         bool came = ceclBarrierBlock(dc, (int)blockIdx.x);
 #pragma unroll
         for (int k = 0; k < RUSHED; k++)
-            mine[at + k * step] = round; /* the rank before has read it */
+            mine[at + k * step] = round; /* the rank before this one has read the old word */
 #pragma unroll
         for (int k = 0; k < RUSHED; k++)
             bad += (read[k] != round - 1) + (got[other + k * step] != round);
@@ -82,8 +81,8 @@ static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uin
 {
     const int left = (dc.rank + dc.nranks - 1) % dc.nranks, right = (dc.rank + 1) % dc.nranks;
     for (uint32_t v = first; v != last + 1; v++) {
-        /* Rank 0 begins each turn only after the turn before has passed all ranks, even that of
-         * an earlier launch: until then its neighbour may still have to read the word. */
+        /* Rank 0 begins a turn only when the turn before has passed all ranks, also that of an earlier launch: until
+         * then its neighbour may not have read the word. */
         if ((dc.rank > 0 || v > 1) &&
             !ceclDeviceWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
             atomicAdd(ended, 1u);

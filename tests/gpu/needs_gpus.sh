@@ -1,9 +1,7 @@
 #!/bin/sh
-# Runs a command if there are at least N GPUs, otherwise reports that it was skipped:
-# needs_gpus.sh N command ... The command finds the number of GPUs in CECL_TEST_GPUS. CUDA_VISIBLE_DEVICES
-# counts, as a list with commas.
-# With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes, if they do not use NCCL or
-# give each rank a NCCL_HOSTID.
+# needs_gpus.sh N COMMAND...: runs the command, which finds the number of GPUs in CECL_TEST_GPUS, or reports that it was
+# skipped because there are fewer than N GPUs. CUDA_VISIBLE_DEVICES counts as a list with commas. With CECL_SHARE_GPU=1
+# one GPU is enough for tests whose ranks are processes, if they do not use NCCL or give each rank a NCCL_HOSTID.
 wanted=$1
 shift
 case ${CECL_SHARE_GPU:-0}/$1/$* in

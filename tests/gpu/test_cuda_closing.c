@@ -1,6 +1,6 @@
-/* Peers free memory that they have published while a kernel of this rank holds every SM until the host lets it go.
- * Calls go on meanwhile: nothing in the library waits for that kernel. Two processes, because a process does not
- * open its own memory. Usage: test_cuda_closing [cases] */
+/* Peers free memory that they have published while a kernel of this rank holds every SM until the host releases it.
+ * Calls go on meanwhile: nothing in the library waits for that kernel. There are two processes, because a process does
+ * not import its own memory. Usage: test_cuda_closing [cases] */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,12 +17,11 @@
 
 #define RANKS 2
 #define BLOCK ((size_t)2 << 20) /* bytes; too large for a small call */
-#define KEPT 3        /* memory is freed this many cases after its last call, or at once */
-#define CALL_MS 10000 /* less than the kernel's own limit */
+#define KEPT 3        /* memory is freed at once, or this many cases after its last call */
+#define CALL_MS 10000 /* less than the time after which the kernel ends by itself */
 #define CASES 200
 #define ALL_S 200
 
-/* What the processes share. */
 static struct {
     ceclUniqueId id;
     _Atomic int arrived;
@@ -48,7 +47,6 @@ static void pause_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-/* Waits for the other rank. */
 static bool meet(void)
 {
     const int until = (atomic_fetch_add(&shared->arrived, 1) / RANKS + 1) * RANKS;
@@ -107,8 +105,8 @@ static bool check(const unsigned char *buffer, int number)
     return true;
 }
 
-/* One call with every SM held. The second call, in memory of the communicator, comes after the worker has heard what
- * the peer has freed. */
+/* One call with every SM held. The second call, in memory of the communicator, comes after the worker has learned what
+ * the peer freed. */
 static bool call_held(unsigned char *buffer, unsigned char *pool, cudaGraphExec_t graph)
 {
     struct hold_sms *hold = hold_sms_start();

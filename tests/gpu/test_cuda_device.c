@@ -1,5 +1,5 @@
-/* The CUDA device: opening, threads, memory and flag words. (Each collective between GPUs shows that imported memory is
- * the peer's, and that copies of batches arrive and touch nothing else; test_join looks for leaks.) */
+/* The CUDA device: opening, threads, memory and flag words. (The multi-rank tests show that imported memory is the
+ * peer's, and that copies of batches arrive and touch nothing else; test_join looks for leaks.) */
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -19,8 +19,6 @@ static CUcontext current_context(void)
     get(&context);
     return context;
 }
-
-/* ---- opening */
 
 TEST(open_tells_a_granularity_that_is_a_power_of_two)
 {
@@ -79,8 +77,6 @@ TEST_WITH_KIT(ops_work_from_a_thread_without_context)
         fail_msg("%s", (const char *)failed);
 }
 
-/* ---- memory */
-
 TEST(mem_create_of_more_than_there_is_tells_what_is_free)
 {
     struct cecl_mem mem = {0};
@@ -107,7 +103,7 @@ TEST_WITH_KIT(mapping_outlives_the_release_of_its_handle)
     OPS(gpu[0])->mem_release(gpu[0], &kit.memory.mem);
     assert_int_equal(kit.memory.mem.bytes, 0);
     put_pattern(&kit, kit.memory.at, 4);
-    assert_true(has_pattern(&kit, kit.memory.at, 4)); /* its end releases again: no effect */
+    assert_true(has_pattern(&kit, kit.memory.at, 4)); /* the kit's end releases again, in vain */
 }
 
 TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)
@@ -131,8 +127,6 @@ TEST_WITH_KIT(map_over_a_mapping_is_refused_and_leaves_it)
     OPS(gpu[0])->mem_release(gpu[0], &second);
     assert_true(has_pattern(&kit, kit.memory.at, 8));
 }
-
-/* ---- words */
 
 TEST_WITH_KIT(words_read_of_more_than_a_scratch_reads_them_all)
 {

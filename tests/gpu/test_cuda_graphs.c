@@ -1,6 +1,5 @@
-/* CUDA graphs that capture calls: their nodes, and their effects when they are launched, cloned,
- * updated and destroyed in any order. Two processes are the ranks, on two GPUs, or on one with
- * CECL_SHARE_GPU=1. */
+/* CUDA graphs that capture calls: their nodes, and their effects when they are launched, cloned, updated and destroyed
+ * in any order. Two processes are the ranks, on two GPUs, or on one with CECL_SHARE_GPU=1. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -29,8 +28,6 @@ static uint32_t *sendbuff, *recvbuff; /* RANKS blocks each */
         if (error_ != cudaSuccess) \
             fail_msg("rank %d: %s: %s", rank, #expr, cudaGetErrorString(error_)); \
     } while (0)
-
-/* ---- two processes */
 
 static void give(int fd, const void *bytes, size_t count)
 {
@@ -87,8 +84,6 @@ static int close_comm(void **state)
     return 0;
 }
 
-/* ---- calls, their data, and their graphs */
-
 enum kind {
     GATHER_IN_PLACE,
     GATHER,
@@ -143,7 +138,7 @@ static void put(enum kind kind, uint32_t seed, cudaStream_t s)
     CUDA(cudaStreamSynchronize(s));
 }
 
-/* Of a gather. */
+/* Checks the result of a gather. */
 static void check(uint32_t seed, cudaStream_t s)
 {
     CUDA(cudaStreamSynchronize(s));
@@ -173,7 +168,7 @@ static cudaGraphExec_t made_of(cudaGraph_t graph)
 
 /* ---- shape */
 
-/* The driver's functions about nodes. The runtime does not know all kinds of nodes. */
+/* Functions of the driver about nodes, because the runtime does not know all kinds of nodes. */
 static struct {
     CUresult (*get_nodes)(CUgraph, CUgraphNode *, size_t *);
     CUresult (*get_type)(CUgraphNode, CUgraphNodeType *);
@@ -201,7 +196,7 @@ static CUgraphNodeType type_of(CUgraphNode node)
     return type;
 }
 
-/* The number of nodes of each kind (CUgraphNodeType) in a graph. */
+/* Counts the nodes of each kind (CUgraphNodeType) in a graph. */
 static void count_nodes(cudaGraph_t graph, size_t counts[32])
 {
     CUgraphNode nodes[512];
@@ -222,8 +217,8 @@ static size_t all_of(const size_t counts[32])
     return all;
 }
 
-/* An in-place gather, or a send and a receive, is a batch, a copy to the one peer, and another batch, between
- * two event nodes. */
+/* An in-place gather, or a send and a receive: a batch, a copy to the one peer, and another batch, between two event
+ * nodes. */
 TEST(each_call_has_the_nodes_that_its_plan_has)
 {
     static const size_t copies[] = {1, 2, 2, 1, 0, 1}, batches[] = {2, 3, 3, 2, 1, 2};
@@ -240,7 +235,7 @@ TEST(each_call_has_the_nodes_that_its_plan_has)
                                              counts[CU_GRAPH_NODE_TYPE_KERNEL]);
         if (kind >= SUM_ALL) {
             assert_true(counts[CU_GRAPH_NODE_TYPE_KERNEL] > 0);
-        } else { /* no SM if each rank has its own GPU */
+        } else { /* without an SM if each rank has its own GPU */
             assert_int_equal(counts[CU_GRAPH_NODE_TYPE_KERNEL], 0);
             if (kind == GATHER_IN_PLACE || kind == BARRIER || kind == SWAP) {
                 assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], copies[kind]);
@@ -251,7 +246,7 @@ TEST(each_call_has_the_nodes_that_its_plan_has)
     }
 }
 
-/* Only the graph's start waits for other launches. */
+/* Only at its start does a graph wait for other launches. */
 TEST(several_calls_of_one_graph_wait_once)
 {
     size_t counts[32];
@@ -262,9 +257,9 @@ TEST(several_calls_of_one_graph_wait_once)
     CUDA(cudaGraphDestroy(graph));
 }
 
-/* ---- launching. tests/multi/test_graphs.c checks results of all kinds of calls, also on GPUs. */
+/* ---- launching; tests/multi/test_graphs.c checks results of all kinds of calls, also on GPUs */
 
-/* While the stream captures, unused memory is announced, and the peer imports it. */
+/* Memory is announced and imported by the peer while the stream captures. */
 TEST(new_memory_is_told_during_a_global_capture)
 {
     uint32_t *plain, *former = recvbuff;
@@ -325,7 +320,7 @@ TEST(copies_of_a_large_batch_are_two_chains)
 
 /* ---- captures that break */
 
-/* The broken capture holds a call. It is gone once the capture is ended, and the stream captures again. */
+/* The broken capture holds a call. When the capture is ended, the call is gone, and the stream can capture again. */
 TEST(a_broken_capture_can_be_ended)
 {
     ceclGraph_t graph = NULL;

@@ -1,5 +1,5 @@
-/* One thread has a rank on each of two GPUs. It sets the current device before each call of
- * ceclCommInitRank, as NCCL programs do, and the ranks join at the end of the group. */
+/* One thread has a rank on each of two GPUs. It sets the current device before each call of ceclCommInitRank, as NCCL
+ * programs do, and the ranks join at the end of the group. */
 #include "cuda_fixture.h"
 
 static ceclComm_t comms[2];

@@ -1,6 +1,6 @@
 /* A program's own memory on the CUDA device: what may be a buffer, which memory is shared and how, ids that distinguish
- * memory from earlier memory at the same address, and imports within this process. The multi-rank
- * tests (register, pieces, mixed) import memory of all kinds in other processes. */
+ * memory from earlier memory at the same address, and imports within this process. The multi-rank tests (register,
+ * pieces, mixed) import memory of all kinds in other processes. */
 #include <pthread.h>
 
 #include <cuda.h>
@@ -8,10 +8,8 @@
 #include "cuda_fixture.h"
 #include "util/fds.h"
 
-#define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
+#define BYTES ((size_t)8 << 20) /* so large that it gets an allocation of its own */
 #define HANDLES 3               /* granules mapped side by side */
-
-/* ---- Patterns in memory of any kind. */
 
 static bool fill(void *at, size_t bytes, uint32_t seed)
 {
@@ -35,8 +33,6 @@ static bool holds(const void *at, size_t bytes, uint32_t seed)
     free(words);
     return same;
 }
-
-/* ---- short forms */
 
 static struct cecl_region region_at(const void *ptr)
 {
@@ -240,7 +236,7 @@ TEST(range_over_mappings_of_the_pool_is_taken_and_past_them_refused)
     OPS(gpu[0])->unreserve(gpu[0], row.base, (HANDLES + 1) * row.piece);
 }
 
-/* The memory is neither found nor taken as a buffer. */
+/* The memory must be neither found nor taken as a buffer. */
 static void assert_refused(const void *ptr, size_t bytes, const char *why)
 {
     struct cecl_region region;
@@ -329,13 +325,13 @@ TEST(handle_mapped_anew_has_another_id)
     map_piece(&row, 1);
     assert_int_not_equal(id_at(second), 0);
     assert_int_not_equal(id_at(second), before.id);
-    assert_int_equal(id_at(second + row.piece), third); /* the memory beside it stayed */
+    assert_int_equal(id_at(second + row.piece), third); /* the memory beside it is still the same */
     refused(ceclInvalidUsage, "freed since",
             OPS(gpu[0])->region_export(gpu[0], &before, &exported));
     row_end(&row);
 }
 
-/* A region's use by a call changes nothing: a region is mapped and unmapped as a whole. */
+/* A call that uses a region changes nothing: a region is mapped and unmapped as a whole. */
 TEST(handles_that_are_swapped_have_other_ids)
 {
     const size_t piece = gpu[0]->granularity;

@@ -1,5 +1,5 @@
-/* The watchdog's use of the CUDA device from its own thread: it reads words, queries streams, and
- * ends waits, whatever the caller does at the same time. */
+/* The watchdog's use of the CUDA device from its own thread: it reads words, queries streams and ends waits, whatever
+ * the caller does at the same time. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -58,8 +58,7 @@ TEST_WITH_KIT(many_words_are_written_alone)
     }
 }
 
-/* The host reads these words without a copy, regardless of the order on streams. So they are
- * pinned. */
+/* The host reads these words without a copy, whatever streams do, so they are pinned. */
 TEST(released_words_have_landed_when_release_returns)
 {
     enum { COUNT = 200, ROUNDS = 500 };
@@ -85,7 +84,7 @@ TEST_WITH_KIT(watchdog_beside_a_global_capture_is_served_and_spoils_nothing)
     assert_int_equal(watch.release, ceclSuccess);
 }
 
-/* Waiting streams occupy all hardware queues, at most 32. */
+/* Waiting streams occupy all hardware queues, of which there are at most 32. */
 TEST_WITH_KIT(release_is_not_held_up_by_many_streams_that_wait)
 {
     enum { COUNT = 40 };
@@ -105,7 +104,7 @@ TEST_WITH_KIT(release_is_not_held_up_by_many_streams_that_wait)
     }
 }
 
-/* Between the two, nothing may fail: it would leave the SMs held. */
+/* No assertion may fail between the hold and the release: SMs would stay held. */
 TEST_WITH_KIT(words_need_no_sm)
 {
     uint32_t seen = 0;
@@ -119,9 +118,7 @@ TEST_WITH_KIT(words_need_no_sm)
     assert_int_equal(seen, 5);
 }
 
-/* ---- a full queue */
-
-/* A caller that keeps enqueuing behind a wait blocks on a full queue, inside the driver. */
+/* A caller that goes on enqueuing behind a wait blocks inside the driver, because the queue is full. */
 struct stuffing {
     atomic_int calls;
     atomic_bool done;

@@ -1,13 +1,10 @@
-/* The CUDA device's streams: the order of copies and words, the legacy default stream, and
- * capture. */
+/* The CUDA device's streams: the order of copies and words, the legacy default stream, and capture. */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "cuda_fixture.h"
 
-/* ---- words */
-
-/* Whether a wait of this kind for `value` ends while the word is `word`. */
+/* Whether a wait of this kind for `value` ends when the word is `word`. */
 static bool passes(enum cecl_memop_kind kind, uint32_t word, uint32_t value)
 {
     const struct cecl_memop wait = {kit.flag, value, kind};
@@ -42,7 +39,7 @@ TEST_WITH_KIT(memops_of_many_batches_run_in_order)
     static struct cecl_memop ops[2 * COUNT];
     uint32_t *words = NULL;
     must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
-    /* If batches ran out of order, the flag would keep an earlier value. */
+    /* If batches ran out of order, the flag would end with an earlier value. */
     for (uint32_t i = 0; i < COUNT; i++) {
         ops[2 * i] = (struct cecl_memop){&words[i], i + 1, CECL_MEMOP_WRITE};
         ops[2 * i + 1] = (struct cecl_memop){kit.flag, i + 1, CECL_MEMOP_WRITE};
@@ -73,8 +70,6 @@ TEST_WITH_KIT(memops_after_a_wait_in_an_earlier_batch_are_held)
     assert_int_equal(*word, COUNT - 1);
     OPS(gpu[0])->words_free(gpu[0], word);
 }
-
-/* ---- forks */
 
 TEST_WITH_KIT(fork_of_a_stream_or_the_per_thread_default_is_itself)
 {
@@ -182,8 +177,6 @@ TEST(stream_ids_are_never_used_again)
     }
 }
 
-/* ---- checks and drains */
-
 TEST_WITH_KIT(check_takes_every_stream_of_the_device_and_enqueues_nothing)
 {
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
@@ -195,8 +188,8 @@ TEST_WITH_KIT(check_takes_every_stream_of_the_device_and_enqueues_nothing)
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
 }
 
-/* More streams than the table's initial size. First the last stream is held, then the stream for
- * work of the legacy stream. */
+/* There are more streams than the table had room for at first. First the last stream is held, then the work stream of
+ * the legacy stream. */
 TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
 {
     enum { COUNT = 20 };
@@ -221,8 +214,7 @@ TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
     must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
 }
 
-/* A capturing stream cannot be queried. It delays no other stream, and its error is reported
- * after the others are done. */
+/* A capturing stream cannot be queried. It must delay no other stream, and its error comes after the others are done. */
 TEST_WITH_KIT(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
 {
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
@@ -249,8 +241,7 @@ static void *close_it(void *argument)
     return NULL;
 }
 
-/* Another device object on the same GPU. A thread closes it, so that the test can detect a close
- * that waits. */
+/* Closes another device object on the same GPU, in a thread, so that the test notices if the close waits. */
 TEST(close_with_a_busy_stream_left_returns_and_ends_it)
 {
     struct closing closing = {.dev = NULL};
@@ -278,8 +269,6 @@ TEST(close_with_a_busy_stream_left_returns_and_ends_it)
     assert_int_equal(__atomic_load_n(&words[1], __ATOMIC_SEQ_CST), 7);
     OPS(gpu[0])->words_free(gpu[0], words);
 }
-
-/* ---- capture */
 
 TEST_WITH_KIT(check_refuses_a_stream_that_captures_and_spoils_nothing)
 {

@@ -1,6 +1,5 @@
-/* The user's own kernels synchronize with their peers' kernels through cecl_device.h. One process
- * uses as many GPUs as the first argument says (default 2). tests/multi tests only the logic,
- * without GPUs. */
+/* The user's own kernels synchronize with their peers' kernels through cecl_device.h. One process uses as many GPUs as
+ * the first argument says (default 2). tests/multi tests only the logic, without GPUs. */
 #include "cuda_fixture.h"
 
 #include <cecl/cecl.h>
@@ -25,7 +24,7 @@ static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
 
 static int all_open(void **state)
 {
-    /* One thread makes all ranks' calls, so no call may wait for the pool to grow. */
+    /* One thread makes all ranks' calls, so no call may have to wait for the pool to grow. */
     setenv("CECL_SEGMENT_BYTES", "256M", 1);
     setenv("CECL_DEVICE", "cuda", 1);
     setenv("CECL_TIMEOUT_MS", "20000", 1);
@@ -83,15 +82,15 @@ TEST(barriers_order_writes_over_many_rounds_and_launches)
     begin();
     for (uint32_t launch = 0; launch < 200; launch++)
         for (int g = 0; g < ngpus; g++) {
-            const int i = (g + (int)launch) % ngpus; /* the first rank changes */
+            const int i = (g + (int)launch) % ngpus; /* another rank is the first one */
             exchange(i, launch % 3 == 0 ? CECL_DEVICE_BLOCKS : 1 + (int)launch % 16,
                      launch % 5 == 0 ? 1 : THREADS, launch, launch == 100 ? 2000 : 10);
         }
     all_are_right();
 }
 
-/* After a barrier, all writes and reads of a block's threads are complete, however slow they are:
- * copies fill the links, and so do the blocks themselves. */
+/* After a barrier, all writes and reads of a block's threads are complete, even if other copies and the blocks
+ * themselves fill the links. */
 TEST(barriers_order_what_is_still_on_its_way)
 {
     const int threads = 512, rounds = 3000;
@@ -159,7 +158,7 @@ TEST(signals_go_round_the_ring_in_two_launches)
     all_are_right();
 }
 
-/* Rank 0 is late for the barrier's time limit; when it comes, all ranks are in step again. */
+/* Rank 0 comes after the barrier's time limit; after that, all ranks are in step again. */
 TEST(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again)
 {
     const int slot = 5;
@@ -197,8 +196,7 @@ TEST(a_slot_out_of_range_is_false_at_once)
     }
 }
 
-/* The last test, because it makes the communicators fail. Waits have no time limit, and end with
- * their communicator. */
+/* The last test, because it makes the communicators fail. Waits without a time limit end with their communicator. */
 TEST(waits_end_when_a_rank_gives_up)
 {
     begin();
